@@ -94,6 +94,12 @@ class BusyModelError(BusyError):
     """Another process works on the files of a model."""
 
 
+class GrammarError(QmdError):
+    """The declarations of a language cannot be found, because its grammar is missing or unusable."""
+
+    code = "grammar"
+
+
 class DeadlineError(QmdError):
     """A server gave a request up because it took too long."""
 

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-_BYTE = re.compile("[\udc80-\udcff]")
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\x([89A-F][0-9A-F]|5C)")
-_AMBIGUOUS = re.compile(r"\\(?=x(?:[89A-F][0-9A-F]|5C))")
+# Patterns are kept as text: `re` compiles one when a name first asks, and most names ask for none.
+_BYTE = "[\udc80-\udcff]"
+_HALF_CHARACTER = "[\ud800-\udfff]"
+_ESCAPE = r"\\x([89A-F][0-9A-F]|5C)"
+_AMBIGUOUS = r"\\(?=x(?:[89A-F][0-9A-F]|5C))"
 """A backslash of the name itself that would be taken for the beginning of an escape."""
 
 
@@ -24,7 +25,7 @@ def to_text(name: str | Path) -> str:
     """A name as the system gives it, as text; `to_disk` turns it back."""
     name = str(name)
     if "\\" in name and os.sep != "\\":
-        name = _AMBIGUOUS.sub(r"\\x5C", name)
+        name = re.sub(_AMBIGUOUS, r"\\x5C", name)
     return escape_bytes(name)
 
 
@@ -33,22 +34,23 @@ def to_disk(name: str) -> str:
     # Where a backslash parts folders no name needs escapes: there names are text already.
     if "\\" not in name or os.sep == "\\":
         return name
-    return _ESCAPE.sub(lambda match: "\\" if match[1] == "5C" else chr(0xDC00 + int(match[1], 16)), name)
+    return re.sub(_ESCAPE, lambda match: "\\" if match[1] == "5C" else chr(0xDC00 + int(match[1], 16)), name)
 
 
 def escape_bytes(text: str, start: str = "\\x") -> str:
     """`text` with its undecodable bytes written out behind `start`, and nothing else changed."""
-    return text if text.isascii() else _BYTE.sub(lambda match: f"{start}{ord(match[0]) - 0xDC00:02X}", text)
+    return text if text.isascii() else re.sub(_BYTE, lambda match: f"{start}{ord(match[0]) - 0xDC00:02X}", text)
 
 
 def storable(text: str) -> str:
     """`text` from outside, in which nothing is left that no index or protocol can hold."""
-    return text if text.isascii() else _HALF_CHARACTER.sub("\ufffd", escape_bytes(text))
+    return text if text.isascii() else re.sub(_HALF_CHARACTER, "\ufffd", escape_bytes(text))
 
 
 def typed_text(argument: str) -> str:
     """An argument of the command line as text; one with undecodable bytes is a name as the system has it."""
-    return argument if _HALF_CHARACTER.search(argument) is None else storable(to_text(argument))
+    is_text = argument.isascii() or re.search(_HALF_CHARACTER, argument) is None
+    return argument if is_text else storable(to_text(argument))
 
 
 def typed_path(path: str | Path) -> Path:
@@ -62,14 +64,12 @@ def typed_path(path: str | Path) -> Path:
 
 MAX_ALIASES = 50
 MAX_ALIAS_CHARACTERS = 200
-# Kept as text: `re` compiles them when a file is first read, and a search never does.
 _WORD = r"[^\W\d_]{3}|[^\W\d_A-Za-z]"
 _DATE = r"(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2]|[Ww]\d\d|Q[1-4])(?!\d)|(?<!\d)(?:19|20)\d{6}(?!\d)"
 _CODE = r"(?=[^\W_]*\d)[0-9a-fA-F]{8,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 OF_THE_FOLDER = frozenset({"index", "_index", "readme", "__init__"})
 _OF_EVERYBODY = frozenset({"notes", "note", "untitled", "📝 notes"})
 """File names and headings that say what a text is and not what it is about."""
-_SUFFIX = r"\.[A-Za-z0-9]+\Z"
 
 
 def file_name(path: str) -> str:
@@ -81,8 +81,8 @@ def file_name(path: str) -> str:
 
 def suffix_of(path: str) -> str:
     """The ending of a file's name with its dot, lower case; empty without one."""
-    match = re.search(_SUFFIX, path)
-    return match[0].lower() if match else ""
+    _, dot, ending = path.rpartition(".")
+    return f".{ending.lower()}" if dot and ending.isascii() and ending.isalnum() else ""
 
 
 def is_telling(name: str) -> bool:
@@ -110,14 +110,14 @@ def is_common(name: str) -> bool:
 
 # --- addresses ------------------------------------------------------------------------------------
 
-_SCHEME = re.compile(r"(?:qmd:/*|//)(?=[^/])", re.IGNORECASE)
-_INDEX = re.compile(r"\?index=[^/?]*\Z")
+_SCHEME = r"(?i:qmd:/*|//)(?=[^/])"
+_INDEX = r"\?index=[^/?]*\Z"
 
 
 def without_scheme(address: str) -> str | None:
     """What stands behind `qmd://`, `qmd:` or `//`, without `?index=NAME`; None for what has no scheme."""
-    scheme = _SCHEME.match(address)
-    return _INDEX.sub("", address[scheme.end() :]) if scheme is not None else None
+    scheme = re.match(_SCHEME, address)
+    return re.sub(_INDEX, "", address[scheme.end() :]) if scheme is not None else None
 
 
 def split_address(address: str, names: Iterable[str]) -> tuple[str, str] | None:

@@ -31,6 +31,10 @@ class HashingEmbedder:
     trust: float = 1.0
     synonyms: Mapping[str, str] = field(default_factory=dict)
     failure: str | None = None
+    texts: list[str] = field(default_factory=list)
+    """All that it was given."""
+    before: Callable[[Sequence[str]], object] = len
+    """Called first with what it is given."""
 
     @property
     def description(self) -> EngineDescription:
@@ -45,6 +49,8 @@ class HashingEmbedder:
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
+        self.before(texts)
+        self.texts.extend(texts)
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in _WORD.findall(text.lower()):

@@ -17,40 +17,43 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "inference": 5170,
     "store": 4700,
-    "cli": 4330,
-    "retrieval": 3770,
-    "app": 3710,
+    "cli": 3810,
+    "retrieval": 3910,
+    "inference": 3640,
+    "app": 3590,
     "plugins/forms": 3280,
     "plugins/mcp": 3180,
-    "render": 2720,
+    "render": 2730,
     "ingest": 2280,
     "plugins/lance": 2150,
-    "plugins/qwen": 1910,
-    "(root)": 1860,
-    "indexing": 1440,
+    "plugins/qwen": 2060,
+    "(root)": 1870,
+    "plugins/models": 1640,
+    "indexing": 1460,
     "plugins/servers": 1270,
     "plugins/doctor": 1150,
     "plugins/browse": 1110,
     "config": 950,
     "plugins/bench": 880,
-    "chunking": 860,
-    "analysis": 760,
+    "analysis": 770,
     "plugins/fastembed": 690,
     "plugins/page": 680,
     "dates": 560,
+    "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 270,
-    "skills": 10,
+    "plugins": 390,
+    "chunking": 350,
+    "plugins/editor": 190,
+    "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_400, 205
+MOST_LINES, MOST_FILES = 30_940, 189
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_200
-MOST_LINES_OF_TESTS = 39_600
+MOST_LINES_OF_ALL = 50_330
+MOST_LINES_OF_TESTS = 38_940
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

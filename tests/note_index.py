@@ -13,7 +13,7 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
-from qmd.records import Collection, Document, MetadataValue, StoredDocument
+from qmd.records import Collection, Document, MetadataValue, SearchResponse, StoredDocument
 from qmd.store.records import NewDocument
 from qmd.store.sqlite.opening import open_writer
 from qmd.store.sqlite.writer import SqliteWriter
@@ -72,3 +72,8 @@ class NoteIndex(SqliteWriter):
 def _new_document(document: Document, title: str | None, modified_at: str) -> NewDocument:
     stored = stored_form(document, len(document.text), 0, 0, 0)
     return replace(stored, title=title or document.title, created_at=modified_at, modified_at=modified_at)
+
+
+def paths(answer: SearchResponse) -> list[str]:
+    """The notes that a search found, the best first."""
+    return [hit.document.path for hit in answer.hits]

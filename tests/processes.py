@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,3 +24,11 @@ def unmeasured() -> dict[str, str]:
     """The environment of the tests for a process whose imports are looked at: coverage would add its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    """Wait for what another thread or process will bring about."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)

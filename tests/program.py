@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,11 @@ class Run:
     status: int
     out: str
     err: str
+
+    @property
+    def json(self) -> Any:
+        """What standard output says as JSON."""
+        return json.loads(self.out)
 
 
 Qmd = Callable[..., Run]

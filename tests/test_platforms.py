@@ -52,6 +52,7 @@ def _resolve(platform: str, python: str, *options: str, **environ: str) -> list[
     return re.findall(r"^([\w.-]+)==", run.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "python", "environ", "runtime"), _SYSTEMS)
 def test_a_system_gets_wheels_and_one_runtime_of_models_or_none(
     platform: str, python: str, environ: dict[str, str], runtime: str | None
@@ -61,6 +62,7 @@ def test_a_system_gets_wheels_and_one_runtime_of_models_or_none(
     assert {"apsw", "numpy", "typer"} <= set(names)
 
 
+@pytest.mark.slow
 def test_alpine_gets_words_by_the_command_that_is_documented(tmp_path: Path) -> None:
     (command,) = re.findall(r"^printf '(.+)' > no-models\.txt$", (_ROOT / "docs/install.md").read_text(), re.MULTILINE)
     excluded = tmp_path / "no-models.txt"

@@ -12,7 +12,7 @@ import pytest
 
 from qmd import NO_TELEMETRY
 from qmd.inference.models.catalogue import QWEN_RERANKER
-from tests.inference.model_hub import WEIGHTS, serve_hub
+from tests.plugins.models.model_hub import WEIGHTS, serve_hub
 
 ROOT = Path(__file__).parents[1]
 _CI = ("CI", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI", "CIRCLECI", "TRAVIS", "JENKINS_URL", "BUILDKITE", "APPVEYOR")

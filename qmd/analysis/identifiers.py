@@ -6,26 +6,26 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-_SYMBOLS: tuple[tuple[str, re.Pattern[str], Mapping[str, str]], ...] = (
+_SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
         "++",
-        re.compile(r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)"),
+        r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)",
         {"C": "cplusplus", "c": "cplusplus", "g": "gplusplus"},
     ),
     (
         "#",
-        re.compile(r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])"),
+        r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])",
         {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
     ),
-    ("NET", re.compile(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
-    ("net", re.compile(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
+    ("NET", r"NET(?<=\.NET)(?<!\.....)\b", {".": "dotnet"}),
+    ("net", r"net(?<=\.net)(?<![\w.]....)\b", {".": "dotnet"}),
 )
 """(how it begins, pattern, term by the character before the match). Conditions on what comes before are written after
 the symbols: what begins with a literal is searched at memory speed."""
 
-_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-_PLURAL_ACRONYM = re.compile(r"[A-Z]{2,}s\Z")
+_PART = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
+_PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"
 _CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 # Letter classes of ASCII bytes: lower case → a, upper case → A, digits → 0, everything else (underscore included, which
@@ -34,16 +34,16 @@ _CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
-_LOWER_UPPER = re.compile(rb"aA[aA0]*")
-_ACRONYM_FIRST = re.compile(rb" AAA*a[aA0]*")
+_LOWER_UPPER = rb"aA[aA0]*"
+_ACRONYM_FIRST = rb" AAA*a[aA0]*"
 
 
 @lru_cache(maxsize=1 << 16)
 def identifier_parts(word: str) -> tuple[str, ...]:
     """Lower-case parts of a camelCase word (`getUserName` → get, user, name); empty when it has fewer than two."""
-    if _CAMEL_WORD.search(word) is None or _PLURAL_ACRONYM.match(word):
+    if _CAMEL_WORD.search(word) is None or re.match(_PLURAL_ACRONYM, word):
         return ()
-    parts = tuple(part.lower() for part in _PART.findall(word))
+    parts = tuple(part.lower() for part in re.findall(_PART, word))
     return parts if len(parts) > 1 else ()
 
 
@@ -53,7 +53,7 @@ def symbol_terms(text: str) -> list[str]:
     for start, pattern, terms in _SYMBOLS:
         if start not in text:
             continue
-        names = {text[max(match.start() - 1, 0)] for match in pattern.finditer(text)}
+        names = {text[max(match.start() - 1, 0)] for match in re.finditer(pattern, text)}
         found.extend(term for name, term in terms.items() if name in names)
     return list(dict.fromkeys(found))
 
@@ -63,6 +63,6 @@ def camel_words(text: str) -> Iterable[str]:
     raw = f" {text}".encode("utf-8", "replace")
     classes = raw.translate(_CLASSES)
     last_border = classes.rfind
-    found = {raw[last_border(b" ", 0, match.start()) + 1 : match.end()] for match in _LOWER_UPPER.finditer(classes)}
-    found.update([raw[match.start() + 1 : match.end()] for match in _ACRONYM_FIRST.finditer(classes)])
+    found = {raw[last_border(b" ", 0, match.start()) + 1 : match.end()] for match in re.finditer(_LOWER_UPPER, classes)}
+    found.update([raw[match.start() + 1 : match.end()] for match in re.finditer(_ACRONYM_FIRST, classes)])
     return [word.decode("ascii") for word in sorted(found)]

@@ -16,25 +16,25 @@ from qmd.records import LexicalTerm
 _TOKEN = re.compile(r"[^\W_]+")
 # What separates words of a query. What is left out joins: - _ . / : @ \ # + $ ' and combining marks.
 _WORD = re.compile(r"[^\s,;!?(){}\[\]<>\"|*&%^=~`«»‹›„“”‚‘…、。，！？：；（）「」『』【】《》〈〉・—–¿¡]+")
-_JOINER = re.compile(r"[-_./:@\\#+$'’]+")
 _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
-_VERSION = re.compile(r"v?(\d+(?:\.\d+)+)\Z", re.IGNORECASE)
-_LEX_ITEM = re.compile(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))')
-_OPERATORS = re.compile(r'(?:^|\s)[+-]?"[^"]*[^\W_][^"]*"|(?:^|\s)[+-][^\W\d_][\w.]|(?:^|\s)[^\W_]{2,}\*(?=\s|$)')
+# Kept as text: `re` compiles them when a query first asks, and a plain search never does; so with the endings below.
+_JOINER = r"[-_./:@\\#+$'’]+"
+_VERSION = r"(?i)v?(\d+(?:\.\d+)+)\Z"
+_LEX_ITEM = r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))'
+_OPERATORS = r'(?:^|\s)[+-]?"[^"]*[^\W_][^"]*"|(?:^|\s)[+-][^\W\d_][\w.]|(?:^|\s)[^\W_]{2,}\*(?=\s|$)'
 _OPERATOR_SIGNS = frozenset('"+-*')
-# Kept as text: `re` compiles it when a query first asks, and a plain search never does; so with the endings below.
 _IDENTIFIER = (
     r"\w*[a-z0-9][A-Z]\w*|\w+_\w*|_\w+|[A-Z]{1,5}-?\d{2,}\w*|\w+(?:::|\.|/|->|\\)[\w./:\\-]+|--?[A-Za-z][\w-]+"
     r"|[\w.:]+\(\)|0x[0-9a-fA-F]+|\.?[\w-]+\.\w{1,5}"
 )
 # Endings that Russian and Ukrainian words lose, longest first; what is left is searched as a prefix.
-_CYRILLIC = re.compile(r"[\u0400-\u04ff]{5,}\Z")
+_CYRILLIC = r"[\u0400-\u04ff]{5,}\Z"
 _CYRILLIC_ENDING = (
     r"(?:иями|ями|ами|ого|его|ому|ему|ыми|ими|иях|иям|ией|ение|ения|ению|ать|ять|ить|еть|ует|ает|яет|ются|ется|ться|ов|ев|ей|ой"
     r"|ий|ый|ая|яя|ое|ее|ые|ие|ую|юю|ых|их|ым|им|ом|ем|ам|ям|ах|ях|ии|ия|ию|іі|ії|а|я|о|е|ы|и|у|ю|ь|й|і|ї)\Z"
 )
 _MIN_STEM = 4
-_JOINED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+_JOINED = r"[^\W\d_]+(?:-[^\W\d_]+)+"
 
 LONG_QUERY = 5
 """Words from which a hyphenated word is searched by its parts alone: there its phrase counts one idea twice. nDCG@10 on
@@ -76,7 +76,7 @@ def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
     """
     plain: list[str] = []
     marked: list[LexicalTerm] = []
-    for match in _LEX_ITEM.finditer(text):
+    for match in re.finditer(_LEX_ITEM, text):
         sign = match["sign"]
         if match["phrase"] is not None:
             term = _phrase(match["phrase"])
@@ -105,7 +105,7 @@ def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
 
 def has_user_operators(text: str) -> bool:
     """Whether `text` uses the lexical syntax: a quoted phrase, `+word`, `-word` or `word*`."""
-    return not _OPERATOR_SIGNS.isdisjoint(text) and _OPERATORS.search(text) is not None
+    return not _OPERATOR_SIGNS.isdisjoint(text) and re.search(_OPERATORS, text) is not None
 
 
 def is_identifier_like(text: str) -> bool:
@@ -166,7 +166,7 @@ def _single(token: str) -> _Word:
 
 def _stemmed(word: str) -> str:
     """The quoted word; for inflected Cyrillic words the prefix before the ending, as `porter` knows English alone."""
-    if not word.isascii() and _CYRILLIC.match(word):
+    if not word.isascii() and re.match(_CYRILLIC, word):
         stem = re.sub(_CYRILLIC_ENDING, "", word)
         if len(stem) >= _MIN_STEM:
             return f"{_quote(stem)}*"
@@ -177,19 +177,19 @@ def _compound(raw: str, tokens: list[str]) -> _Word:
     """A word with inner symbols: the phrase of its tokens, and its parts where they mean something alone."""
     text = raw.strip("-_./:@\\#+$'’").lower()
     phrase = _quote(" ".join(tokens).lower())
-    version = _VERSION.match(text)
+    version = re.match(_VERSION, text)
     if version is not None:
         digits = version[1].replace(".", " ")
         return _Word(LexicalTerm(text, f'("{digits}" OR "v{digits}")'))
     parts: dict[str, LexicalTerm] = {}
-    if _JOINER.search(text):
+    if re.search(_JOINER, text):
         for token in tokens:
             for part in (token.lower(), *identifier_parts(token)):
                 if len(part) > 1 and not part.isdigit():
                     parts.setdefault(part, LexicalTerm(part, _stemmed(part)))
         for stop in stop_words_of(list(parts)):
             del parts[stop]
-    return _Word(LexicalTerm(text, phrase), tuple(parts.values()), is_joined=_JOINED.fullmatch(raw) is not None)
+    return _Word(LexicalTerm(text, phrase), tuple(parts.values()), is_joined=re.fullmatch(_JOINED, raw) is not None)
 
 
 def _quote(text: str) -> str:

@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.chunking.borders import best_cut, overlap_start
-from qmd.chunking.declarations import Declaration
 from qmd.ingest.markdown import Span, code_fences
 from qmd.records import Chunk, Heading
 
@@ -31,6 +30,16 @@ _CODE_PACK_SHARE = 3
 """Declarations share a chunk only up to a third of the budget: together they would blur what each one does."""
 
 _SETEXT_HEADING = re.compile(r"[^\n]*\n {0,3}(?:=+|-+)[ \t\r]*\Z")
+
+
+class Declaration(Struct, frozen=True):
+    """One named part of a source: `text[start:end]`, whole lines where it stands on lines of its own."""
+
+    name: str
+    """Keyword and name as people say them: `class Store`, `def open`, `impl Display for Store`."""
+    start: int
+    end: int
+    children: tuple[Declaration, ...] = ()
 
 
 class _Section(Struct, frozen=True):
@@ -102,7 +111,7 @@ def split_code(
 
     Args:
         text: The source.
-        declarations: Of `qmd.chunking.find_declarations`.
+        declarations: The outermost ones, ascending and apart.
         token_starts: Offsets in `text` of the model's tokens, ascending.
         max_tokens: Budget of one chunk, at least 1.
         overlap_tokens: Tokens repeated between windows; at most a quarter of the budget is used.

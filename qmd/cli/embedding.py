@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from qmd.cli.output import flush_result, out, say, warn
 from qmd.errors import AlreadyEmbeddingError
 from qmd.plugins import hook
+from qmd.render.text import describe_engine
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from qmd.cli.progress import ProgressLine
     from qmd.clock import Progress
     from qmd.config.paths import Locations
-    from qmd.inference.base import EngineDescription
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20
@@ -54,7 +54,7 @@ def embed_index(
         nothing = (
             "✓ Everything is up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
         )
-        out(f"Model: {describe(known.model)}\n\n" if n_pending else nothing)
+        out(f"Model: {describe_engine(known.model)}\n\n" if n_pending else nothing)
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
@@ -122,11 +122,6 @@ def _spoken(seconds: float) -> str:
     if minutes < 2:
         return "a minute"
     return f"{minutes} minutes" if minutes < 90 else f"{max(2, round(minutes / 60))} hours"
-
-
-def describe(description: EngineDescription) -> str:
-    """A model in one phrase: `all-MiniLM-L6-v2 int8 (built-in, cpu)`."""
-    return f"{description.model} {description.format} ({description.tier}, {description.provider})"
 
 
 def _counted(number: int, noun: str) -> str:

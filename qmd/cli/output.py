@@ -226,8 +226,6 @@ def find_screen(environ: Mapping[str, str], colour: str, is_terminal: bool) -> S
     Raises:
         UsageError: `colour` is none of `COLOUR_CHOICES`.
     """
-    import shutil
-
     from qmd.render.drawing import Screen
 
     if colour not in COLOUR_CHOICES:
@@ -242,6 +240,8 @@ def find_screen(environ: Mapping[str, str], colour: str, is_terminal: bool) -> S
             colour = "never"
     if not is_terminal and colour != "always":
         return None
+    import shutil
+
     size = shutil.get_terminal_size()
     return Screen(size.columns, size.lines, None if colour == "never" else _colours(environ))
 

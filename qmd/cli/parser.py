@@ -371,20 +371,22 @@ def _leaves(name: str, hint: Any, default: object) -> Iterator[Parameter]:
     """The parameter of that name, or those that the fields of its record stand for."""
     from inspect import Parameter
 
-    from msgspec import NODEFAULT
-    from msgspec.structs import fields
-
     if not _is_record(hint):
-        absent = default is NODEFAULT or default is Parameter.empty
-        yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=hint, default=Parameter.empty if absent else default)
+        yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=hint, default=default)
         return
-    hints = get_type_hints(hint, include_extras=True)
-    for field in fields(hint):
-        yield from _leaves(field.name, hints[field.name], field.default)
+    defaults = dict(zip(reversed(hint.__struct_fields__), reversed(hint.__struct_defaults__), strict=False))
+    for name, one in _fields(hint).items():
+        yield from _leaves(name, one, defaults.get(name, Parameter.empty))
+
+
+@cache
+def _fields(record: Any) -> Mapping[str, Any]:
+    """What each field of a record is declared as; to find out compiles every annotation."""
+    return get_type_hints(record, include_extras=True)
 
 
 def _gathered(name: str, hint: Any, values: Mapping[str, object]) -> object:
     """The value of a parameter; of a record, with the values of its fields."""
     if not _is_record(hint):
         return values[name]
-    return hint(**{name: _gathered(name, one, values) for name, one in get_type_hints(hint).items()})
+    return hint(**{name: _gathered(name, one, values) for name, one in _fields(hint).items()})

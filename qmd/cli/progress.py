@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -87,6 +89,22 @@ class ProgressLine:
         """Wipe the line, for something else that is written; the next state brings it back."""
         if self._screen is not None and self._can_rewrite:
             show_progress("")
+
+
+def shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
+    """Shows one job after another, a download or a step; a file whose size the hub does not tell is small."""
+    current = ""
+
+    def show(file: str, done: int, total: int | None) -> None:
+        nonlocal current
+        if total is None:
+            return
+        if file != current:
+            current = file
+            line.begin(Path(file).name)
+        line.update(done, total)
+
+    return show
 
 
 def _terminal_width(known: int) -> int:

@@ -10,8 +10,7 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.chunking.declarations import GrammarError
-from qmd.errors import QmdError, UsageError
+from qmd.errors import GrammarError, QmdError, UsageError
 from qmd.indexing.reading import short_reason, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
 from qmd.ingest.document import parse_text

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from qmd.analysis.note_names import note_names
-from qmd.chunking.declarations import GrammarError, find_declarations
 from qmd.chunking.split import split_code, split_document
 from qmd.clock import Pace, Progress
-from qmd.errors import QmdError
-from qmd.indexing.reading import short_reason
+from qmd.errors import GrammarError, QmdError
+from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.inference.base import Telling
@@ -27,7 +26,7 @@ from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent
 
 if TYPE_CHECKING:
-    from qmd.chunking.declarations import Declaration
+    from qmd.chunking.split import Declaration
     from qmd.inference.base import Embedder
 
 COMMIT_S = 3.0

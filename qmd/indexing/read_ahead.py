@@ -12,11 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
-from qmd.chunking.languages import language_of
 from qmd.clock import batches
 from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, read_files
+from qmd.ingest.outline import kind_of
 from qmd.records import FileEntry
 
 _FILES_PER_TASK = 16
@@ -83,7 +83,7 @@ def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
 
 
 def _is_harmless(entry: FileEntry) -> bool:
-    limit = _HARMLESS_BYTES if language_of(entry.path) is None else _HARMLESS_CODE_BYTES
+    limit = _HARMLESS_CODE_BYTES if kind_of(entry.path).is_source else _HARMLESS_BYTES
     return entry.size_bytes <= limit
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from msgspec import Struct
@@ -13,14 +13,17 @@ from msgspec.structs import replace
 
 from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_key
-from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
-from qmd.errors import UnindexableFileError, UnindexableReason
+from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
 from qmd.ingest.document import read_document
+from qmd.ingest.outline import kind_of
 from qmd.names import file_name, suffix_of
-from qmd.plugins import KINDS, find
-from qmd.records import Document, FileEntry, NameKind
+from qmd.plugins import KINDS, find, hook
+from qmd.records import Document, FileEntry, Heading, NameKind
 from qmd.store.records import NewDocument, pack_links, pack_text
+
+if TYPE_CHECKING:
+    from qmd.chunking.split import Declaration
 
 _MAX_REASON_CHARACTERS = 160
 
@@ -107,6 +110,25 @@ def with_declarations(document: Document) -> Document:
     """
     headings = tuple(declared_headings(find_declarations(document.path, document.text)))
     return replace(document, headings=headings) if headings else document
+
+
+def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
+    """The outermost declarations of a text, with what they hold inside; of source code alone.
+
+    Raises:
+        GrammarError: The grammar of its language is missing.
+    """
+    found: tuple[Declaration, ...] = ()
+    if kind_of(path).is_source:
+        found = hook("source code: declarations")(path, text)
+    return found
+
+
+def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> Iterator[Heading]:
+    """Declarations as headings, in the order of the text, outermost at level 1."""
+    for declaration in declarations:
+        yield Heading(level, declaration.name, declaration.start)
+        yield from declared_headings(declaration.children, min(level + 1, 6))
 
 
 def stored_form(

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
-from qmd.chunking.languages import has_grammar
 from qmd.names import suffix_of
-from qmd.plugins import KINDS, find
+from qmd.plugins import KINDS, find, hook
 from qmd.store.base import IndexReader, IndexWriter
 
 
@@ -48,13 +47,13 @@ class Stamp(Struct, frozen=True):
 
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar, or whose row, has been installed since."""
-        return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}") or _is_told(suffix))
+        return frozenset(suffix for suffix in self.plain if _is_told(suffix))
 
 
 def _is_told(suffix: str) -> bool:
-    """Whether files with an ending have a row that does not take them for source code."""
+    """Whether files with an ending have a row, and a grammar where that takes them for source code."""
     kind = find(KINDS, suffix)
-    return kind is not None and not kind.is_source
+    return kind is not None and (not kind.is_source or hook("source code: grammar")(f"x{suffix}"))
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:

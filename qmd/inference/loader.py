@@ -17,7 +17,7 @@ from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines,
 from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
 from qmd.inference.models.catalogue import find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
-from qmd.inference.models.weights import describe_folder, locate_model
+from qmd.inference.models.weights import locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
 from qmd.plugins import hook
@@ -97,7 +97,8 @@ def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord
     if known is not None:
         return known
     if role == "embed":
-        return describe_folder(folder, overrides)
+        record: ModelRecord = hook("folder: model")(folder, overrides)
+        return record
     own = replace(full_model(role), name=folder.name, repository=str(folder), revision="local", licence="unknown")
     return replace(own, network=None)
 

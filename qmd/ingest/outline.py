@@ -11,8 +11,8 @@ from qmd.names import suffix_of
 from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import Heading
 
-_ORG_MARK = re.compile(r"^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)", re.M | re.I)
-_ORG_TITLE = re.compile(r"^#\+TITLE:[ \t]*(\S[^\n]*)", re.M | re.I)
+_ORG_MARK = r"(?mi)^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)"
+_ORG_TITLE = r"(?mi)^#\+TITLE:[ \t]*(\S[^\n]*)"
 
 _TEXT = KINDS[".txt"]
 
@@ -65,7 +65,7 @@ def outline_org(text: str) -> Outline:
     headings: list[Heading] = []
     code: list[Span] = []
     opened: int | None = None
-    for match in _ORG_MARK.finditer(text):
+    for match in re.finditer(_ORG_MARK, text):
         block = (match["block"] or "").lower()
         if block == "begin" and opened is None:
             opened = match.start()
@@ -75,6 +75,6 @@ def outline_org(text: str) -> Outline:
         elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
             title = match["text"].strip()[:MAX_HEADING_CHARACTERS]
             headings.append(Heading(min(len(match["stars"]), 6), title, match.start()))
-    title = _ORG_TITLE.search(text)
+    title = re.search(_ORG_TITLE, text)
     named = title[1].strip()[:MAX_HEADING_CHARACTERS] if title is not None else None
     return Outline(FrontMatter(), tuple(headings), tuple(code), named)

@@ -14,6 +14,7 @@ from qmd.clock import parse_time
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from qmd.inference.base import EngineDescription
     from qmd.records import Passage, SearchResponse
 
 VERDICT_NOTES = {
@@ -134,6 +135,11 @@ def fence(text: str) -> str:
     """A markdown fence that no run of backticks in `text` can close."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     return "`" * (longest + 1)
+
+
+def describe_engine(description: EngineDescription) -> str:
+    """A model in one phrase: `all-MiniLM-L6-v2 int8 (built-in, cpu)`."""
+    return f"{description.model} {description.format} ({description.tier}, {description.provider})"
 
 
 def relative_time(moment: str | None, now: datetime) -> str:

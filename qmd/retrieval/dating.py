@@ -14,6 +14,7 @@ from qmd.dates.words import may_name_date
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
 from qmd.store.base import IndexReader
+from qmd.store.records import sort_candidates
 
 if TYPE_CHECKING:
     from datetime import date
@@ -109,8 +110,7 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
     if not missing:
         return ranking
     found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, within=missing)
-    every = sorted((*ranking.candidates, *found), key=lambda one: (-one.score, one.document_id))
-    return replace(ranking, candidates=tuple(every))
+    return replace(ranking, candidates=tuple(sort_candidates((*ranking.candidates, *found))))
 
 
 def _dates(text: str) -> list[DateSpan]:

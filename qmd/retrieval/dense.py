@@ -11,7 +11,7 @@ from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import Words, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
-from qmd.store.records import VectorCoverage
+from qmd.store.records import VectorCoverage, sort_candidates
 
 if TYPE_CHECKING:
     from qmd.retrieval.supply import ChunkSource, Supplied
@@ -97,9 +97,8 @@ def _rank(
         rest = [number for number in also_score if number not in best]
         if rest:
             best |= run.reader.dense_scores(vector, rest, embedder.fingerprint)
-        candidates = sorted(best.values(), key=lambda candidate: (-candidate.score, candidate.document_id))
         kind = "original" if isinstance(item, str) else item.kind
-        rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(candidates)), trust))
+        rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(sort_candidates(best.values()))), trust))
     return tuple(rankings)
 
 

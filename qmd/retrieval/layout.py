@@ -25,7 +25,6 @@ _MOST_LINES = 60
 
 # Kept as text: `re` compiles them when a passage is first chosen, and `--help` chooses none.
 _ITEM = r"[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]"
-_ROW = r"[ \t>]*\|"
 _UNDERLINE = r" {0,3}(?:=+|-+)[ \t\r]*\Z"
 _SENTENCE_END = r"[.!?…]['\")\]*_»”’]*(?=\s)|[。！？]['\")\]」』”’]*"
 _LONG_SENTENCE = 160
@@ -153,7 +152,7 @@ class Layout:
             return "text"
         if line in self._is_heading:
             return "heading"
-        return "row" if re.match(_ROW, text) else "text"
+        return "row" if text.lstrip(" \t>").startswith("|") else "text"
 
     def _begins(self, line: int) -> bool:
         """Whether a list item begins on a line."""

@@ -191,22 +191,23 @@ def _substitutes(
     if prefix is not None and may_be_clipped and reader.document_frequencies([prefix], scope)[0]:
         return [prefix]
     spellings = () if is_absent or len(term.text) < 4 else reader.similar_terms(term.text, SPELLINGS + 1, scope)
-    if is_foreign:
-        spellings = [one for one in spellings if not is_word(one)]
+    spellings = [one for one in spellings if not (is_foreign and is_word(one))]
     if not spellings:
         trace.warn(f"'{term.text}' does not appear in any note")
         return []
-    is_sure = (
-        len(term.text) >= SURE_LENGTH
-        or (len(term.text) >= LONE_LENGTH and len(spellings) == 1)
-        or (is_alone and len(spellings) <= SPELLINGS)
-    )
-    if term.required or not is_sure:
+    if term.required or not _is_sure(term.text, len(spellings), is_alone=is_alone):
         trace.warn(f"'{term.text}' does not appear in any note: did you mean '{spellings[0]}'?")
         return []
     tried = spellings[:SPELLINGS]
     trace.warn(f"'{term.text}' does not appear in any note: searched for {_quoted(tried)} instead")
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in tried]
+
+
+def _is_sure(word: str, n_spellings: int, *, is_alone: bool) -> bool:
+    """Whether so many equally near words are few enough for one of this length."""
+    if n_spellings == 1 and len(word) >= LONE_LENGTH:
+        return True
+    return len(word) >= SURE_LENGTH or (is_alone and n_spellings <= SPELLINGS)
 
 
 def _ids(candidates: Sequence[Candidate]) -> frozenset[int]:

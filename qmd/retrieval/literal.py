@@ -7,11 +7,11 @@ is looked up in its text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from qmd.clock import batches
 from qmd.names import aliases_of
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import Fused
@@ -53,17 +53,28 @@ def find_literal(
     if not typed:
         return {}
     is_in = [_finder(term) for term in typed]
-    found: dict[int, str] = {}
-    for ids in chain([[entry.document_id for entry in fused[:HEAD]]], _holders(reader, query.terms, typed, scope)):
-        documents = reader.documents([number for number in ids if number not in found])
-        texts = reader.texts([document.hash for document in documents.values()])
-        for number, document in documents.items():
-            names = (document.path, document.title, *aliases_of(document.metadata))
-            text = "\n".join((*names, texts.get(document.hash, "")))
-            if all(finds(text) for finds in is_in):
-                found[number] = WORDS
+    found = _holding(reader, [entry.document_id for entry in fused[:HEAD]], is_in)
+    if len(found) >= enough:
+        return found
+    required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
+    holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
+    for ids in batches([number for number in holders if number not in found], _BATCH):
+        found |= _holding(reader, ids, is_in)
         if len(found) >= enough:
             break
+    return found
+
+
+def _holding(reader: IndexReader, ids: Sequence[int], is_in: Sequence[Callable[[str], bool]]) -> dict[int, str]:
+    """Those of the documents whose text or names hold every word."""
+    documents = reader.documents(ids)
+    texts = reader.texts([document.hash for document in documents.values()])
+    found = {}
+    for number, document in documents.items():
+        names = (document.path, document.title, *aliases_of(document.metadata))
+        text = "\n".join((*names, texts.get(document.hash, "")))
+        if all(finds(text) for finds in is_in):
+            found[number] = WORDS
     return found
 
 
@@ -73,19 +84,6 @@ def typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
     if len(typed) > MOST_WORDS:
         typed = [term for term in typed if term.required]
     return [] if any(term.fts.endswith("*") for term in typed) else typed
-
-
-def _holders(
-    reader: IndexReader, terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm], scope: Scope
-) -> Iterator[list[int]]:
-    """Ids of the documents that hold all stems, best first."""
-    required = [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
-    holders = reader.search_lexical(required, _BATCH, scope)
-    if len(holders) == _BATCH:
-        yield [one.document_id for one in holders]
-        holders = reader.search_lexical(required, MOST_TEXTS, scope)[_BATCH:]
-    for start in range(0, len(holders), _BATCH):
-        yield [one.document_id for one in holders[start : start + _BATCH]]
 
 
 def _finder(term: LexicalTerm) -> Callable[[str], bool]:

@@ -220,7 +220,7 @@ def build_scope(base: Scope, extra: Scope) -> Scope:
 
 def _typed_line(line: str) -> re.Match[str] | None:
     """`lex: text` and its like as kind and text."""
-    return re.match(_TYPED, line, re.IGNORECASE | re.DOTALL)
+    return re.match(_TYPED, line, re.IGNORECASE | re.DOTALL) if ":" in line else None
 
 
 def _read_line(number: int, line: str, lines: _Lines) -> None:
@@ -312,7 +312,8 @@ def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str,
 
 def _find_filters(text: str) -> list[re.Match[str]]:
     """The filters in `text`; inside a quoted phrase the spelling of one is part of the phrase."""
-    return [match for match in re.finditer(_FILTER, text, re.IGNORECASE) if text.count('"', 0, match.start()) % 2 == 0]
+    found = re.finditer(_FILTER, text, re.IGNORECASE) if ":" in text else ()
+    return [match for match in found if text.count('"', 0, match.start()) % 2 == 0]
 
 
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:

@@ -31,12 +31,22 @@ def test_every_word_of_a_question_is_an_optional_term_but_its_stop_words() -> No
     assert not any(t.required or t.excluded for t in terms)
 
 
-def test_stop_words_are_kept_when_nothing_else_is_left() -> None:
-    assert fts("to be or not to be") == ['"to"', '"be"', '"or"', '"not"']
+WORDS: dict[str, tuple[str, list[str]]] = {
+    "stop words are kept when nothing else is left": ("to be or not to be", ['"to"', '"be"', '"or"', '"not"']),
+    "repeated words are one term": ("cache Cache CACHE", ['"cache"']),
+    "operators are plain words": ('grep -r "foo" AND bar*', ['"grep"', '"r"', '"foo"', '"bar"']),
+    "CJK runs are pairs and single characters prefixes": (
+        "数据库 auth设计 库", ['"数据"', '"据库"', '"auth"', '"设计"', '"库"*']
+    ),
+    "full-width and decomposed forms are normalised": ("ＡＰＩ cafe\u0301 Straße", ['"api"', '"café"', '"strasse"']),
+    "inflected Cyrillic words are prefixes": ("зависимостями", ['"зависимост"*']),
+}  # fmt: skip
 
 
-def test_repeated_words_are_one_term() -> None:
-    assert fts("cache Cache CACHE") == ['"cache"']
+@pytest.mark.parametrize("case", WORDS)
+def test_the_terms_of_plain_language(case: str) -> None:
+    query, expected = WORDS[case]
+    assert fts(query) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,10 +65,6 @@ def test_stop_words_are_those_of_the_query_s_language(query: str, kept: list[str
 @pytest.mark.parametrize("query", ["", "  ", "?!", "🎉", "--", "\x00", "\ud800", '"'])
 def test_a_query_without_letters_has_no_terms(query: str) -> None:
     assert analyze_query(query) == parse_lex(query) == ()
-
-
-def test_operators_are_plain_words_in_plain_language() -> None:
-    assert fts('grep -r "foo" AND bar*') == ['"grep"', '"r"', '"foo"', '"bar"']
 
 
 @pytest.mark.parametrize(
@@ -103,18 +109,6 @@ def test_terms_show_what_the_user_wrote() -> None:
         "name",
         "2.8.3",
     ]
-
-
-def test_cjk_runs_are_pairs_and_single_characters_prefixes() -> None:
-    assert fts("数据库 auth设计 库") == ['"数据"', '"据库"', '"auth"', '"设计"', '"库"*']
-
-
-def test_full_width_and_decomposed_forms_are_normalised() -> None:
-    assert fts("ＡＰＩ cafe\u0301 Straße") == ['"api"', '"café"', '"strasse"']
-
-
-def test_inflected_cyrillic_words_are_prefixes() -> None:
-    assert fts("зависимостями") == ['"зависимост"*']
 
 
 # --- lex syntax -----------------------------------------------------------------------------------

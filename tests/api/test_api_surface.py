@@ -45,6 +45,7 @@ def test_opening_and_lexical_search_load_no_model_and_no_server(folder: Path) ->
         "    store.update()\n"
         "    assert store.search('limiter', mode='lexical').hits\n"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed', 'mcp', 'rich', 'typer', 'starlette'}\n"
+        "heavy |= {'sqlite3', 'asyncio'}\n"
         "print(*sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

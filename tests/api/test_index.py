@@ -173,11 +173,6 @@ def test_texts_that_an_older_version_cut_are_embedded_again_although_every_vecto
     assert (again.documents, again.reused, again.embedded) == (first.documents, first.chunks, 0)
 
 
-def test_vectors_are_computed_again_by_force(index: qmd.Index) -> None:
-    first = index.embed()
-    assert index.embed(force=True).embedded == first.embedded
-
-
 def test_source_code_shows_the_lines_of_the_declaration(folder: Path) -> None:
     with qmd.open_index("code.sqlite", config={"collections": {"src": {"path": "src", "pattern": "**/*.py"}}}) as index:
         index.update()

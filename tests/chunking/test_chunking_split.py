@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -120,14 +119,10 @@ def test_small_neighbours_share_a_chunk_under_their_common_path() -> None:
     assert chunks[-1].text.endswith("two")
 
 
-def test_every_window_of_a_long_section_knows_its_headings() -> None:
+def test_every_window_of_a_long_section_knows_its_headings_and_the_first_begins_with_them() -> None:
     chunks = split(f"# Top\n\n## Long\n\n{sentences(1, 30)}\n")
     assert len(chunks) > 2
     assert {c.heading_path for c in chunks} == {("Top", "Long")}
-
-
-def test_a_heading_without_text_goes_with_what_it_introduces() -> None:
-    chunks = split(f"# Top\n\n## Long\n\n{sentences(1, 30)}\n")
     assert chunks[0].text.startswith("# Top\n\n## Long\n\n")
 
 
@@ -151,16 +146,9 @@ def test_no_overlap_when_none_is_asked_for() -> None:
     assert all(a.end <= b.start for a, b in pairwise(chunks))
 
 
-def ends(chunks: Sequence[Chunk]) -> list[str]:
-    return [c.text[-1] for c in chunks[:-1]]
-
-
-def test_windows_end_at_sentences() -> None:
-    assert set(ends(split(sentences(3, 40)))) == {"."}
-
-
-def test_windows_of_text_without_spaces_end_at_its_full_stops() -> None:
-    assert set(ends(split("这是一个很长的句子没有空格。" * 20, max_tokens=30))) == {"。"}
+@pytest.mark.parametrize(("text", "mark"), [(sentences(3, 40), "."), ("这是一个很长的句子没有空格。" * 20, "。")])
+def test_windows_end_at_sentences_with_or_without_spaces(text: str, mark: str) -> None:
+    assert {chunk.text[-1] for chunk in split(text, max_tokens=30)[:-1]} == {mark}
 
 
 def test_a_blank_line_wins_over_a_later_sentence() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -50,14 +49,14 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def uris(qmd: Qmd, *argv: str) -> set[str]:
-    return {row["file"].partition("?")[0] for row in json.loads(qmd(*argv, "--json").out)}
+    return {row["file"].partition("?")[0] for row in qmd(*argv, "--json").json}
 
 
 def test_an_index_at_an_address_is_made_searched_and_shown(qmd: Qmd, notes: Path, bucket: Path, tmp_path: Path) -> None:
     assert qmd("index", str(notes), "--no-embed", "--index", ADDRESS).status == 0
     assert uris(qmd, "search", "pricing", "--index", ADDRESS) == {"qmd://notes/pricing.md"}
     assert f"Index: {ADDRESS}\n" in qmd("status", "--index", ADDRESS).out
-    assert json.loads(qmd("status", "--index", ADDRESS, "--json").out)["index"] == ADDRESS
+    assert qmd("status", "--index", ADDRESS, "--json").json["index"] == ADDRESS
     assert f"Index: {ADDRESS}\n" in qmd("doctor", "--no-gpu", "--index", ADDRESS).out
     assert ADDRESS in qmd("--index", ADDRESS).out
     assert qmd("cleanup", "--index", ADDRESS).status == 0

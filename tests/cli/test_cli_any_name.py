@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -54,12 +53,12 @@ def odd_notes(home: Path) -> Path:
 
 def test_all_names_survive_index_search_ls_and_get(odd_notes: Path, qmd: Qmd) -> None:
     assert qmd("index", "--no-embed", "--mask", "**/*", "--name", "n", str(odd_notes)).status == 0
-    rows = json.loads(qmd("search", "keeper", "--json", "-n", "100").out)
+    rows = qmd("search", "keeper", "--json", "-n", "100").json
     assert len(rows) == len(NAMES)
     for number, name in enumerate(NAMES):
-        (row,) = json.loads(qmd("search", f"word{number}", "--json", "--full-path").out)
+        (row,) = qmd("search", f"word{number}", "--json", "--full-path").json
         assert (odd_notes.parent / row["file"]).read_text() == f"word{number} keeper\n"
-        (plain,) = json.loads(qmd("search", f"word{number}", "--json").out)
+        (plain,) = qmd("search", f"word{number}", "--json").json
         for reference in (
             plain["docid"],
             plain["uri"],
@@ -86,7 +85,7 @@ def test_a_collection_context_and_name_that_are_no_utf8_brick_nothing(odd_notes:
     assert qmd("status", "--json").status == 0
     assert qmd("get", os.fsdecode(b"\xff")).status == 3
     assert qmd("collection", "remove", name).status == 0
-    assert [one["name"] for one in json.loads(qmd("collection", "list", "--json").out)] == ["n\\xF6tes"]
+    assert [one["name"] for one in qmd("collection", "list", "--json").json] == ["n\\xF6tes"]
 
 
 def test_an_index_lies_in_a_folder_of_any_name(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +18,9 @@ from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.forms.onnx_model import value_info
 from tests.inference.exported_graphs import PublishedWriter
-from tests.inference.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
+from tests.plugins.models.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.program import Qmd, Run
 
 BUILTIN = locate_builtin()
@@ -107,7 +106,7 @@ def _place(models: Path, record: ModelRecord, damage: Break) -> Path:
 
 def _paths(run: Run) -> list[str]:
     assert run.status == 0, run.err
-    return [row["file"] for row in json.loads(run.out)]
+    return [row["file"] for row in run.json]
 
 
 @pytest.mark.parametrize("case", BROKEN)

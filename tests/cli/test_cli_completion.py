@@ -168,13 +168,6 @@ def test_the_script_of_a_shell_asks_qmd(qmd: Qmd) -> None:
         assert "_QMD_COMPLETE" not in os.environ
 
 
-def test_an_unknown_shell_is_refused_with_the_known_ones(qmd: Qmd) -> None:
-    run = qmd("completion", "tcsh")
-    assert (run.status, run.out) == (2, "")
-    assert run.err == "error: unknown shell 'tcsh'\nhint: known: bash, zsh, fish, powershell\n"
-    assert qmd("completion").err == "Usage: qmd completion bash|zsh|fish|powershell\n"
-
-
 @pytest.fixture
 def on_path(tmp_path: Path) -> dict[str, str]:
     """The environment of a shell that finds the program."""

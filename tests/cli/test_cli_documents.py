@@ -55,12 +55,6 @@ def test_words_of_one_name_are_still_one_name(indexed: Qmd) -> None:
     assert (run.status, run.out.count("qmd://")) == (0, 1)
 
 
-def test_a_line_beyond_the_end_says_how_many_there_are(indexed: Qmd) -> None:
-    run = indexed("get", "sunday.md:99999")
-    assert (run.status, run.out.endswith("---\n\n99999: \n")) == (0, True)
-    assert run.err == "warning: 'qmd://notes/daily/sunday.md' has 4 lines: there is no line 99999\n"
-
-
 def test_multi_get_takes_what_a_shell_makes_of_a_glob(
     indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +93,7 @@ def test_multi_get_takes_several_globs(indexed: Qmd) -> None:
 
 
 def test_a_search_row_leads_to_the_document_by_docid(indexed: Qmd) -> None:
-    (row,) = json.loads(indexed("search", "tomatoes", "--json").out)
+    (row,) = indexed("search", "tomatoes", "--json").json
     assert indexed("get", row["docid"]).out.startswith("qmd://notes/we ird/c & d.md  #")
 
 
@@ -117,43 +111,22 @@ def test_contexts_stand_above_the_text(indexed: Qmd) -> None:
     assert "\nFolder Context: everything\n\nday by day\n---\n" in indexed("get", "sunday.md").out
 
 
-def test_an_unknown_document_suggests_similar_ones(indexed: Qmd) -> None:
-    run = indexed("get", "pricin.md")
-    assert (run.status, run.out) == (3, "")
-    assert "not found" in run.err
-    assert "pricing.md" in run.err
-
-
 def test_multi_get_takes_globs_lists_and_docids(indexed: Qmd) -> None:
-    assert [row["file"] for row in json.loads(indexed("multi-get", "daily/*.md", "--json").out)] == ["daily/sunday.md"]
+    assert [row["file"] for row in indexed("multi-get", "daily/*.md", "--json").json] == ["daily/sunday.md"]
     run = indexed("multi-get", "pricing.md, nope.md", "--json", "--no-line-numbers")
-    (row,) = json.loads(run.out)
+    (row,) = run.json
     assert row["file"] == "qmd://notes/pricing.md"
     assert row["body"].startswith("# Pricing")
     assert "File not found: nope.md" in run.err
     assert run.status == 0
 
 
-def test_multi_get_fails_when_nothing_was_found(indexed: Qmd) -> None:
-    run = indexed("multi-get", "nope.md,neither.md")
-    assert (run.status, run.out) == (3, "")
-    assert indexed("multi-get", "*.txt").err == "No files matched pattern: *.txt\n"
-
-
 def test_multi_get_skips_what_is_too_large_and_cuts_what_is_too_long(indexed: Qmd) -> None:
-    (row,) = json.loads(indexed("multi-get", "pricing.md", "--max-bytes", "10", "--json").out)
+    (row,) = indexed("multi-get", "pricing.md", "--max-bytes", "10", "--json").json
     assert row["skipped"] is True
     assert "qmd get" in row["reason"]
     shown = indexed("multi-get", "pricing.md", "-l", "1", "--no-line-numbers", "--json").out
     assert json.loads(shown)[0]["body"].startswith("# Pricing decision\n\n[... truncated ")
-
-
-def test_the_same_path_in_two_collections_is_told_apart(indexed: Qmd, home: Path) -> None:
-    (home / "second").mkdir()
-    (home / "second/pricing.md").write_text("# Other\n")
-    indexed("index", "second", "--no-embed")
-    rows = json.loads(indexed("multi-get", "pri*.md", "--json").out)
-    assert [row["file"] for row in rows] == ["qmd://notes/pricing.md", "qmd://second/pricing.md"]
 
 
 def test_ls_lists_collections_then_files_then_a_prefix(indexed: Qmd) -> None:
@@ -167,16 +140,10 @@ def test_ls_lists_collections_then_files_then_a_prefix(indexed: Qmd) -> None:
     assert indexed("ls", "notes/none").out == "No files found under qmd://notes/none\n"
 
 
-def test_ls_of_an_unknown_collection_fails(indexed: Qmd) -> None:
-    run = indexed("ls", "nope")
-    assert run.status == 3
-    assert run.err == "error: Collection not found: nope\nhint: Run 'qmd ls' to see available collections.\n"
-
-
 def test_status_and_lists_work_before_anything_is_indexed(qmd: Qmd) -> None:
     assert qmd("status").status == 0
-    assert json.loads(qmd("status", "--json").out)["totalDocuments"] == 0
-    assert json.loads(qmd("collection", "list", "--json").out) == []
+    assert qmd("status", "--json").json["totalDocuments"] == 0
+    assert qmd("collection", "list", "--json").json == []
     assert qmd("ls").out.startswith("No collections found.")
 
 
@@ -186,9 +153,3 @@ def test_status_counts_vectors(indexed: Qmd) -> None:
     shown = indexed("status").out
     assert "Pending" not in shown
     assert int(re.search(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE)[1]) >= 3  # type: ignore[index]
-
-
-def test_doctor_reports_and_never_fails(indexed: Qmd) -> None:
-    run = indexed("doctor")
-    assert run.status == 0
-    assert "✓ index: sound, 3 documents" in run.out

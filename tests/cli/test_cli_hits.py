@@ -45,10 +45,6 @@ def test_a_person_sees_names_and_a_program_the_lines_that_it_parses(indexed: Qmd
     assert "\n@@ -" in piped
 
 
-def test_the_form_of_a_word_that_was_found_is_marked(indexed: Qmd) -> None:
-    assert "\x1b[1;35mlimiter\x1b[0m" in on_terminal("search", "limiters").out
-
-
 def test_a_misspelt_word_is_marked_as_it_was_corrected(indexed: Qmd) -> None:
     assert "\x1b[1;35mtomatoes\x1b[0m" in on_terminal("search", "tomatoez gardening").out
 
@@ -132,24 +128,6 @@ def test_an_explanation_stands_below_each_hit_and_not_on_stderr(indexed: Qmd) ->
     piped = through_pipe("search", "pricing", "--explain")
     assert "Explain: fts=[" in piped.out
     assert piped.err.startswith("time: lexical ")
-
-
-def test_a_context_is_told_once(indexed: Qmd, notes: Path) -> None:
-    (notes / "more tomatoes.md").write_text("Gardening and tomatoes again.\n", "utf-8")
-    indexed("index", str(notes), "--no-embed")
-    indexed("context", "add", "qmd://notes/", "All about a garden")
-    drawn = on_terminal("search", "tomatoes gardening", NO_COLOR="1").out
-    assert drawn.count("All about a garden") == 1
-    assert drawn.count("notes/") == 2
-
-
-def test_numbers_of_lines_and_whole_notes_are_drawn_as_well(indexed: Qmd) -> None:
-    assert "\n   3  We chose per-seat" in on_terminal("search", "pricing", "--line-numbers", NO_COLOR="1").out
-    assert "\n   Bills, simply.\n" in on_terminal("search", "pricing", "--full", NO_COLOR="1").out
-
-
-def test_results_longer_than_the_screen_open_in_the_pager(indexed: Qmd) -> None:
-    assert on_terminal("search", "pricing", "--full", LINES="5", QMD_PAGER="sed s/^/paged:/").out.startswith("paged:")
 
 
 def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ def fill(folder: Path, *names: str) -> Path:
 
 
 def names(qmd: Qmd) -> list[str]:
-    return [row["name"] for row in json.loads(qmd("collection", "list", "--json").out)]
+    return [row["name"] for row in qmd("collection", "list", "--json").json]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_no_ignore_is_remembered_shown_and_survives_other_edits(qmd: Qmd, notes:
     assert "0 removed" in qmd("index", "--no-embed").out
     assert "  Gitignore: not followed\n" in qmd("collection", "show", "mine").out
     assert "  Gitignore: not followed\n" in qmd("collection", "list").out
-    assert [row["gitignore"] for row in json.loads(qmd("collection", "list", "--json").out)] == [False]
+    assert [row["gitignore"] for row in qmd("collection", "list", "--json").json] == [False]
 
 
 def test_no_ignore_on_a_part_of_a_collection_makes_a_collection_of_its_own(indexed: Qmd, notes: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tests.program import Qmd
@@ -42,7 +41,7 @@ def test_links_lists_what_a_note_links_to_what_links_to_it_and_what_leads_nowher
 
 
 def test_links_as_json_name_the_other_note_the_line_and_what_is_shown(tree: Qmd) -> None:
-    found = json.loads(tree("links", "meeting", "--json").out)
+    found = tree("links", "meeting", "--json").json
     assert found["title"] == "Meeting"
     assert {key: found["outgoing"][3][key] for key in ("file", "line", "target", "fragment", "text")} == {
         "file": "qmd://tree/papers/minutes.md",
@@ -56,7 +55,7 @@ def test_links_as_json_name_the_other_note_the_line_and_what_is_shown(tree: Qmd)
 
 def test_a_note_without_links_says_so(tree: Qmd) -> None:
     assert tree("links", "alone").out.endswith("\n\nNo links.\n")
-    assert json.loads(tree("links", "alone", "--json").out)["incoming"] == []
+    assert tree("links", "alone", "--json").json["incoming"] == []
 
 
 def test_related_answers_from_links_alone_and_says_so_when_there_are_no_vectors(tree: Qmd) -> None:
@@ -67,7 +66,7 @@ def test_related_answers_from_links_alone_and_says_so_when_there_are_no_vectors(
 
 
 def test_related_leaves_out_the_note_itself_and_its_copies(tree: Qmd) -> None:
-    rows = json.loads(tree("related", "papers/minutes.md", "--json").out)
+    rows = tree("related", "papers/minutes.md", "--json").json
     assert [row["file"] for row in rows] == ["qmd://tree/meeting.md"]
     assert (rows[0]["linksTo"], rows[0]["linkedFrom"]) == (True, True)
 
@@ -79,7 +78,7 @@ def test_related_by_vectors_puts_the_nearest_first(qmd: Qmd, home: Path) -> None
         (home / "notes" / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
     qmd("index", str(home / "notes"))
     run = qmd("related", "tides", "--json", "-n", "1")
-    (row,) = json.loads(run.out)
+    (row,) = run.json
     assert (row["title"], run.err) == ("sea", "")
     assert 0 < row["similarity"] <= row["score"]
 
@@ -92,10 +91,10 @@ def test_a_name_that_is_missing_is_an_error_and_no_name_wrong_usage(tree: Qmd) -
 
 
 def test_a_hit_that_says_nothing_itself_shows_a_mention(tree: Qmd) -> None:
-    (row, *_) = json.loads(tree("search", "ada", "--json").out)
+    (row, *_) = tree("search", "ada", "--json").json
     assert row["file"] == "qmd://tree/people/Ada.md"
     assert row["mention"]["file"] == "qmd://tree/meeting.md"
     assert row["mention"]["line"] == 7
     assert row["mention"]["text"].startswith("- Asked [[people/Ada|her]] about the pumps")
     assert "\nMentioned: qmd://tree/meeting.md:7  - Asked" in tree("search", "ada").out
-    assert all("mention" not in row for row in json.loads(tree("search", "replaced", "--json").out))
+    assert all("mention" not in row for row in tree("search", "replaced", "--json").json)

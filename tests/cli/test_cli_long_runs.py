@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -80,7 +79,7 @@ def test_status_says_that_a_run_is_going_on_and_how_far(indexed: Qmd, running: E
     shown = indexed("status").out
     assert "  Pending:  3 need embedding (being computed)\n" in shown
     assert f"  Running:  computing vectors, 43 % done, 1 min 55 s left (process {running.pid}, began " in shown
-    assert json.loads(indexed("status", "--json").out)["embedding"] == {
+    assert indexed("status", "--json").json["embedding"] == {
         "percent": 43,
         "secondsLeft": 114,
         "startedAt": running.started_at,
@@ -102,7 +101,7 @@ def test_status_says_who_computes(indexed: Qmd, by: Literal["watch", "server"], 
         record.update(Progress(430, 1_000, 60.0, 5.0, 114.0))
         shown = indexed("status").out
         assert f"  Running:  computing vectors, 43 % done, 1 min 55 s left ({who} {os.getpid()}, began " in shown
-        assert json.loads(indexed("status", "--json").out)["embedding"]["by"] == by
+        assert indexed("status", "--json").json["embedding"]["by"] == by
 
 
 def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +126,7 @@ def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
         left = (database().parent / f".{database().name}.embed.json").read_bytes()
     (database().parent / f".{database().name}.embed.json").write_bytes(left)
     assert "(run 'qmd embed')" in indexed("status").out
-    assert json.loads(indexed("status", "--json").out)["embedding"] is None
+    assert indexed("status", "--json").json["embedding"] is None
 
 
 @pytest.mark.parametrize("command", ["query", "vsearch"])
@@ -171,13 +170,13 @@ def test_a_run_that_was_killed_is_gone_and_the_next_one_goes_on(qmd: Qmd, long_n
         assert wait_for_vectors(process.pid).total > 0
         assert "qmd://long/" in qmd("search", "little", "-n", "1").out
         process.kill()
-    killed = json.loads(qmd("status", "--json").out)
+    killed = qmd("status", "--json").json
     assert killed["embedding"] is None and killed["vectors"] > 0
     for number in range(3, 60):
         (long_notes / f"{number:02}.md").unlink()
     qmd("update")
     assert "✓ Done! Embedded" in qmd("embed").out
-    assert json.loads(qmd("status", "--json").out)["needsEmbedding"] == 0
+    assert qmd("status", "--json").json["needsEmbedding"] == 0
 
 
 def test_vectors_computed_in_slices_are_one_run_to_others(qmd: Qmd, long_notes: Path) -> None:
@@ -227,7 +226,7 @@ def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_no
     assert BAR.search(plain), plain
     message = r"interrupted: the work done so far is kept \(\d+ %\), and queries work; run 'qmd embed' to continue\s*$"
     assert re.search(message, plain), plain
-    assert json.loads(qmd("status", "--json").out)["embedding"] is None
+    assert qmd("status", "--json").json["embedding"] is None
 
 
 def test_a_dumb_terminal_gets_no_sequence(indexed: Qmd) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.program import Qmd
@@ -74,5 +72,5 @@ def test_a_name_with_a_typo_suggests_the_note(tree: Qmd) -> None:
 
 
 def test_multi_get_takes_names_and_links_in_a_list(tree: Qmd) -> None:
-    rows = json.loads(tree("multi-get", "[[Great Oak]], owl, [[a, b]]", "--json").out)
+    rows = tree("multi-get", "[[Great Oak]], owl, [[a, b]]", "--json").json
     assert [row["title"] for row in rows] == ["The Oldest Tree", "Owl", "a, b"]

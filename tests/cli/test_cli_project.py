@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -35,19 +34,6 @@ def test_init_refuses_the_home_folder(qmd: Qmd) -> None:
     assert "Refusing to initialize a local index in $HOME." in run.err
 
 
-def test_untrusted_hooks_and_outside_folders_are_skipped_while_the_inside_is_indexed(qmd: Qmd, project: Path) -> None:
-    write_config(
-        project,
-        "collections:\n  in: {path: docs, update: touch ran}\n  out: {path: ..}\nmodels: {embed: 'hf:evil/x'}\n",
-    )
-    run = qmd("update")
-    assert run.status == 0
-    assert not (project / "docs/ran").exists()
-    assert "Skipping collection 'out'" in run.err
-    assert "qmd trust" in run.err
-    assert [row["file"] for row in json.loads(qmd("search", "inside secret", "--json").out)] == ["qmd://in/a.md"]
-
-
 def test_trusting_lets_the_hook_run_until_it_changes(qmd: Qmd, project: Path) -> None:
     write_config(project, "collections:\n  in: {path: docs, update: touch ran}\n")
     assert "✓ Trusted" in qmd("trust").out
@@ -65,36 +51,6 @@ def test_trust_can_be_revoked(qmd: Qmd, project: Path) -> None:
     assert "✓ Revoked trust" in qmd("trust", "revoke").out
     assert "was not trusted" in qmd("trust", "revoke").out
     assert qmd("trust", "frobnicate").err == "Usage: qmd trust [list|revoke]\n"
-
-
-def test_an_update_from_a_folder_below_finds_the_same_files(
-    qmd: Qmd, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_config(project, "collections:\n  in: {path: docs}\n")
-    qmd("update")
-    monkeypatch.chdir(project / "docs")
-    assert "0 new, 0 updated, 1 unchanged, 0 removed" in qmd("update").out
-
-
-def test_an_index_of_the_original_stays_and_ours_is_made_beside_it(qmd: Qmd, project: Path, tmp_path: Path) -> None:
-    import apsw
-
-    config, database = tmp_path / "config/qmd/index.yml", tmp_path / "cache/qmd/index.sqlite"
-    config.parent.mkdir(parents=True)
-    database.parent.mkdir(parents=True)
-    config.write_text(f"collections:\n  docs: {{path: {project / 'docs'}}}\n")
-    foreign = apsw.Connection(str(database))
-    foreign.execute(
-        "CREATE TABLE documents (id INTEGER PRIMARY KEY, collection TEXT, path TEXT, hash TEXT, active INTEGER)"
-    )
-    foreign.execute("CREATE TABLE content_vectors (hash TEXT); CREATE TABLE store_config (key TEXT, value TEXT)")
-    foreign.close()
-    before = database.read_bytes()
-    run = qmd("update")
-    assert run.status == 0
-    assert f"this index is '{database.with_name('index.qmd.sqlite')}'" in run.err
-    assert database.read_bytes() == before
-    assert len(json.loads(qmd("search", "inside", "--json").out)) == 1
 
 
 def test_an_edit_of_an_untrusted_project_trusts_nothing_of_it(qmd: Qmd, project: Path) -> None:

@@ -213,10 +213,5 @@ def test_options_without_a_command_fail(qmd: Qmd, argv: list[str], home: Path) -
     assert "Usage: qmd" in run.out or run.err.startswith("error: unknown option")
 
 
-@pytest.mark.parametrize("argv", [["--index", "x", "-v"], ["collection", "--version"], ["search", "x", "--version"]])
-def test_the_version_wins_over_what_else_is_asked(qmd: Qmd, argv: list[str]) -> None:
-    assert qmd(*argv).out == qmd("--version").out
-
-
 def test_a_version_that_is_a_value_is_none(qmd: Qmd) -> None:
     assert qmd("search", "x", "--intent", "--version").out != qmd("--version").out

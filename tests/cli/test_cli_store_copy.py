@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.program import Qmd
 
 
 def found(qmd: Qmd, index: str, question: str = "what does a seat cost") -> list[tuple[str, float, str]]:
-    rows = json.loads(qmd("query", question, "--json", "--index", index).out)
+    rows = qmd("query", question, "--json", "--index", index).json
     return [(row["file"].partition("?")[0], row["score"], row["snippet"]) for row in rows]
 
 
@@ -30,7 +29,7 @@ def test_a_copy_under_another_name_answers_the_same(embedded: Qmd) -> None:
     assert (run.status, run.err) == (0, "next: qmd status --index spare\n")
     assert run.out.startswith("✓ Copied 3 documents with 3 vectors of 1 model to ")
     assert found(embedded, "spare") == found(embedded, "index") != []
-    status = [json.loads(embedded("status", "--json", "--index", name).out) for name in ("index", "spare")]
+    status = [embedded("status", "--json", "--index", name).json for name in ("index", "spare")]
     assert status[0]["collections"] == status[1]["collections"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def test_doctor_names_what_to_do_and_what_is_set(indexed: Qmd) -> None:
 
 def test_doctor_tells_programs_what_is_set(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_EMBED_MODEL", "jina")
-    report = json.loads(indexed("doctor", "--json").out)
+    report = indexed("doctor", "--json").json
     (row,) = [one for one in report["variables"] if one["name"] == "QMD_EMBED_MODEL"]
     assert (row["value"], row["origin"], row["overruled_by"]) == ("jina", "environment", None)
     assert report["settings"] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -18,7 +17,7 @@ from tests.program import Qmd
 
 
 def names(qmd: Qmd) -> list[str]:
-    return [row["name"] for row in json.loads(qmd("collection", "list", "--json").out)]
+    return [row["name"] for row in qmd("collection", "list", "--json").json]
 
 
 @pytest.mark.parametrize("form", [".", "~", "{home}", "{home}/notes/..", "{above}", "{link}"])

@@ -50,19 +50,20 @@ def test_a_symlink_out_of_the_project_needs_trust(places: Locations, tmp_path: P
     assert gated_items(load_config(places), places).paths == (("a", str((tmp_path / "outside").resolve())),)
 
 
-def test_trust_ends_when_the_items_change(places: Locations) -> None:
-    write(places, HOOK)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (HOOK, HOOK.replace("evil", "worse")),
+        (f"{HOOK}\neditor_uri: 'vscode://file/{{path}}'", f"{HOOK}\neditor_uri: 'https://evil.example/?{{path}}'"),
+    ],
+    ids=["items", "links"],
+)
+def test_trust_ends_when_what_was_trusted_changes(places: Locations, before: str, after: str) -> None:
+    write(places, before)
     items = gated_items(load_config(places), places)
     record_trust(items, places)
     assert is_trusted(items, places, {})
-    write(places, HOOK.replace("evil", "worse"))
-    assert not is_trusted(gated_items(load_config(places), places), places, {})
-
-
-def test_trust_ends_when_the_links_change(places: Locations) -> None:
-    write(places, HOOK + "\neditor_uri: 'vscode://file/{path}'")
-    record_trust(gated_items(load_config(places), places), places)
-    write(places, HOOK + "\neditor_uri: 'https://evil.example/?{path}'")
+    write(places, after)
     assert not is_trusted(gated_items(load_config(places), places), places, {})
 
 

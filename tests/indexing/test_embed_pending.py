@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from qmd.clock import Progress
@@ -20,19 +17,6 @@ from qmd.records import Chunk, Collection, Scope
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.fakes import HashingEmbedder
-
-
-@dataclass(frozen=True)
-class RecordingEmbedder(HashingEmbedder):
-    """Keeps the texts that it was given."""
-
-    texts: list[str] = field(default_factory=list)
-
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
-        self.texts.extend(texts)
-        return super().embed_documents(texts, on_progress)
 
 
 def index(writer: SqliteWriter, folder: Path) -> None:
@@ -49,7 +33,7 @@ def test_every_text_is_found_by_meaning_once_embedded(writer: SqliteWriter, note
     for subject in ("apples", "rivers", "planets"):
         (notes / f"{subject}.md").write_text(long_text(subject))
     index(writer, notes)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     report = embed_pending(writer, embedder)
     assert (report.documents, report.stopped) == (3, False)
     assert report.embedded == report.chunks == len(embedder.texts)
@@ -63,7 +47,7 @@ def test_a_second_run_has_nothing_to_do(writer: SqliteWriter, notes: Path) -> No
     (notes / "a.md").write_text(long_text("apples"))
     index(writer, notes)
     embed_pending(writer, HashingEmbedder())
-    again = RecordingEmbedder()
+    again = HashingEmbedder()
     assert embed_pending(writer, again).documents == 0
     assert again.texts == []
 
@@ -79,7 +63,7 @@ def test_a_renamed_or_returning_file_costs_no_embedding(writer: SqliteWriter, no
     index(writer, notes)
     (notes / "away.txt").rename(notes / "c.md")
     index(writer, notes)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     report = embed_pending(writer, embedder)
     assert (report.documents, report.embedded) == (1, 0)
     assert report.reused == report.chunks > 0
@@ -102,7 +86,7 @@ def test_one_text_in_two_files_is_embedded_once(writer: SqliteWriter, notes: Pat
     for name in ("a.md", "b.md"):
         (notes / name).write_text(long_text("apples"))
     index(writer, notes)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     assert embed_pending(writer, embedder).documents == 1
     assert len(embedder.texts) == len(set(embedder.texts))
     assert writer.status(embedder.fingerprint).embedded_documents == 2
@@ -133,7 +117,7 @@ def test_headings_in_front_of_a_chunk_are_not_read_twice() -> None:
 def test_front_matter_is_not_embedded(writer: SqliteWriter, notes: Path) -> None:
     (notes / "a.md").write_text("---\nsecretkey: zebra\n---\n# Title\n\nplain body")
     index(writer, notes)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     embed_pending(writer, embedder)
     assert embedder.texts and not [text for text in embedder.texts if "zebra" in text]
 
@@ -141,7 +125,7 @@ def test_front_matter_is_not_embedded(writer: SqliteWriter, notes: Path) -> None
 def test_chunks_that_the_engine_declines_are_left_out_and_the_text_is_complete(
     writer: SqliteWriter, notes: Path
 ) -> None:
-    class Declining(RecordingEmbedder):
+    class Declining(HashingEmbedder):
         def embeds(self, text: str) -> bool:
             return "apples" in text
 
@@ -172,7 +156,7 @@ def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: Sqlite
     asked = iter([True])
     stopped = embed_pending(writer, HashingEmbedder(), should_stop=lambda: next(asked))
     assert stopped.stopped and stopped.documents == 0 and stopped.embedded > 0
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     finished = embed_pending(writer, embedder)
     assert finished.documents == 1
     assert len(embedder.texts) == finished.chunks - stopped.embedded
@@ -192,16 +176,13 @@ def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: Sqlite
     (notes / "long.md").write_text(long_text("apples", sections=60))
     index(writer, notes)
 
-    class Crashing(RecordingEmbedder):
-        def embed_documents(
-            self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-        ) -> npt.NDArray[np.float32]:
-            if self.texts:
-                raise MemoryError
-            return super().embed_documents(texts, on_progress)
+    def crash(texts: Sequence[str]) -> None:
+        if embedder.texts:
+            raise MemoryError
 
+    embedder = HashingEmbedder(before=crash)
     with pytest.raises(MemoryError):
-        embed_pending(writer, Crashing())
+        embed_pending(writer, embedder)
     assert writer.status(HashingEmbedder().fingerprint).vectors > 0
     assert embed_pending(writer, HashingEmbedder()).documents == 1
     assert writer.check() == []
@@ -247,17 +228,13 @@ def test_no_lock_is_held_while_the_model_computes(writer: SqliteWriter, notes: P
     index(writer, notes)
     path = writer.database.path
 
-    class Checking(HashingEmbedder):
-        def embed_documents(
-            self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-        ) -> npt.NDArray[np.float32]:
-            with open_writer(path, busy_timeout_ms=0) as second:
-                second.mark_updated("other")
-            with open_reader(path) as reader:
-                assert reader.status(None).documents == 1
-            return super().embed_documents(texts, on_progress)
+    def write_and_read(texts: Sequence[str]) -> None:
+        with open_writer(path, busy_timeout_ms=0) as second:
+            second.mark_updated("other")
+        with open_reader(path) as reader:
+            assert reader.status(None).documents == 1
 
-    assert embed_pending(writer, Checking()).documents == 1
+    assert embed_pending(writer, HashingEmbedder(before=write_and_read)).documents == 1
 
 
 def test_a_key_names_the_embedded_text() -> None:
@@ -278,7 +255,7 @@ def index_code(writer: SqliteWriter, folder: Path, name: str, text: str) -> None
 
 def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer: SqliteWriter, notes: Path) -> None:
     index_code(writer, notes, "store.py", CODE)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     embed_pending(writer, embedder)
     heads = {text.split("\n")[0] for text in embedder.texts}
     assert {f"store > class Store > def method_{number}" for number in range(4)} <= heads
@@ -286,7 +263,7 @@ def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer:
 
 def test_source_code_is_cut_as_plain_text_when_asked(writer: SqliteWriter, notes: Path) -> None:
     index_code(writer, notes, "store.py", CODE)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     embed_pending(writer, embedder, cut_declarations=False)
     assert not [text for text in embedder.texts if " > " in text]
 
@@ -328,7 +305,7 @@ def test_only_the_files_of_a_grammar_that_was_missing_are_cut_again(
 ) -> None:
     (notes / "apples.md").write_text(long_text("apples"))
     index_code(writer, notes, "store.PY", CODE)
-    embedder = RecordingEmbedder()
+    embedder = HashingEmbedder()
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "tree_sitter_python", None)
         report = embed_pending(writer, embedder)
@@ -342,22 +319,6 @@ def test_only_the_files_of_a_grammar_that_was_missing_are_cut_again(
     assert embed_pending(writer, embedder).documents == 0
 
 
-@dataclass(frozen=True)
-class InterruptingEmbedder(RecordingEmbedder):
-    """Runs something else once, before its second call."""
-
-    interruption: Callable[[], object] = lambda: None
-    calls: list[int] = field(default_factory=list)
-
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
-        self.calls.append(len(texts))
-        if len(self.calls) == 2:
-            self.interruption()
-        return super().embed_documents(texts, on_progress)
-
-
 def test_a_cleanup_in_the_middle_costs_an_embedding_run_nothing_but_time(
     writer: SqliteWriter, notes: Path, tmp_path: Path
 ) -> None:
@@ -365,12 +326,16 @@ def test_a_cleanup_in_the_middle_costs_an_embedding_run_nothing_but_time(
         (notes / f"{number}.md").write_text(f"# Note {number}\n\nword{number} and more\n")
     index(writer, notes)
 
-    def clean_up_elsewhere() -> None:
-        with open_writer(tmp_path / "index.sqlite") as other:
-            assert other.cleanup()["unused vectors"] > 0
+    def clean_up_elsewhere(texts: Sequence[str]) -> None:
+        calls.append(len(texts))
+        if len(calls) == 2:
+            with open_writer(tmp_path / "index.sqlite") as other:
+                assert other.cleanup()["unused vectors"] > 0
 
-    embedder = InterruptingEmbedder(dim=4096, interruption=clean_up_elsewhere)
+    calls: list[int] = []
+    embedder = HashingEmbedder(dim=4096, before=clean_up_elsewhere)
     report = embed_pending(writer, embedder)
+    assert len(calls) >= 2
     assert report.documents == 80
     assert report.embedded > 80
     assert writer.status(embedder.fingerprint).embedded_documents == 80

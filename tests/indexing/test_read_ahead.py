@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading
 from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
+from tests.processes import wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 
@@ -105,10 +105,7 @@ def test_no_reader_process_outlives_a_killed_program(entries: tuple[FileEntry, .
         program.stdin.flush()
         assert program.wait(timeout=20) == -signal.SIGKILL
     assert len(readers) == 2
-    deadline = time.monotonic() + 20
-    while any(map(is_reader, readers)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(is_reader, readers))
+    wait_until(lambda: not any(map(is_reader, readers)))
 
 
 def readers_of(parent: int) -> list[int]:

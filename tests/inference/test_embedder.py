@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from qmd.errors import ModelError
 from qmd.inference.engines import embedder as embedder_module
 from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder
-from qmd.inference.engines.pooling import pool
 from qmd.inference.models.builtin import MINILM, locate_builtin
-from qmd.inference.models.weights import describe_folder
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
+from qmd.plugins.models.sentence_transformers import describe_folder
 
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
 
@@ -118,14 +117,6 @@ def test_a_model_of_all_scripts_trusts_every_letter() -> None:
 
 def test_english_with_a_foreign_word_stays_english() -> None:
     assert not is_other_latin("the rise of die Grünen in the polls")
-
-
-def test_first_token_pooling_takes_the_first_vector() -> None:
-    assert np.allclose(pool(np.array([[3.0, 4.0], [9.0, 9.0]], np.float32), "first"), [0.6, 0.8])
-
-
-def test_mean_pooling_averages_all_tokens() -> None:
-    assert np.allclose(pool(np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), "mean"), [0.5**0.5, 0.5**0.5])
 
 
 def test_fingerprint_is_the_same_for_a_copy_and_another_for_other_weights(tmp_path: Path) -> None:

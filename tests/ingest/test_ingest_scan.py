@@ -41,34 +41,36 @@ def test_files_come_sorted_by_path_with_size_and_time(tmp_path: Path) -> None:
     assert (entry.size_bytes, entry.mtime_ns) == (8, entry.absolute.stat().st_mtime_ns)
 
 
-def test_dot_segments_are_never_entered_even_when_asked_for(tmp_path: Path) -> None:
-    write(tmp_path, ".hidden/a.md", "b/.c.md", "d.md")
-    assert paths(scan(tmp_path, "**/*.md,.hidden/*.md")) == ["d.md"]
+FOUND: dict[str, tuple[str, dict[str, str], str, list[str]]] = {
+    # what holds: files, ignore files and their lines, mask, what is found
+    "dot segments are never entered even when asked for": (
+        ".hidden/a.md b/.c.md d.md", {}, "**/*.md,.hidden/*.md", ["d.md"]
+    ),
+    "dependencies and caches are never indexed": (
+        "node_modules/a.md x/node_modules/b/c.md ok.md", {}, "**/*.md", ["ok.md"]
+    ),
+    "build folders of documentation are indexed": (
+        "docs/build/intro.md docs/vendor/list.md", {}, "**/*.md", ["docs/build/intro.md", "docs/vendor/list.md"]
+    ),
+    "build folders beside a manifest are output and left out": (
+        "app/package.json app/build/a.md app/dist/b.md app/src/build/c.md", {}, "**/*.md", ["app/src/build/c.md"]
+    ),
+    "a mask that names a build folder gets it": ("package.json build/a.md", {}, "build/**/*.md", ["build/a.md"]),
+    "an exclusion in the mask removes files": ("a.md drafts/b.md", {}, "**/*.md,!drafts/**", ["a.md"]),
+    "qmdignore brings back what git ignores": (
+        "private/a.md", {".gitignore": "private/\n", ".qmdignore": "!private/\n"}, "**/*.md", ["private/a.md"]
+    ),
+    "a malformed ignore line costs that line only": ("a.md b.md", {".gitignore": "!\nb.md\n"}, "**/*.md", ["a.md"]),
+}  # fmt: skip
 
 
-def test_dependencies_and_caches_are_never_indexed(tmp_path: Path) -> None:
-    write(tmp_path, "node_modules/a.md", "x/node_modules/b/c.md", "ok.md")
-    assert paths(scan(tmp_path)) == ["ok.md"]
-
-
-def test_build_folders_of_documentation_are_indexed(tmp_path: Path) -> None:
-    write(tmp_path, "docs/build/intro.md", "docs/vendor/list.md")
-    assert paths(scan(tmp_path)) == ["docs/build/intro.md", "docs/vendor/list.md"]
-
-
-def test_build_folders_beside_a_manifest_are_output_and_left_out(tmp_path: Path) -> None:
-    write(tmp_path, "app/package.json", "app/build/a.md", "app/dist/b.md", "app/src/build/c.md")
-    assert paths(scan(tmp_path)) == ["app/src/build/c.md"]
-
-
-def test_a_mask_that_names_a_build_folder_gets_it(tmp_path: Path) -> None:
-    write(tmp_path, "package.json", "build/a.md")
-    assert paths(scan(tmp_path, "build/**/*.md")) == ["build/a.md"]
-
-
-def test_an_exclusion_in_the_mask_removes_files(tmp_path: Path) -> None:
-    write(tmp_path, "a.md", "drafts/b.md")
-    assert paths(scan(tmp_path, "**/*.md,!drafts/**")) == ["a.md"]
+@pytest.mark.parametrize("case", FOUND)
+def test_the_walk_finds(tmp_path: Path, case: str) -> None:
+    files, ignores, mask, expected = FOUND[case]
+    write(tmp_path, *files.split())
+    for name, lines in ignores.items():
+        write(tmp_path, name, text=lines)
+    assert paths(scan(tmp_path, mask)) == expected
 
 
 def test_ignore_globs_drop_files_and_whole_folders(tmp_path: Path) -> None:
@@ -87,13 +89,6 @@ def test_gitignore_applies_at_every_level_with_negation(tmp_path: Path) -> None:
     assert result.ignored_files == 2
 
 
-def test_qmdignore_brings_back_what_git_ignores(tmp_path: Path) -> None:
-    write(tmp_path, "private/a.md")
-    write(tmp_path, ".gitignore", text="private/\n")
-    write(tmp_path, ".qmdignore", text="!private/\n")
-    assert paths(scan(tmp_path)) == ["private/a.md"]
-
-
 def test_rules_of_the_surrounding_work_tree_apply(tmp_path: Path) -> None:
     (tmp_path / ".git" / "info").mkdir(parents=True)
     write(tmp_path, ".git/info/exclude", text="mine.md\n")
@@ -107,12 +102,6 @@ def test_a_collection_that_git_itself_ignores_is_still_indexed(tmp_path: Path) -
     write(tmp_path, ".gitignore", text="journal/\n")
     write(tmp_path, "journal/a.md")
     assert paths(scan(tmp_path / "journal")) == ["a.md"]
-
-
-def test_a_malformed_ignore_line_costs_that_line_only(tmp_path: Path) -> None:
-    write(tmp_path, "a.md", "b.md")
-    write(tmp_path, ".gitignore", text="!\nb.md\n")
-    assert paths(scan(tmp_path)) == ["a.md"]
 
 
 @posix_only

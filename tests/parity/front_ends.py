@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
 from qmd.plugins.mcp.mcp_server import build_server
 from tests.plugins.serving import known_as
+from tests.processes import wait_until
 
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}
@@ -174,10 +174,7 @@ def warm_front_end(home: Path) -> FrontEnd:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QMD_DAEMON", "auto")
         run("query", "anything")
-    deadline = time.monotonic() + 60
-    while not any(json.loads(one.read_bytes())["pid"] for one in home.rglob("warm-*.json")):
-        assert time.monotonic() < deadline, "no warm process came up"
-        time.sleep(0.02)
+    wait_until(lambda: any(json.loads(one.read_bytes())["pid"] for one in home.rglob("warm-*.json")))
 
     def load_nothing(*_: object) -> NoReturn:
         raise AssertionError("the command searched by itself")

@@ -89,11 +89,8 @@ def test_status_says_what_is_there_and_what_to_do_next(tmp_path: Path) -> None:
 
 def test_status_without_anything_says_how_to_begin() -> None:
     empty = StatusReport(IndexStatus(HOME / "i.sqlite", 0, 0, 0, 0, 0, 0, None, None, ()))
-    assert "qmd index ~/notes" in draw_status(NARROW, empty, NOW, HOME)
-
-
-def test_no_two_empty_lines_stand_together_in_a_status() -> None:
-    assert "\n\n\n" not in draw_status(NARROW, report(), NOW, HOME)
+    drawn = draw_status(NARROW, empty, NOW, HOME)
+    assert "qmd index ~/notes" in drawn and "\n\n\n" not in drawn
 
 
 def test_status_of_a_complete_index_asks_for_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from qmd.records import SearchResponse
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query
 from tests import fakes
-from tests.note_index import NoteIndex
+from tests.note_index import NoteIndex, paths
 
 EMBEDDER = fakes.HashingEmbedder()
 
@@ -35,10 +35,6 @@ def journal(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
 def ask(index: NoteIndex, text: str, mode: str = "lexical", **wishes: object) -> SearchResponse:
     engines = fakes.fake_engines(embedder=index.embedder)
     return search(index, engines, parse_query(text), SearchOptions(mode=mode, **wishes))  # type: ignore[arg-type]
-
-
-def paths(answer: SearchResponse) -> list[str]:
-    return [hit.document.path for hit in answer.hits]
 
 
 @pytest.fixture

@@ -47,11 +47,6 @@ def test_a_document_is_found_by(reference: str, uri: str) -> None:
     assert resolve_document(index(*BASE), reference).uri == uri
 
 
-def test_suffixes_match_at_a_slash_only() -> None:
-    with pytest.raises(NotFoundError):
-        resolve_document(index(*BASE), "TAX.md")
-
-
 def test_a_docid_finds_its_document_with_and_without_the_hash() -> None:
     reader = index(*BASE)
     documents = list(reader.iter_documents())

@@ -15,7 +15,7 @@ from qmd.retrieval.matching import find_spans
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from tests import fakes
-from tests.note_index import NoteIndex
+from tests.note_index import NoteIndex, paths
 
 LEXICAL = SearchOptions(mode="lexical")
 DENSE = SearchOptions(mode="dense")
@@ -34,10 +34,6 @@ def notes(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
     return reader
 
 
-def paths(answer: SearchResponse) -> list[str]:
-    return [hit.document.path for hit in answer.hits]
-
-
 def ask(reader: NoteIndex, text: str, options: SearchOptions = HYBRID, **roles: Any) -> SearchResponse:
     return search(reader, fakes.fake_engines(**roles), parse_query(text), options)
 
@@ -53,8 +49,39 @@ def test_a_literal_answer_comes_first_in_every_mode() -> None:
         assert answer.verdict == "good"
 
 
-def test_a_question_with_a_missing_word_still_finds() -> None:
-    assert paths(ask(notes(), "why do tomatoes hate frost", LEXICAL)) == ["garden.md"]
+UNKNOWN = "'{}' does not appear in any note"
+BY_WORDS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
+    # what holds: query, notes found, all that is said
+    "a question needs not all of its words": ("why do tomatoes hate it", ["garden.md"], (UNKNOWN.format("hate"),)),
+    "a cut off word is searched as a prefix": ("automob", ["work/engine.md"], ()),
+    "a correct word that no document holds is left alone": ("slicing", [], (UNKNOWN.format("slicing"),)),
+    "a short unknown word beside known ones is only questioned": (
+        "tomatoes flwo away", ["garden.md"], (UNKNOWN.format("flwo") + ": did you mean 'flow'?", UNKNOWN.format("away"))
+    ),
+    "an unknown word is named": ("zzzqqq", [], (UNKNOWN.format("zzzqqq"),)),
+    "a filter alone is a list": ("tag:home", ["garden.md"], ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BY_WORDS)
+def test_a_search_by_words(case: str) -> None:
+    text, expected, warnings = BY_WORDS[case]
+    answer = ask(notes(), text, LEXICAL)
+    assert (paths(answer), answer.warnings) == (expected, warnings)
+    assert answer.verdict == "none" or expected
+
+
+DECIDED: dict[str, tuple[str, list[str]]] = {
+    "excluded words hold for documents found by vectors": ("limiter -auth", ["garden.md", "work/engine.md"]),
+    "required phrases hold for documents found by vectors": ('"sliding window"', ["limiter.md"]),
+    "a phrase is required in a sentence too": ('what is the "sliding window" of our tomatoes for', ["limiter.md"]),
+}
+
+
+@pytest.mark.parametrize("case", DECIDED)
+def test_operators_decide_in_a_search_by_words_and_vectors(case: str) -> None:
+    text, expected = DECIDED[case]
+    assert sorted(paths(ask(notes(EMBEDDER), text, HYBRID, embedder=EMBEDDER))) == expected
 
 
 def test_vectors_find_what_words_do_not() -> None:
@@ -79,16 +106,6 @@ def test_an_answer_tells_the_words_that_were_looked_for_and_not_those_that_were_
     assert [term.text for term in answer.terms] == ["auth token"]
 
 
-def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
-    assert paths(ask(notes(), "automob", LEXICAL)) == ["work/engine.md"]
-
-
-def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
-    answer = ask(notes(), "tomatoes flwo away", LEXICAL)
-    assert paths(answer) == ["garden.md"]
-    assert "'flwo' does not appear in any note: did you mean 'flow'?" in answer.warnings
-
-
 @pytest.mark.parametrize(("typed", "meant"), [("slidng", "sliding"), ("engne", "engine"), ("limiterr", "limiter")])
 def test_a_word_of_five_letters_that_only_one_other_resembles_is_searched_beside_known_ones(
     typed: str, meant: str
@@ -107,12 +124,6 @@ def test_a_word_of_another_language_is_not_corrected_into_an_english_one() -> No
     assert paths(ask(reader, "wo ist das Fahrad", LEXICAL)) == ["de.md"]
 
 
-def test_a_correct_word_that_no_document_holds_is_left_alone() -> None:
-    answer = ask(notes(), "slicing", LEXICAL)
-    assert answer.hits == ()
-    assert answer.warnings == ("'slicing' does not appear in any note",)
-
-
 def test_a_correct_word_is_no_prefix_of_a_longer_one() -> None:
     reader = notes()
     reader.add("tv.md", "the broadcast was informative\n")
@@ -127,13 +138,6 @@ def test_a_short_unknown_word_near_to_several_is_only_questioned() -> None:
     assert answer.hits == ()
     (warning,) = answer.warnings
     assert warning.startswith("'ruoe' does not appear in any note: did you mean ")
-
-
-def test_an_unknown_word_is_named() -> None:
-    answer = ask(notes(), "zzzqqq", LEXICAL)
-    assert answer.hits == ()
-    assert answer.verdict == "none"
-    assert "'zzzqqq' does not appear in any note" in answer.warnings
 
 
 @pytest.mark.parametrize("text", ["%%%%", "?", "\N{CRAB}", "lex: %%%\nvec: ???", "tag:home %%%%"])
@@ -158,16 +162,6 @@ def test_of_hundreds_of_unknown_words_the_first_are_named_and_the_others_counted
     assert answer.warnings[-1] == "280 further words do not appear in any note"
 
 
-def test_excluded_words_hold_for_documents_found_by_vectors() -> None:
-    answer = ask(notes(EMBEDDER), "limiter -auth", HYBRID, embedder=EMBEDDER)
-    assert "limiter.md" not in paths(answer)
-
-
-def test_required_phrases_hold_for_documents_found_by_vectors() -> None:
-    answer = ask(notes(EMBEDDER), '"sliding window"', HYBRID, embedder=EMBEDDER)
-    assert paths(answer) == ["limiter.md"]
-
-
 def test_a_required_phrase_that_nothing_holds_is_relaxed_with_a_warning() -> None:
     answer = ask(notes(), '"window sliding" tomatoes', LEXICAL)
     assert "garden.md" in paths(answer)
@@ -180,25 +174,11 @@ def test_one_quoted_word_in_a_sentence_is_cited() -> None:
     assert any("a quotation in a sentence" in warning for warning in answer.warnings)
 
 
-def test_a_phrase_is_required_in_a_sentence_too() -> None:
-    answer = ask(notes(EMBEDDER), 'what is the "sliding window" of our tomatoes for', HYBRID, embedder=EMBEDDER)
-    assert paths(answer) == ["limiter.md"]
-
-
 def test_a_signed_word_decides_in_a_sentence_too() -> None:
     answer = ask(notes(), "how do I water tomatoes or set the sliding window -limiter", LEXICAL)
     assert "garden.md" in paths(answer)
     assert "limiter.md" not in paths(answer)
     assert "documents with 'limiter' are left out because of '-limiter'" in answer.warnings
-
-
-def test_scope_is_applied_before_the_cut() -> None:
-    reader = notes()
-    for number in range(30):
-        reader.add(f"n{number}.md", "tomatoes tomatoes tomatoes", collection="other")
-    query = replace(parse_query("tomatoes"), scope=Scope(collections=("notes",)))
-    answer = search(reader, fakes.fake_engines(), query, replace(LEXICAL, limit=1))
-    assert paths(answer) == ["garden.md"]
 
 
 def test_an_empty_collection_list_means_none() -> None:
@@ -208,9 +188,7 @@ def test_an_empty_collection_list_means_none() -> None:
 
 
 def test_filters_alone_list_documents_newest_first() -> None:
-    reader = notes()
-    assert paths(ask(reader, "after:2025"))[0] == "work/engine.md"
-    assert paths(ask(reader, "tag:home")) == ["garden.md"]
+    assert paths(ask(notes(), "after:2025"))[0] == "work/engine.md"
 
 
 def test_a_query_without_words_or_filters_is_refused() -> None:
@@ -256,13 +234,20 @@ def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
     assert not any("script" in warning for warning in answer.warnings)
 
 
-def test_a_failing_model_is_a_warning() -> None:
-    broken = fakes.HashingEmbedder(failure="the model file is damaged")
-    answer = ask(
-        notes(broken), "tomatoes", HYBRID, embedder=broken, reranker=fakes.OverlapReranker(failure="no memory")
-    )
+@pytest.mark.parametrize(
+    ("embedder", "said"),
+    [
+        (fakes.HashingEmbedder(failure="the model file is damaged"), "the model file is damaged"),
+        (fakes.HashingEmbedder(trust=0.0), "cannot read the query's script"),
+    ],
+    ids=["it fails", "it does not know the script"],
+)
+def test_a_query_that_the_model_cannot_embed_is_left_to_words_with_a_warning(
+    embedder: fakes.HashingEmbedder, said: str
+) -> None:
+    answer = ask(notes(embedder), "tomatoes", HYBRID, embedder=embedder)
     assert paths(answer) == ["garden.md"]
-    assert any("the model file is damaged" in warning for warning in answer.warnings)
+    assert any(said in warning for warning in answer.warnings)
 
 
 def test_a_failing_reranker_leaves_the_fused_order() -> None:
@@ -271,13 +256,6 @@ def test_a_failing_reranker_leaves_the_fused_order() -> None:
     answer = ask(reader, "rate limiter", HYBRID, embedder=EMBEDDER, reranker=broken)
     assert paths(answer)[0] == "limiter.md"
     assert any("no memory" in warning for warning in answer.warnings)
-
-
-def test_a_script_the_model_does_not_know_is_left_to_words() -> None:
-    foreign = fakes.HashingEmbedder(trust=0.0)
-    answer = ask(notes(foreign), "tomatoes", HYBRID, embedder=foreign)
-    assert paths(answer) == ["garden.md"]
-    assert any("cannot read the query's script" in warning for warning in answer.warnings)
 
 
 def test_a_script_the_built_in_reranker_does_not_know_is_not_reranked() -> None:

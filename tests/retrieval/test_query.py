@@ -15,8 +15,15 @@ from qmd.records import MetadataFilter, Query, Scope, SubQuery
 from qmd.retrieval.query import build_scope, parse_query, read_query, split_filters, validate_subqueries
 
 
-def test_plain_text_passes_as_it_is() -> None:
-    assert parse_query("how do I rotate keys?") == Query("how do I rotate keys?")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("how do I rotate keys?", '"see tag:x there"'),
+        *("std::vector", "path: what is it", "http://title:80/", "subtitle:x", "path:/etc"),
+    ],
+)
+def test_plain_text_quoted_filters_and_colons_of_other_kinds_are_text(text: str) -> None:
+    assert parse_query(text) == Query(text)
 
 
 @pytest.mark.parametrize("text", ["a " * 10_000, "vec: a\n" * 40, "tag:a " * 200, "lex: " + "b" * 20_000])
@@ -102,13 +109,10 @@ def test_collections_unite() -> None:
     assert parse_query("x collection:a collection:b").scope.collections == ("a", "b")
 
 
-def test_filter_lines_join_a_query_document() -> None:
+def test_filter_lines_join_a_query_document_and_are_a_query_alone() -> None:
     query = parse_query("tag:x\nlex: keys")
     assert query.subqueries == (SubQuery("lex", "keys", 2),)
-    assert query.scope.filters == (MetadataFilter("tag", "=", "x"),)
-
-
-def test_filters_alone_are_a_query() -> None:
+    assert query.scope.filters == parse_query("tag:x").scope.filters == (MetadataFilter("tag", "=", "x"),)
     assert parse_query("tag:x").text == ""
 
 
@@ -147,27 +151,15 @@ def test_the_order_stands_among_the_words() -> None:
         parse_query("roses sort:size")
 
 
-def test_a_filter_inside_quotes_is_text() -> None:
-    assert parse_query('"see tag:x there"') == Query('"see tag:x there"')
-
-
 @pytest.mark.parametrize("text", ["after:someday", "before:2026-13", "after:2026-01-32", "on:click", "since:last"])
 def test_bad_dates_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a date"):
         parse_query(f"x {text}")
 
 
-@pytest.mark.parametrize("text", ["std::vector", "path: what is it", "http://title:80/", "subtitle:x", "path:/etc"])
-def test_colons_of_other_kinds_are_text(text: str) -> None:
-    assert parse_query(text) == Query(text)
-
-
-def test_scopes_intersect() -> None:
+def test_scopes_intersect_and_those_that_share_no_path_hold_nothing() -> None:
     both = build_scope(Scope(("a", "b"), "docs/"), Scope(("b", "c"), "docs/api/"))
     assert both == Scope(("b",), "docs/api/")
-
-
-def test_scopes_that_share_no_path_hold_nothing() -> None:
     assert build_scope(Scope(None, "a/"), Scope(None, "b/")).collections == ()
 
 

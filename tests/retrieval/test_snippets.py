@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,32 +134,30 @@ def test_a_passage_knows_the_headings_above_it_without_the_title() -> None:
     assert best_passage(text, query_terms("needle")).heading_trail == ("Guide", "Use", "Search")
 
 
-def test_inflected_words_match() -> None:
-    assert best_passage("a\nb\nHe configured it.\n", query_terms("configuration")).line == 3
+@pytest.mark.parametrize(
+    ("text", "query", "line"),
+    [
+        ("a\nb\nHe configured it.\n", "configuration", 3),
+        ("concatenate\nthe cat\n", "cat", 2),
+        ("前言\n\n连接数据库的方法\n", "数据库", 3),
+        ("x\nUn café noir\n", "cafe", 2),
+    ],
+    ids=["an inflected word", "no part of another word", "pairs of Chinese", "a word with an accent"],
+)
+def test_the_line_that_matches(text: str, query: str, line: int) -> None:
+    assert best_passage(text, query_terms(query)).line == line
 
 
-def test_part_of_another_word_does_not_match() -> None:
-    assert best_passage("concatenate\nthe cat\n", query_terms("cat")).line == 2
-
-
-def test_chinese_pairs_match() -> None:
-    assert best_passage("前言\n\n连接数据库的方法\n", query_terms("数据库")).line == 3
-
-
-def test_accents_do_not_hide_a_word() -> None:
-    assert best_passage("x\nUn café noir\n", query_terms("cafe")).line == 2
-
-
-def test_the_line_is_looked_for_inside_the_chunk() -> None:
-    text = "token here\n\nfiller\n\nsecond token\n"
-    start = text.index("second")
-    assert best_passage(text, query_terms("token"), chunk=(start, len(text))).line == 5
-
-
-def test_a_chunk_that_matched_by_meaning_is_shown_from_its_start() -> None:
-    text = "# A\n\none\n\n## B\n\nautomobile engines\n"
-    start = text.index("## B")
-    assert best_passage(text, query_terms("car"), chunk=(start, len(text))).line == 5
+@pytest.mark.parametrize(
+    ("text", "chunk", "query"),
+    [
+        ("token here\n\nfiller\n\nsecond token\n", "second", "token"),
+        ("# A\n\none\n\n## B\n\nautomobile engines\n", "## B", "car"),
+    ],
+    ids=["its word", "its start where it matched by meaning"],
+)
+def test_the_line_of_a_chunk_is(text: str, chunk: str, query: str) -> None:
+    assert best_passage(text, query_terms(query), chunk=(text.index(chunk), len(text))).line == 5
 
 
 def test_a_long_line_is_cut_around_the_match() -> None:

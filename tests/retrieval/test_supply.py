@@ -16,7 +16,7 @@ from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.records import PendingContent
 from tests import fakes
-from tests.note_index import NoteIndex
+from tests.note_index import NoteIndex, paths
 
 EMBEDDER = fakes.HashingEmbedder(synonyms={"car": "automobile"})
 HYBRID = SearchOptions(rerank=False, explain=True)
@@ -46,10 +46,6 @@ def ask(index: NoteIndex, text: str, options: SearchOptions = HYBRID, *, keeps: 
         if keeps:
             ahead.store(index)
     return answer
-
-
-def paths(answer: SearchResponse) -> list[str]:
-    return [hit.document.path for hit in answer.hits]
 
 
 def pending(index: NoteIndex) -> int:

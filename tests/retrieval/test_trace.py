@@ -76,10 +76,6 @@ def test_it_hears_of_each_model_in_order() -> None:
     assert listener.stages == ["expanding", "embedding", "reranking"]
 
 
-def test_a_search_needs_no_listener() -> None:
-    assert ask(Listener()).hits
-
-
 def test_no_model_works_once_nobody_waits() -> None:
     listener = Recorder(has_gone=True)
     with pytest.raises(CancelledSearch):

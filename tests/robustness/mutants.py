@@ -24,7 +24,12 @@ SCOPE = (
     "tests/store",
 )
 GLOBS = ("tests/ingest",)
-TRUST = ("tests/config", "tests/cli/test_cli_project.py", "tests/cli/test_cli_strange_projects.py")
+TRUST = (
+    "tests/config",
+    "tests/cli/test_cli_project.py",
+    "tests/cli/test_cli_strange_projects.py",
+    "tests/conformance",
+)
 MIGRATIONS = (
     "tests/upgrade",
     "tests/store/test_store_failures.py",
@@ -32,7 +37,7 @@ MIGRATIONS = (
     "tests/store",
 )
 DATES = ("tests/dates", "tests/retrieval/test_dating.py", "tests/ingest/test_note_dates.py")
-FOREIGN = ("tests/inference", "tests/plugins/forms/test_hostile_imports.py")
+FOREIGN = ("tests/plugins/models", "tests/inference", "tests/plugins/forms/test_hostile_imports.py")
 
 MUTANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("key=lambda entry: (-entry.score, entry.document_id))\n    return tuple(fused)",

@@ -288,9 +288,9 @@ def hub_answers(dice: Dice) -> bytes:
 @contextmanager
 def open_hub(folder: Path) -> Iterator[Callable[[bytes], None]]:
     """Asking for a file and fetching it: the bytes, or one line; nothing is written but the file asked for."""
-    from qmd.inference.models.fetching import fetch
-    from qmd.inference.models.hub import describe_file
-    from tests.inference.model_hub import Asked, Reply, serve_hub
+    from qmd.plugins.models.fetching import fetch
+    from qmd.plugins.models.hub import describe_file
+    from tests.plugins.models.model_hub import Asked, Reply, serve_hub
 
     os.environ["no_proxy"] = "*"
     outside, inside = folder / "outside", folder / "outside/inside"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from qmd.records import LexicalTerm, Scope
-from qmd.store.records import ChunkRecord, NewDocument
+from qmd.store.records import ChunkRecord
 from qmd.store.sqlite.connection import DamagedIndexError
 from qmd.store.sqlite.files import CHECKSUM_BYTES, PAGE_BYTES
 from qmd.store.sqlite.opening import open_reader, open_writer
@@ -20,8 +19,8 @@ from qmd.store.sqlite.schema import MIGRATIONS
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.old_schema import take_back
 from tests.robustness import flip_bits
+from tests.store.conftest import MakeDocument
 
-MakeDocument = Callable[..., NewDocument]
 DIM = 64
 
 

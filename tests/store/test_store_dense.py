@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -15,15 +14,14 @@ from hypothesis import strategies as st
 
 from qmd.errors import ModelError
 from qmd.records import Scope
-from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
+from qmd.store.records import ChunkRecord, VectorCoverage
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, quantise, score_rows
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.old_schema import take_back
+from tests.store.conftest import MakeDocument
 from tests.store.made_vectors import DIM, fill, unit_vectors
-
-MakeDocument = Callable[..., NewDocument]
 
 
 def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make_document: MakeDocument) -> None:

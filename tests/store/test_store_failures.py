@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -17,15 +14,12 @@ import pytest
 from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection
-from qmd.store.records import NewDocument
 from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
 from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading, connect_for_writing
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.schema import MIGRATIONS, migrate
 from qmd.store.sqlite.writer import SqliteWriter
-from tests.processes import unmeasured
-
-MakeDocument = Callable[..., NewDocument]
+from tests.store.conftest import MakeDocument
 
 
 def assert_one_line_with_hint(error: QmdError) -> None:
@@ -180,21 +174,6 @@ def test_a_path_with_uri_characters_opens(tmp_path: Path) -> None:
     path.with_name("index.sqlite-shm").mkdir()
     with open_reader(path) as reader:
         assert reader.status(None).documents == 0
-
-
-def test_opening_and_searching_by_words_imports_nothing_heavy(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    writer.put_documents("n", [make_document("a", "apple")])
-    code = (
-        "import sys; from pathlib import Path; from qmd.store.sqlite.opening import open_reader;"
-        "from qmd.records import LexicalTerm, Scope;"
-        "r = open_reader(Path(sys.argv[1])); assert r.search_lexical([LexicalTerm('apple', 'apple')], 5, Scope());"
-        "r.status(None); print([m for m in ('numpy', 'sqlite3', 'asyncio') if m in sys.modules])"
-    )
-    command = [sys.executable, "-c", code, str(index_path)]
-    finished = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), check=True)
-    assert finished.stdout.strip() == "[]"
 
 
 def test_who_opens_an_index_while_it_is_made_finds_none_or_a_whole_one(tmp_path: Path) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from qmd.records import LexicalTerm
-from qmd.store.records import NewDocument
 from qmd.store.sqlite.lexical import PRUNE_FROM_DOCUMENTS
 from qmd.store.sqlite.writer import SqliteWriter
-
-MakeDocument = Callable[..., NewDocument]
+from tests.store.conftest import MakeDocument
 
 
 def word(text: str, *, required: bool = False, excluded: bool = False) -> LexicalTerm:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.records import NewDocument
 from qmd.store.sqlite import scoped_ranking
 from qmd.store.sqlite.opening import open_reader
 from qmd.store.sqlite.writer import SqliteWriter
+from tests.store.conftest import MakeDocument
 
-MakeDocument = Callable[..., NewDocument]
 OWN = Scope(collections=("own",))
 APPLE, PLUM = LexicalTerm("apple", '"apple"'), LexicalTerm("plum", '"plum"*')
 

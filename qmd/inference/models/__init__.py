@@ -1,5 +1,5 @@
-"""Model files: names and addresses come in; folders with whole, checked files go out.
+"""Model files: names and addresses come in; records, folders and the file to open go out.
 
-The catalogue, what lies on disk and in which format, and fetching what is missing.
-It must not open a session.
+The catalogue, and what lies on disk in which format.
+It must not open a session, and knows no hub: `qmd.plugins.models` fetches.
 """

@@ -5,23 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from qmd.errors import ModelError
 from qmd.inference.models.builtin import locate_builtin
-from qmd.inference.models.sentence_transformers import describe_embedder
-from qmd.inference.records import EmbedOverrides, ModelFile, ModelFormat, ModelRecord
+from qmd.inference.records import ModelRecord
 
 _VERSION = 1
 _SAMPLE_BYTES = 65_536
 _SAMPLES = 16
-
-_FORMAT_BY_FILE = {
-    "model_quantized.onnx": "int8",
-    "model_int8.onnx": "int8",
-    "model_q4f16.onnx": "q4f16",
-    "model_fp16.onnx": "fp16",
-    "model.onnx": "fp32",
-}
-"""Usual file names and what they contain. No `*_uint8`: unsigned weights run no faster than fp32."""
 
 
 def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
@@ -32,25 +21,6 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     has_weights = any(size_of(folder / item.weights.path) for item in record.formats)
     has_tokenizer = size_of(folder / "tokenizer.json")
     return folder if has_weights and has_tokenizer else None
-
-
-def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) -> ModelRecord:
-    """A record for a folder with an embedding model that the catalogue does not know.
-
-    Weights are looked for under the usual names, here and in `onnx/`.
-
-    Raises:
-        ModelError: There are none, or the folder's other files say what is not known.
-    """
-    formats = tuple(
-        ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
-        for file, name in _FORMAT_BY_FILE.items()
-        for prefix in ("", "onnx/")
-        if size_of(folder / (prefix + file))
-    )
-    if not formats:
-        raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
-    return describe_embedder(folder, formats, overrides)
 
 
 def size_of(path: Path) -> int:

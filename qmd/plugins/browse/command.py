@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from qmd.app.disk_paths import linker
-from qmd.app.launching import launch
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
-from qmd.cli.notes import plan_opening
 from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
 from qmd.environment import install_command
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -65,7 +64,7 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
     opened.engine_settings()
 
     def open_note(note: Note) -> None:
-        launch(plan_opening(invocation, opened, note.document, note.line))
+        hook("browse: open a note")(invocation, opened, note.document, note.line)
 
     kind = Picker if is_picker else BrowseApp
     app = kind(

@@ -53,7 +53,7 @@ def _plain_lines(found: Diagnosis) -> Iterator[str]:
 
 
 def _engine_lines(report: EngineReport) -> Iterator[str]:
-    from qmd.cli.embedding import describe
+    from qmd.render.text import describe_engine
 
     if report.description is None:
         if report.notes:
@@ -62,7 +62,7 @@ def _engine_lines(report: EngineReport) -> Iterator[str]:
             yield f"✓ {report.role} model: none, queries run without it; get one: qmd models pull"
         return
     is_well = report.answer_s is not None and not report.notes
-    yield f"{'✓' if is_well else '⚠'} {report.role} model: {describe(report.description)}"
+    yield f"{'✓' if is_well else '⚠'} {report.role} model: {describe_engine(report.description)}"
     yield from (f"    {line}" for line in _told_of(report, report.description.provider) if line)
 
 

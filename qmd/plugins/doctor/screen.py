@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.cli.embedding import describe
 from qmd.plugins.doctor.checks import MEBIBYTE, Check, Diagnosis
 from qmd.render.columns import Elided, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
+from qmd.render.text import describe_engine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +103,7 @@ def _engine_row(report: EngineReport) -> _Row:
     if report.gpu_step is not None:
         step = f"get its file for this GPU: {report.gpu_step}"
     is_well = report.answer_s is not None and not report.notes
-    return _Row("good" if is_well else "warning", name, describe(held), more, step)
+    return _Row("good" if is_well else "warning", name, describe_engine(held), more, step)
 
 
 def _table(rows: Sequence[_Row], width: int, index_name: str) -> Table:

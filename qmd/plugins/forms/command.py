@@ -9,10 +9,13 @@ from typer import Argument, Option
 
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.models import BUILT_IN, MEGABYTE, find_record, models_folder, shown_on
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
+from qmd.cli.progress import shown_on
 from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
+from qmd.inference.models.folders import find_record, model_path
+from qmd.inference.settings import BUILT_IN
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from qmd.inference.models.prepared import FormName
     from qmd.inference.records import ModelRecord, Role
     from qmd.plugins.forms.sources import Importable, ImportSource
+
+_MEGABYTE = 1_000_000
 
 
 def prepare(
@@ -38,9 +43,7 @@ def prepare(
     index: Index = None,
 ) -> int:
     """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
-    from qmd.inference.models.folders import model_path
-
-    models_dir = models_folder(invocation, index)
+    models_dir = invocation.locate(index).models
     is_whole = True
     for record in [find_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
@@ -75,7 +78,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
         if form.reason is not None:
             out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
             continue
-        size = f"{form.size_bytes / MEGABYTE:.1f} MB"
+        size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
         out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
         if not taken_unasked(record, form.name):
             slot = "generate" if record.role == "expand" else record.role
@@ -89,10 +92,13 @@ def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
     Raises:
         NotFoundError: There are none.
     """
-    from qmd.inference.models.folders import list_models as states
     from qmd.inference.models.prepared import exact_source, forms_for
 
-    present = [state for state in states(models_dir) if state.is_present and state.record.tier != BUILT_IN]
+    present = [
+        state
+        for state in hook("models prepare: models here")(models_dir)
+        if state.is_present and state.record.tier != BUILT_IN
+    ]
     exact = [state.record for state in present if exact_source(state.record, state.folder) is not None]
     found = [one for one in exact if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
     if not found:
@@ -129,9 +135,7 @@ def import_(
     locations = invocation.locate(index)
     sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
     if not sources:
-        from qmd.inference.models.archives import import_model
-
-        record = import_model(source, locations.models, find_record(name) if name else None)
+        record = hook("models import: archive")(source, locations.models, find_record(name) if name else None)
         out(f"✓ Imported {record.name}\n")
         _hint_form(invocation, record, locations.models)
     if name is not None and len(sources) > 1:
@@ -160,7 +164,7 @@ def _import_one(
             source.path, models_dir, address=source.address, name=name, role=role, on_progress=line.update
         )
     record, formats = report.model.record, ", ".join(report.number_formats)
-    state = f"{report.size_bytes / MEGABYTE:.1f} MB from {formats}" if report.is_new else "already imported"
+    state = f"{report.size_bytes / _MEGABYTE:.1f} MB from {formats}" if report.is_new else "already imported"
     out(f"✓ Imported {record.name} ({record.role}) -> {report.folder} ({state})\n")
     if report.note is not None:
         say(f"note: {report.note}")

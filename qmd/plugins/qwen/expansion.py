@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import check_expansions, wanted_scripts
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
+from qmd.plugins.qwen.expansion_checks import check_expansions, wanted_scripts
 from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import open_language_model

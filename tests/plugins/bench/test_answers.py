@@ -17,7 +17,6 @@ from qmd.plugins.bench.fixture import (
     holds_any,
     impossible_cases,
     read_fixture,
-    same_file,
 )
 from qmd.plugins.bench.running import BACKENDS, require_models, run_backend
 from qmd.records import Query, Scope, SearchResponse, Verdict
@@ -57,11 +56,6 @@ def test_a_fixture_is_read_and_scored(tmp_path: Path) -> None:
 def test_an_expected_file_that_is_missing_is_listed() -> None:
     score = score_case(case_of("a.md", k=5), [], 1.0)
     assert (score.unmatched_expected_files, score.mrr) == (("a.md",), 0.0)
-
-
-def test_file_names_match_at_a_slash_only() -> None:
-    assert same_file("a.md", "qmd://docs/sub/A.md")
-    assert not same_file("a.md", "qmd://docs/aaa.md")
 
 
 @pytest.mark.parametrize("text", ["{}", '{"queries": 7}', "[]"])

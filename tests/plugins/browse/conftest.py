@@ -24,6 +24,7 @@ from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
 from qmd.inference.records import Role
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.browse import asking
 from qmd.plugins.browse.app import BrowseApp
 from qmd.plugins.browse.rows import Note
 from qmd.plugins.browse.widgets import Question
@@ -47,6 +48,27 @@ FILES = {
     "diary/sunday.md": "# Sunday\n\nTea, and a window seat.\n",
 }
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x202E) if code != 0x0A]
+
+
+async def settled(*_: float) -> None:
+    """Go on when nothing is left to do but to wait for a thread, a timer or the person in front of the screen.
+
+    Textual's own tells that by the processor time of the whole process, in steps of 20 ms, for up to a second.
+    """
+    loop = asyncio.get_running_loop()
+    n_quiet = 0
+    while n_quiet < 3:
+        await asyncio.sleep(0)
+        n_quiet = 0 if loop._ready else n_quiet + 1  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key has been dealt with as soon as nothing is left to do, nothing moves by degrees, and thinking takes less."""
+    monkeypatch.setattr(asking, "_THINKING_S", 0.02)
+    monkeypatch.setattr("textual.app.wait_for_idle", settled)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", settled)
+    monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none")
 
 
 class GatedEmbedder(HashingEmbedder):
@@ -141,8 +163,9 @@ class Seat:
         await self.pilot.pause()
 
     async def answered(self, stage: str) -> None:
-        """Wait for the last answer."""
+        """Wait for the last answer, and for the note that it chooses."""
         await self.until(lambda: self.status.startswith(stage) and not self.status.endswith("…"))
+        await self.until(lambda: all(worker.is_finished for worker in self.app.workers))
 
 
 @asynccontextmanager

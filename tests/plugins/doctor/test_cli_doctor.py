@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -26,7 +25,7 @@ from tests.program import Qmd
 
 
 def _engine(qmd: Qmd, role: str) -> dict[str, Any]:
-    (row,) = [row for row in json.loads(qmd("doctor", "--json").out)["engines"] if row["role"] == role]
+    (row,) = [row for row in qmd("doctor", "--json").json["engines"] if row["role"] == role]
     return dict(row)
 
 
@@ -73,7 +72,7 @@ def test_how_an_expander_draws_its_tokens_is_shown_and_a_wrong_value_is_one_line
         "    sampling: temperature 0.7, top_k 40, top_p 0.8, presence_penalty 0.5, order llama.cpp\n"
         in qmd("doctor").out
     )
-    settings = json.loads(qmd("doctor", "--json").out)["settings"]
+    settings = qmd("doctor", "--json").json["settings"]
     assert {row["name"]: row["value"] for row in settings} == {"sampling.top_k": "40", "sampling.order": "llama.cpp"}
     config.write_text("sampling:\n  top_p: 7\n", "utf-8")
     assert f"sampling.top_p in '{config}' must be a number <= 1.0, not 7" in qmd("doctor").out
@@ -116,7 +115,7 @@ def test_keys_are_not_shown(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _check(qmd: Qmd, name: str) -> dict[str, Any]:
-    (row,) = [row for row in json.loads(qmd("doctor", "--json").out)["checks"] if row["name"] == name]
+    (row,) = [row for row in qmd("doctor", "--json").json["checks"] if row["name"] == name]
     return dict(row)
 
 
@@ -182,9 +181,11 @@ def test_what_others_can_read_is_named_with_the_command_that_closes_it(
 
 
 def test_missing_vectors_are_advised_and_present_ones_sampled(indexed: Qmd) -> None:
-    assert "3 of 3 documents have none; run: qmd embed" in indexed("doctor").out
+    run = indexed("doctor")
+    assert (run.status, "✓ index: sound, 3 documents" in run.out) == (0, True)
+    assert "3 of 3 documents have none; run: qmd embed" in run.out
     indexed("embed")
-    checks = {check["name"]: check for check in json.loads(indexed("doctor", "--json").out)["checks"]}
+    checks = {check["name"]: check for check in indexed("doctor", "--json").json["checks"]}
     assert checks["vectors"]["ok"]
     assert "3 chunks embedded again" in checks["vectors"]["detail"]
 

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.base import Engines, Reranker
 from qmd.inference.loader import load_engines
-from qmd.inference.models.downloads import pull_model
 from qmd.inference.records import Role
 from qmd.inference.settings import ENV_STEMS, EngineSettings
 from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, fastembed_record, find_fastembed
 from qmd.plugins.fastembed.embedders import FastembedEmbedder
 from qmd.plugins.fastembed.models import batches_by_length, open_fastembed
 from qmd.plugins.fastembed.rerankers import FastembedReranker, late_scorer, pair_scorer
+from qmd.plugins.models.downloads import pull_model
 from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, STATIC, place_fastembed
 
 TEXTS = (

@@ -158,7 +158,7 @@ def write_qwen3(
     norms = {"attn_norm": ("in_norm", HIDDEN), "ffn_norm": ("post_norm", HIDDEN)}
     norms |= {f"attn_{part}_norm": (f"{part}_norm", HEAD_SIZE) for part in "qk"}
     weights.layers(norms, HEADS, KV_HEADS)
-    _finish(writer)
+    finish(writer)
     return weights.held
 
 
@@ -204,7 +204,7 @@ def write_gemma(
     }
     norms |= {f"attn_{part}_norm": (f"{part}_norm", HEAD_SIZE) for part in "qk"}
     weights.layers(norms, GEMMA_HEADS, 1)
-    _finish(writer)
+    finish(writer)
     return weights.held
 
 
@@ -271,7 +271,8 @@ def _sizes(writer: Any, name: str, heads: int, kv_heads: int) -> None:
     writer.add_layer_norm_rms_eps(1e-6)
 
 
-def _finish(writer: Any) -> None:
+def finish(writer: Any) -> None:
+    """Write what a writer was given."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

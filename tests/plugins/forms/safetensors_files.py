@@ -47,3 +47,19 @@ def _bytes(value: Floats, kind: str) -> bytes:
     if kind == "BF16":
         return (np.ascontiguousarray(value, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
     return value.astype(np.float16 if kind == "F16" else np.float32).tobytes()
+
+
+QWEN3_PARTS = {
+    "in_norm": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "post_norm": "post_attention_layernorm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+"""What the makers of Qwen3 call the tensors of a layer, by our names."""

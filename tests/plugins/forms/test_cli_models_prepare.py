@@ -41,7 +41,10 @@ def _publish(models: Path, record: ModelRecord, form: ExportForm, *, format: str
     return folder
 
 
-def test_preparing_shows_what_it_made_and_how_well_it_agrees(qmd: Qmd, reranker: Path) -> None:
+def test_preparing_shows_what_it_made_and_how_well_it_agrees_and_needs_no_package_onnx(
+    qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
     run = qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
     assert run.status == 0, run.err
     assert run.out.startswith(f"✓ {QWEN_RERANKER.name} q8 -> {reranker / 'prepared' / 'q8'}")
@@ -52,7 +55,7 @@ def test_preparing_shows_what_it_made_and_how_well_it_agrees(qmd: Qmd, reranker:
 def test_without_a_name_every_model_here_gets_its_default_form(qmd: Qmd, models: Path, reranker: Path) -> None:
     _publish(models, QWEN_EXPANDER, DECODER_FORM)
     assert qmd("models", "prepare").status == 0
-    rows = {row["name"]: row["prepared"] for row in json.loads(qmd("models", "list", "--json").out)}
+    rows = {row["name"]: row["prepared"] for row in qmd("models", "list", "--json").json}
     assert rows[QWEN_RERANKER.name] == list(forms_for(QWEN_RERANKER)[:1])
     assert rows[QWEN_EXPANDER.name] == ["q4"]
 
@@ -107,11 +110,6 @@ def test_a_form_that_disagrees_is_refused_with_the_reason(qmd: Qmd, models: Path
     assert "q8 is not kept: correlation" in run.out
     assert "the published file stays in use" in run.out
     assert "q8 (not used: the self-check refused it: correlation" in qmd("models", "list").out
-
-
-def test_forms_are_made_without_the_package_onnx(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    assert qmd("models", "prepare", QWEN_RERANKER.name).status == 0
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(

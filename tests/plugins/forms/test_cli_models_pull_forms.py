@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -17,9 +16,9 @@ from msgspec.structs import replace
 
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import form_that_pays, forms_for
-from tests.inference.model_hub import FakeHub, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
+from tests.plugins.models.model_hub import FakeHub, serve_hub
 from tests.program import Qmd
 
 FORM = forms_for(QWEN_RERANKER)[0]
@@ -48,7 +47,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 
 def _rows(qmd: Qmd) -> dict[str, dict[str, object]]:
-    return {row["name"]: row for row in json.loads(qmd("models", "list", "--json").out)}
+    return {row["name"]: row for row in qmd("models", "list", "--json").json}
 
 
 def test_a_pulled_reranker_has_its_fastest_form_at_once_and_is_prepared_once(

@@ -25,6 +25,7 @@ from qmd.plugins.forms.vocabulary import tokenizer_json
 from tests.inference.tiny_models import dequantize_blocks
 from tests.plugins.forms.gguf_files import (
     QUANTISED,
+    finish,
     sentence_pieces,
     stored,
     write_gemma,
@@ -117,10 +118,7 @@ def test_a_format_that_is_not_read_is_named_with_its_tensor(tmp_path: Path) -> N
     writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "qwen3")
     raw = np.zeros((4, 110), np.uint8)
     writer.add_tensor("blk.0.attn_q.weight", raw, raw_dtype=gguf.GGMLQuantizationType.Q3_K)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     with pytest.raises(ModelError, match=r"tensor 'blk\.0\.attn_q\.weight' .* type 'Q3_K'") as caught:
         GgufFile(tmp_path / "m.gguf")
     assert caught.value.hint is not None and "Q8_0" in caught.value.hint

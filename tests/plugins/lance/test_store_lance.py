@@ -18,8 +18,9 @@ from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
 from qmd.records import Scope
 from qmd.store.records import ChunkRecord
+from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
-from tests.store.contract.test_writers import MakeDocument, finds, paths
+from tests.store.contract.test_writers import finds, paths
 from tests.store.made_vectors import DIM, fill, unit_vectors
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from qmd.plugins.mcp.behind import VectorWorker
 from qmd.store.opening import open_reader
 from qmd.store.runs import embed_lock
 from tests.fakes import HashingEmbedder
-from tests.processes import environment
+from tests.processes import environment, wait_until
 
 N_NOTES = 200
 
@@ -81,11 +82,11 @@ def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qmd.app.limits.REST_S", 0.0)
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)
+def stored_vectors(database: Path) -> int:
+    """Of an index that there may not yet be."""
+    with suppress(NotFoundError), open_reader(database) as reader:
+        return reader.status(None).vectors
+    return 0
 
 
 def never() -> bool:
@@ -187,19 +188,11 @@ def test_a_killed_server_loses_at_most_a_slice(notes: Path) -> None:
         "with VectorWorker(index, start_s=0.0).running(): threading.Event().wait(60)\n"
     )
     database = notes.parent / "index.sqlite"
-
-    def vectors() -> int:
-        try:
-            with open_reader(database) as reader:
-                return reader.status(None).vectors
-        except NotFoundError:
-            return 0
-
     process = subprocess.Popen([sys.executable, "-c", program], env=environment(notes.parent))
-    wait_until(lambda: vectors() > 0)
+    wait_until(lambda: stored_vectors(database) > 0)
     process.kill()
     assert process.wait() in (-getattr(signal, "SIGKILL", 9), 1)
-    stored = vectors()
+    stored = stored_vectors(database)
     with open_notes(notes, HashingEmbedder()) as index:
         assert index.status().embedding is None
         assert index.embed().embedded == N_NOTES - stored
@@ -299,14 +292,9 @@ def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...], ind
     (folder / "a.md").write_text("# Tea\n\nGreen tea is steeped at 80 degrees.\n")
     environ = environment(tmp_path, INDEX_PATH=str(tmp_path / "index.sqlite"))
     index_words(folder, environ)
-
-    def vectors() -> int:
-        with open_reader(tmp_path / "index.sqlite") as reader:
-            return reader.status(None).vectors
-
     with subprocess.Popen([sys.executable, "-c", _AT_ONCE, *command], env=environ, stdin=subprocess.PIPE) as process:
         try:
-            wait_until(lambda: vectors() == 1)
+            wait_until(lambda: stored_vectors(tmp_path / "index.sqlite") == 1)
         finally:
             process.terminate()
 

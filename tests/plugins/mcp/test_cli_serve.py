@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import environment
+from tests.processes import environment, wait_until
 
 QMD = (sys.executable, "-m", "qmd")
 
@@ -89,7 +88,5 @@ def test_it_opens_the_browser_when_asked(home: Path) -> None:
     browser.write_text(f'#!/bin/sh\necho "$1" > "{seen}.new"; mv "{seen}.new" "{seen}"\n', encoding="utf-8")
     browser.chmod(0o700)
     with serving(home, "--port", "0", "--open", BROWSER=f"{shlex.quote(str(browser))} %s") as (_, address):
-        deadline = time.monotonic() + 20
-        while not seen.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(seen.exists)
         assert seen.read_text(encoding="utf-8").strip() == address

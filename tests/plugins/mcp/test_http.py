@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, check_request, is_loopback
 from qmd.plugins.mcp.http_app import build_app
+from tests.plugins.mcp.test_stdio import INITIALIZE
 from tests.plugins.serving import known_as
 
 pytestmark = pytest.mark.anyio
@@ -229,18 +230,8 @@ async def test_the_sdk_client_works_over_http(index: Index, policy: AccessPolicy
 
 
 async def test_sessions_of_2025_need_no_state(client: HttpClient) -> None:
-    opening = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        },
-    }
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
-    opened = await client.post("/mcp", json=opening, headers=MCP_HEADERS)
+    opened = await client.post("/mcp", json=INITIALIZE, headers=MCP_HEADERS)
     listed = await client.post("/mcp", json=listing, headers=MCP_HEADERS | {"mcp-protocol-version": "2025-06-18"})
     assert "mcp-session-id" not in opened.headers
     first = json.loads(

@@ -21,7 +21,7 @@ from qmd.errors import QmdError, UsageError
 from qmd.plugins.mcp.client_config import CLIENTS, client_config
 from qmd.plugins.mcp.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
 from qmd.plugins.mcp.warm_record import WarmRecord, warm_files, write_record
-from tests.processes import environment
+from tests.processes import environment, wait_until
 
 
 def test_named_indexes_have_files_of_their_own(tmp_path: Path) -> None:
@@ -126,9 +126,7 @@ def test_stop_ends_the_warm_process_as_well(environ: dict[str, str], tmp_path: P
     records = tmp_path / "c" / "qmd"
     with subprocess.Popen(command, env=environ, cwd=environ["HOME"], stderr=subprocess.DEVNULL) as warm:
         try:
-            deadline = time.monotonic() + 60
-            while not list(records.glob("warm-*.json")) and time.monotonic() < deadline:
-                time.sleep(0.02)
+            wait_until(lambda: list(records.glob("warm-*.json")))
             other = run(environ, "stop", "--index", "other")
             assert (other.returncode, warm.poll()) == (0, None)
             if has_server:

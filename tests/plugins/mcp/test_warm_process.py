@@ -60,6 +60,7 @@ from qmd.records import (
 )
 from qmd.retrieval.trace import CancelledSearch, Listener
 from tests.plugins.serving import Loader
+from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST = SearchRequest("rate limiter cache flushed", limit=3)
@@ -262,9 +263,7 @@ class Abandoned:
 
     def wait_until_gone(self) -> None:
         self.has_begun.set()
-        deadline = time.monotonic() + 60
-        while not self.listener.is_gone and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: self.listener.is_gone)
 
 
 @pytest.fixture
@@ -357,9 +356,7 @@ def test_a_search_that_had_no_time_to_load_models_leaves_them_to_the_next(
     hasty = replace(REQUEST, budget_ms=600)
     answer = command_index(locations, environ, own_loader).search(hasty)
     assert any("budget" in warning for warning in answer.warnings)
-    deadline = time.monotonic() + 60
-    while not loader.loads and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: loader.loads)
     answer = command_index(locations, environ, own_loader).search(hasty)
     assert not any("loading models" in warning for warning in answer.warnings)
     assert (len(loader.loads), own_loader.loads) == (1, [])

@@ -302,12 +302,13 @@ def test_a_chip_narrows_the_question(watched: Watched) -> None:
 
 
 def test_while_the_server_is_gone_the_page_says_so_until_it_answers_again(watched: Watched) -> None:
+    watched.page.clock.install()
     page = watched.open()
     ask(page, "tomatoes")
     page.route(re.compile("/page/hits"), lambda route: route.abort("connectionrefused"))
     page.keyboard.type(" sun")
     page.wait_for_selector("text=qmd serve has ended or cannot be reached")
-    page.wait_for_timeout(2700)
+    page.clock.fast_forward(2700)
     assert page.inner_text("#told")
     page.unroute_all()
     ask(page, " clay")

@@ -59,36 +59,36 @@ def test_top_k_keeps_the_likeliest() -> None:
     assert _distribution(top_k=2) == pytest.approx({0: 2 / 3, 1: 1 / 3}, abs=1e-5)
 
 
-def test_top_p_keeps_the_token_that_crosses_the_sum() -> None:
-    assert set(_distribution(top_p=0.49)) == {0}
-    assert set(_distribution(top_p=0.51)) == {0, 1}
-    assert set(_distribution(top_p=0.01)) == {0}
-
-
-def test_top_p_counts_what_top_k_left() -> None:
+KEPT: dict[str, list[tuple[dict[str, float], set[int]]]] = {
+    "top p keeps the token that crosses the sum": [
+        ({"top_p": 0.49}, {0}),
+        ({"top_p": 0.51}, {0, 1}),
+        ({"top_p": 0.01}, {0}),
+    ],
     # Of the first two, token 0 holds 2/3 after renormalising: 0.6 keeps it alone, though it had 0.5 of the whole.
-    assert set(_distribution(top_k=2, top_p=0.6)) == {0}
-
-
-def test_min_p_drops_what_is_small_beside_the_likeliest() -> None:
-    assert set(_distribution(min_p=0.4)) == {0, 1}
-
-
-def test_top_n_sigma_drops_what_is_far_below_the_largest_logit() -> None:
+    "top p counts what top k left": [({"top_k": 2, "top_p": 0.6}, {0})],
+    "min p drops what is small beside the likeliest": [({"min_p": 0.4}, {0, 1})],
     # The logits' standard deviation is 0.60; the third lies 1.20 below the first, the fourth 1.61.
-    assert set(_distribution(top_n_sigma=1.0)) == {0}
-    assert set(_distribution(top_n_sigma=2.1)) == {0, 1, 2}
-
-
-def test_typical_sampling_prefers_expected_surprise_to_likelihood() -> None:
+    "top n sigma drops what is far below the largest logit": [
+        ({"top_n_sigma": 1.0}, {0}),
+        ({"top_n_sigma": 2.1}, {0, 1, 2}),
+    ],
     # The entropy is 1.21 nats; surprises are 0.69, 1.39, 1.90 and 2.30: the second token is the most typical.
-    assert set(_distribution(typical_p=0.2)) == {1}
-    assert set(_distribution(typical_p=0.7)) == {0, 1}
+    "typical sampling prefers expected surprise to likelihood": [
+        ({"typical_p": 0.2}, {1}),
+        ({"typical_p": 0.7}, {0, 1}),
+    ],
+    "xtc leaves the least of the likely tokens and all unlikely ones": [
+        ({"xtc_probability": 1.0, "xtc_threshold": 0.2}, {1, 2, 3}),
+        ({"xtc_probability": 1.0, "xtc_threshold": 0.3}, {0, 1, 2, 3}),
+    ],
+}
 
 
-def test_xtc_leaves_the_least_of_the_likely_tokens_and_all_unlikely_ones() -> None:
-    assert set(_distribution(xtc_probability=1.0, xtc_threshold=0.2)) == {1, 2, 3}
-    assert set(_distribution(xtc_probability=1.0, xtc_threshold=0.3)) == {0, 1, 2, 3}
+@pytest.mark.parametrize("rule", KEPT)
+def test_a_filter_keeps_the_tokens_of_its_rule(rule: str) -> None:
+    for options, kept in KEPT[rule]:
+        assert set(_distribution(**options)) == kept, options
 
 
 def test_ties_at_the_border_of_top_k_go_to_the_smaller_token() -> None:

@@ -26,7 +26,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 class Strict(Struct, forbid_unknown_fields=True):
-    """A request of which every field is documented."""
+    """A request: the documented fields that are sent to servers of its kind, and no other."""
 
 
 class Message(Strict):
@@ -49,11 +49,8 @@ class JinaEmbeddings(Strict):
     model: str
     input: list[str]
     task: Literal["retrieval.query", "retrieval.passage", "text-matching", "classification", "separation"]
-    embedding_type: Literal["float", "base64", "binary", "ubinary"] = "float"
     dimensions: Positive | UnsetType = UNSET
-    normalized: bool = True
     truncate: bool = False
-    late_chunking: bool = False
 
 
 class VoyageEmbeddings(Strict):
@@ -62,8 +59,6 @@ class VoyageEmbeddings(Strict):
     input_type: Literal["query", "document"] | None = None
     truncation: bool = True
     output_dimension: Literal[256, 512, 1024, 2048, 32] | None = None
-    output_dtype: Literal["float", "int8", "uint8", "binary", "ubinary"] = "float"
-    encoding_format: Literal["base64"] | None = None
 
 
 class CohereEmbed(Strict):
@@ -79,9 +74,6 @@ class CohereEmbed(Strict):
 class TeiEmbed(Strict):
     inputs: str | list[str]
     truncate: bool | None = False
-    truncation_direction: Literal["left", "right"] = "right"
-    normalize: bool = True
-    prompt_name: str | None = None
     dimensions: Positive | None = None
 
 
@@ -90,7 +82,6 @@ class OllamaEmbed(Strict):
     input: str | list[str]
     truncate: bool = True
     dimensions: Positive | UnsetType = UNSET
-    keep_alive: str | UnsetType = UNSET
     options: dict[str, float] | UnsetType = UNSET
 
 
@@ -99,9 +90,7 @@ class CohereRerank1(Strict):
     query: str
     documents: list[str]
     top_n: Positive | UnsetType = UNSET
-    rank_fields: list[str] | UnsetType = UNSET
     return_documents: bool = False
-    max_chunks_per_doc: int | UnsetType = UNSET
 
 
 class CohereRerank2(Strict):
@@ -109,8 +98,6 @@ class CohereRerank2(Strict):
     query: str
     documents: list[str]
     top_n: Positive | UnsetType = UNSET
-    max_tokens_per_doc: int | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
 
 
 class JinaRerank(Strict):
@@ -126,26 +113,20 @@ class VllmRerank(Strict):
     documents: list[str]
     model: str | None = None
     top_n: int = 0
-    truncate_prompt_tokens: int | None = None
     user: str | None = None
-    priority: int = 0
 
 
 class VllmScore(Strict):
     text_1: str | list[str]
     text_2: str | list[str]
     model: str | None = None
-    truncate_prompt_tokens: int | None = None
-    priority: int = 0
 
 
 class TeiRerank(Strict):
     query: str
     texts: list[str]
     raw_scores: bool = False
-    return_text: bool = False
     truncate: bool | None = False
-    truncation_direction: Literal["left", "right"] = "right"
 
 
 class VoyageRerank(Strict):
@@ -161,7 +142,6 @@ class MixedbreadRerank(Strict):
     model: str
     query: str
     input: list[str]
-    rank_fields: list[str] | UnsetType = UNSET
     top_k: Positive | UnsetType = UNSET
     return_input: bool = False
 
@@ -174,11 +154,7 @@ class OpenAIChat(Strict):
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
     top_p: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | UnsetType = UNSET
-    frequency_penalty: float | UnsetType = UNSET
     seed: int | UnsetType = UNSET
-    stop: list[str] | UnsetType = UNSET
-    n: int | UnsetType = UNSET
-    reasoning_effort: Literal["minimal", "low", "medium", "high"] | UnsetType = UNSET
 
 
 class OllamaOptions(Strict):
@@ -194,8 +170,6 @@ class OllamaChat(Strict):
     messages: list[Message]
     stream: bool = True
     think: bool | Literal["high", "medium", "low"] | UnsetType = UNSET
-    format: str | UnsetType = UNSET
-    keep_alive: str | UnsetType = UNSET
     options: OllamaOptions | UnsetType = UNSET
 
 

@@ -8,7 +8,6 @@ Skipped unless it is at hand:
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -62,7 +61,7 @@ def server(model: Path) -> Iterator[str]:
 
 def _files(run: Run) -> list[str]:
     assert run.status == 0, run.err
-    return [row["file"] for row in json.loads(run.out)]
+    return [row["file"] for row in run.json]
 
 
 @pytest.mark.parametrize("base", ["", "/v1", "/v1/embeddings"])

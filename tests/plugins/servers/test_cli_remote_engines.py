@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def remote(indexed: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -
 
 def _paths(run: Run) -> list[str]:
     assert run.status == 0, run.err
-    return [row["file"] for row in json.loads(run.out)]
+    return [row["file"] for row in run.json]
 
 
 def test_embedding_and_search_go_to_the_server(remote: Qmd, server: ModelServer) -> None:
@@ -99,11 +98,44 @@ def _one_warning(run: Run, *parts: str) -> None:
     assert len(warnings) == 1, run.err
 
 
-def test_a_server_error_leaves_the_words(remote: Qmd, server: ModelServer) -> None:
-    server.misbehave = lambda path, body: (500, {"error": {"message": "out of memory"}})
-    run = remote(*QUERY)
+Misbehaviour = Callable[[str, Body], Answer | None]
+FAILURES: dict[str, tuple[dict[str, str], Misbehaviour, tuple[str, ...]]] = {
+    # what happens: what is set, how the server answers, what the one warning says
+    "the server fails": (
+        {}, lambda path, body: (500, {"error": {"message": "out of memory"}}), ("500: out of memory",)
+    ),
+    "the server is gone": (
+        {"QMD_EMBED_MODEL": "http://127.0.0.1:9/v1#word-counts"}, lambda path, body: None, ("cannot be reached",)
+    ),
+    "vectors have another size": (
+        {"QMD_EMBED_DIM": "32"},
+        lambda path, body: (400, {"message": "no such sizes"}) if "dimensions" in body else None,
+        ("size 48, not 32",),
+    ),
+    "the reranker fails": (
+        {"QMD_RERANK_MODEL": "{url}#overlap"},
+        lambda path, body: (500, {"error": "boom"}) if path.endswith("/rerank") else None,
+        ("rerank skipped", "500: boom"),
+    ),
+    "the expander fails": (
+        {"QMD_GENERATE_MODEL": "{url}#writer"},
+        lambda path, body: (200, {"nothing": 1}) if path.endswith("completions") else None,
+        ("expand skipped", "answered without a message"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_failure_is_one_warning_and_the_rest_still_answers(
+    remote: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    variables, server.misbehave, parts = FAILURES[case]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(url=server.url))
+    server.dim = 48 if "QMD_EMBED_DIM" in variables else server.dim
+    run = remote(*QUERY, *(["--expand"] if "QMD_GENERATE_MODEL" in variables else []))
     assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "word-counts", "500: out of memory")
+    _one_warning(run, *parts)
 
 
 def test_a_server_that_does_not_answer_leaves_the_words(remote: Qmd, server: ModelServer) -> None:
@@ -121,24 +153,6 @@ def test_a_server_that_does_not_answer_leaves_the_words(remote: Qmd, server: Mod
     _one_warning(run, "word-counts", "0.5 s")
 
 
-def test_a_server_that_is_gone_leaves_the_words(remote: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QMD_EMBED_MODEL", "http://127.0.0.1:9/v1#word-counts")
-    run = remote(*QUERY)
-    assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "cannot be reached")
-
-
-def test_vectors_of_another_size_are_refused_and_the_words_remain(
-    remote: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("QMD_EMBED_DIM", "32")
-    server.dim = 48
-    server.misbehave = lambda path, body: (400, {"message": "no such sizes"}) if "dimensions" in body else None
-    run = remote(*QUERY)
-    assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "size 48, not 32")
-
-
 @pytest.mark.parametrize("vector", [[0.0] * 8, [1.0] * 200_000], ids=["zeros", "wide"])
 def test_vectors_that_cannot_be_kept_are_one_line_before_any_note_is_sent(
     indexed: Qmd, server: ModelServer, vector: list[float], monkeypatch: pytest.MonkeyPatch
@@ -153,27 +167,7 @@ def test_vectors_that_cannot_be_kept_are_one_line_before_any_note_is_sent(
     assert run.status == 4
     assert run.err.startswith("error: embedding model ") and len(run.err.splitlines()) == 2
     assert all(body["input"] == ["size"] for body in server.asked("/embeddings"))
-    assert json.loads(indexed("status", "--json").out)["vectors"] == 0
-
-
-def test_a_failing_reranker_leaves_the_fused_order(
-    remote: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("QMD_RERANK_MODEL", f"{server.url}#overlap")
-    server.misbehave = lambda path, body: (500, {"error": "boom"}) if path.endswith("/rerank") else None
-    run = remote(*QUERY)
-    assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "rerank skipped", "500: boom")
-
-
-def test_a_failing_expander_leaves_the_query_as_it_is(
-    remote: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("QMD_GENERATE_MODEL", f"{server.url}#writer")
-    server.misbehave = lambda path, body: (200, {"nothing": 1}) if path.endswith("completions") else None
-    run = remote(*QUERY, "--expand")
-    assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "expand skipped", "answered without a message")
+    assert indexed("status", "--json").json["vectors"] == 0
 
 
 @pytest.mark.parametrize("command", [("embed",), ("index",)])

@@ -85,14 +85,6 @@ def test_texts_are_sent_in_batches_with_progress(server: Server) -> None:
     assert done == [2, 4, 5]
 
 
-def test_a_batch_that_is_too_large_is_halved(server: Server) -> None:
-    def answer(path: str, body: dict[str, Any]) -> Answer:
-        return (413, {}, {}) if len(body["input"]) > 1 else _embeddings(path, body)
-
-    server.answer = answer
-    assert _embedder(server).embed_documents(["a", "bb", "ccc"]).shape == (3, 3)
-
-
 def test_prompts_are_put_before_documents_and_queries(server: Server) -> None:
     embedder = _embedder(server, document_prompt="passage: ", query_prompt="query: ")
     embedder.embed_documents(["a"])
@@ -123,10 +115,7 @@ def test_estimated_tokens_start_in_order_and_count_ideographs_singly(server: Ser
     assert embedder.token_starts("") == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [{}, {"data": []}, {"data": [{"index": 0}]}, {"data": [{"index": 0, "embedding": [float("nan")]}]}, [], b"<html>"],
-)
+@pytest.mark.parametrize("answer", [{"data": [{"index": 0}]}, []])
 def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> None:
     server.answer = lambda path, body: (200, answer, {})
     with pytest.raises(ModelError) as caught:
@@ -185,11 +174,6 @@ def test_raw_logits_are_mapped_into_0_to_1(server: Server) -> None:
     assert scores == pytest.approx([1 / (1 + np.exp(2)), 1 / (1 + np.exp(-3)), 0.5])
 
 
-def test_a_bare_list_of_scores_is_read_too(server: Server) -> None:
-    server.answer = lambda path, body: (200, [{"index": 1, "score": 0.2}, {"index": 0, "score": 0.7}], {})
-    assert _reranker(server).score("query", ["a", "b"]) == [0.7, 0.2]
-
-
 def test_identical_passages_are_sent_once(server: Server) -> None:
     server.answer = _rerank([0.3, 0.6])
     assert _reranker(server).score("query", ["a", "b", "a"]) == [0.3, 0.6, 0.3]
@@ -205,12 +189,6 @@ def test_passages_after_the_deadline_stay_unscored(server: Server) -> None:
     reranker = _reranker(server, batch_size=2)
     scores = reranker.score("query", ["a", "b", "c", "d"], deadline_s=time.monotonic() + 0.5)
     assert scores == [0.5, 0.5, None, None]
-
-
-def test_a_missing_score_is_an_error(server: Server) -> None:
-    server.answer = lambda path, body: (200, {"results": [{"index": 0, "relevance_score": 0.5}]}, {})
-    with pytest.raises(ModelError, match="1 usable scores for 2"):
-        _reranker(server).score("query", ["a", "b"])
 
 
 # --- expander ---

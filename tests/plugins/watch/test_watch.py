@@ -259,7 +259,7 @@ def test_a_missing_model_is_told_once_and_tried_again_with_the_next_change() -> 
 
 
 def changed_and_reported(world: World) -> Watcher:
-    """A watcher that has seen one change reported and taken over."""
+    """A watcher that looked at once when a change was reported, and has taken it over."""
     watcher = world.watcher()
     world.files["notes"]["b.md"] = (1, 1)
     world.now += 0.1
@@ -298,16 +298,6 @@ def test_a_change_that_was_not_reported_brings_back_regular_looks() -> None:
     world.look_after(watcher, 1.5)
     world.look_after(watcher, DEBOUNCE_S + 0.1)
     assert world.refreshed == ["notes", "notes"]
-
-
-def test_a_report_leads_to_a_look_at_once() -> None:
-    world = World(known=[NOTES])
-    watcher = changed_and_reported(world)
-    world.files["notes"]["c.md"] = (1, 1)
-    world.now += 0.1
-    assert watcher.look(frozenset({"notes"})) is True
-    world.look_after(watcher, DEBOUNCE_S + 0.1)
-    assert world.refreshed == ["notes"]
 
 
 def test_a_stopped_watcher_looks_no_more() -> None:

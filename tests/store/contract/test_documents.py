@@ -21,10 +21,10 @@ from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter
-from qmd.store.records import ChunkRecord, NewDocument
+from qmd.store.records import ChunkRecord
+from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import ADDRESSES, Place
 
-MakeDocument = Callable[..., NewDocument]
 TICK_NS = 1_600_000_000_123_456_789
 
 

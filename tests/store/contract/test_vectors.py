@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from qmd.errors import StoreError
 from qmd.records import MetadataFilter, Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import ANEW, ChunkRecord, NewDocument, VectorCoverage
+from qmd.store.records import ANEW, ChunkRecord, VectorCoverage
+from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
 from tests.store.made_vectors import DIM, fill, key_of, unit_vectors
-
-MakeDocument = Callable[..., NewDocument]
 
 
 @pytest.mark.parametrize("n", [30, 700])

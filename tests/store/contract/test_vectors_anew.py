@@ -18,11 +18,10 @@ from qmd.app.updating import embed
 from qmd.indexing.reports import EmbedReport
 from qmd.records import Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import NewDocument
 from tests.fakes import HashingEmbedder
+from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
 
-MakeDocument = Callable[..., NewDocument]
 Answers = list[list[tuple[str, float]]]
 WORDS = ("pricing", "river", "planet", "kettle")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,9 +10,7 @@ from qmd.analysis.query import analyze_query, parse_lex
 from qmd.analysis.scripts import analyze_text
 from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import NewDocument
-
-MakeDocument = Callable[..., NewDocument]
+from tests.store.conftest import MakeDocument
 
 
 def word(text: str, *, required: bool = False, excluded: bool = False) -> LexicalTerm:

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,9 @@ import pytest
 from qmd.errors import BusyError, StoreError
 from qmd.records import LexicalTerm, Scope
 from qmd.store.base import IndexReader
-from qmd.store.records import NewDocument
 from tests.processes import unmeasured
+from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
-
-MakeDocument = Callable[..., NewDocument]
 
 
 def paths(reader: IndexReader) -> list[str]:

@@ -11,22 +11,20 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
-from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
-from qmd.plugins import hook, room_of
+from qmd.cli.progress import shown_on
+from qmd.errors import EXIT_FAILURE, EXIT_OK
+from qmd.inference.models.folders import find_record, model_path
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from qmd.cli.progress import ProgressLine
-    from qmd.inference.models.folders import ModelState
     from qmd.inference.models.prepared import FormName
     from qmd.inference.records import ModelRecord
+    from qmd.plugins.models.inventory import ModelState
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
 ]
 Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
-BUILT_IN = "built-in"
 MEGABYTE = 1_000_000
 
 
@@ -39,7 +37,7 @@ def list_models(
     index: Index = None,
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
-    from qmd.inference.models.folders import list_models as states
+    from qmd.plugins.models.inventory import list_models as states
 
     locations = invocation.locate(index)
     if available:
@@ -129,11 +127,11 @@ def pull(
 ) -> int:
     """Fetch models and make the forms of them that run fastest here; what was interrupted goes on where it stopped."""
     from qmd.inference.models.catalogue import full_model
-    from qmd.inference.models.downloads import formats_to_pull, pull_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
+    from qmd.plugins.models.downloads import formats_to_pull, pull_model
 
-    models_dir = models_folder(invocation, index)
+    models_dir = invocation.locate(index).models
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
     records = [find_record(name) for name in names or ()] or [
         full_model(role) for role in ("embed", "rerank", "expand")
@@ -166,19 +164,17 @@ def pull(
 
 def path(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
-    from qmd.inference.models.folders import model_path
-
-    models_dir = models_folder(invocation, index)
+    models_dir = invocation.locate(index).models
     out(f"{model_path(find_record(name, models_dir), models_dir)}\n")
     return EXIT_OK
 
 
 def verify(invocation: Invocation, names: Names = None, index: Index = None) -> int:
     """Check model files against their sizes and checksums."""
-    from qmd.inference.models.folders import list_models as states
-    from qmd.inference.models.folders import verify_model
+    from qmd.plugins.models.inventory import list_models as states
+    from qmd.plugins.models.inventory import verify_model
 
-    models_dir = models_folder(invocation, index)
+    models_dir = invocation.locate(index).models
     present = [state.record for state in states(models_dir) if state.is_present]
     status = EXIT_OK
     for record in [find_record(name, models_dir) for name in names] if names else present:
@@ -193,9 +189,9 @@ def verify(invocation: Invocation, names: Names = None, index: Index = None) -> 
 
 def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
-    from qmd.inference.models.folders import remove_model
+    from qmd.plugins.models.inventory import remove_model
 
-    models_dir = models_folder(invocation, index)
+    models_dir = invocation.locate(index).models
     freed = remove_model(find_record(name, models_dir), models_dir)
     out(f"✓ Removed {name} ({freed / MEGABYTE:.1f} MB)\n")
     return EXIT_OK
@@ -208,50 +204,8 @@ def export(
     index: Index = None,
 ) -> int:
     """Copy a model to a folder or archive, for a machine without network."""
-    from qmd.inference.models.archives import export_model
+    from qmd.plugins.models.archives import export_model
 
-    models_dir = models_folder(invocation, index)
+    models_dir = invocation.locate(index).models
     out(f"✓ Exported {name} to {export_model(find_record(name, models_dir), models_dir, target)}\n")
     return EXIT_OK
-
-
-def models_folder(invocation: Invocation, index: str | None) -> Path:
-    """Where models are kept."""
-    return invocation.locate(index).models
-
-
-def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
-    """The model of a name: of the catalogue or, in a folder of models, one that was imported.
-
-    Raises:
-        NotFoundError: There is none.
-    """
-    from qmd.inference.base import engine_room
-    from qmd.inference.models.catalogue import find_model
-    from qmd.inference.models.imported import find_imported
-
-    imported = find_imported(name, models_dir) if models_dir is not None else None
-    room = room_of(name)
-    if imported is not None:
-        record: ModelRecord | None = imported.record
-    else:
-        record = find_model(name) if room is None else engine_room(room).find_record(name)
-    if record is None:
-        raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
-    return record
-
-
-def shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
-    """Shows one job after another, a download or a step; a file whose size the hub does not tell is small."""
-    current = ""
-
-    def show(file: str, done: int, total: int | None) -> None:
-        nonlocal current
-        if total is None:
-            return
-        if file != current:
-            current = file
-            line.begin(Path(file).name)
-        line.update(done, total)
-
-    return show

@@ -15,9 +15,10 @@ from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.loader import identify_embedder, load_engines
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.models.catalogue import JINA_ZH
-from qmd.inference.models.weights import describe_folder, encoder_fingerprint
+from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.records import EmbedOverrides
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.models.sentence_transformers import describe_folder
 from tests.inference.embedder_folders import (
     TEXT,
     Array,
@@ -33,12 +34,6 @@ from tests.inference.embedder_folders import (
     unit,
     vectors_of,
 )
-
-
-def test_a_model_of_last_token_pooling_is_not_run_as_mean(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "x", sentence_transformer("lasttoken"))
-    vectors = token_vectors(ids_of(folder, TEXT))
-    assert np.allclose(vectors_of(opened(folder))[0], unit(vectors[-1]), atol=1e-5)
 
 
 def test_the_prompts_that_a_folder_holds_are_put_before_queries_and_documents(tmp_path: Path) -> None:

@@ -18,21 +18,21 @@ from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
-from qmd.inference.models.fetching import fetch
 from qmd.inference.models.folders import (
     STAGING,
     Manifest,
     check_space,
-    install_files,
     locked,
     mapped_os_errors,
     read_manifest,
     sha256_of,
 )
-from qmd.inference.models.hub import HubFile, describe_file
 from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
+from qmd.plugins.models.fetching import fetch
+from qmd.plugins.models.hub import HubFile, describe_file
+from qmd.plugins.models.inventory import install_files
 
 Progress = Callable[[str, int, int | None], None]
 """(file, bytes so far, bytes in all where known)."""

@@ -8,21 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
-from qmd.inference.models.archives import export_model, import_model
 from qmd.inference.models.builtin import MINILM
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
-from qmd.inference.models.downloads import formats_to_pull, pull_model
-from qmd.inference.models.fetching import fetch
-from qmd.inference.models.folders import (
-    list_models,
-    model_path,
-    read_manifest,
-    remove_model,
-    verify_model,
-)
-from qmd.inference.models.hub import HubFile
+from qmd.inference.models.folders import model_path, read_manifest
 from qmd.inference.records import ModelFile, ModelFormat
-from tests.inference.model_hub import COMMIT, WEIGHTS, FakeHub
+from qmd.plugins.models.archives import export_model, import_model
+from qmd.plugins.models.downloads import formats_to_pull, pull_model
+from qmd.plugins.models.fetching import fetch
+from qmd.plugins.models.hub import HubFile
+from qmd.plugins.models.inventory import list_models, remove_model, verify_model
+from tests.plugins.models.model_hub import COMMIT, WEIGHTS, FakeHub
 
 RECORD = replace(
     QWEN_RERANKER,

@@ -53,7 +53,7 @@ class Skill(Struct, frozen=True):
 
 def find_skills(invocation: Invocation) -> list[Skill]:
     """Skills by name: those of `QMD_SKILLS_DIR` where it is set, else the ones that ship."""
-    root = Path(invocation.environ.get("QMD_SKILLS_DIR") or Path(__file__).parents[1] / "skills")
+    root = Path(invocation.environ.get("QMD_SKILLS_DIR") or Path(__file__).parent)
     skills = []
     for file in sorted(root.glob("*/SKILL.md")):
         parts = file.read_text(encoding="utf-8").split("---\n", 2)

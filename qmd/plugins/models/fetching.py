@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.hub import (
+from qmd.plugins.models.hub import (
     RESUMES,
     RETRIED_STATUS,
     HubFile,

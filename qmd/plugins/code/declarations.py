@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.chunking.languages import CPP, Language, language_of
+from qmd.chunking.split import Declaration
 from qmd.environment import install_command
-from qmd.errors import QmdError
-from qmd.records import Heading
+from qmd.errors import GrammarError
+from qmd.plugins.code.languages import CPP, Language, language_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
@@ -44,22 +44,6 @@ _CPP_LINE = re.compile(rb"^[ \t]*(?:namespace|class|template|using|public:)\b", 
 _LINE_REST = re.compile(rb"[ \t]*[;,)]*[ \t]*(?:(?://|#)[^\n]*|/\*[^\n]*\*/[ \t]*)?\r?\n?")
 
 
-class GrammarError(QmdError):
-    """The declarations of a language cannot be found, because its grammar is missing or unusable."""
-
-    code = "grammar"
-
-
-class Declaration(Struct, frozen=True):
-    """One named part of a source: `text[start:end]`, whole lines where it stands on lines of its own."""
-
-    name: str
-    """Keyword and name as people say them: `class Store`, `def open`, `impl Display for Store`."""
-    start: int
-    end: int
-    children: tuple[Declaration, ...] = ()
-
-
 class _Source(Struct, frozen=True):
     """What the walk needs to know besides the node in hand."""
 
@@ -88,13 +72,6 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     tree = _parse(source)  # named, so that it outlives the nodes that point into it
     found = _declarations_in(source, tree.root_node, len(raw), 1, 0)
     return found if text.isascii() else _in_code_points(raw, found)
-
-
-def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> Iterator[Heading]:
-    """Declarations as headings, in the order of the text, outermost at level 1."""
-    for declaration in declarations:
-        yield Heading(level, declaration.name, declaration.start)
-        yield from declared_headings(declaration.children, min(level + 1, 6))
 
 
 def _parse(source: _Source) -> Tree:

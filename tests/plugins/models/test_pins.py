@@ -11,12 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.archives import import_model
 from qmd.inference.models.catalogue import MODELS, QWEN_EXPANDER, QWEN_RERANKER
-from qmd.inference.models.downloads import PullReport, pull_model
-from qmd.inference.models.folders import read_manifest, verify_model
+from qmd.inference.models.folders import read_manifest
 from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord
-from tests.inference.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
+from qmd.plugins.models.archives import import_model
+from qmd.plugins.models.downloads import PullReport, pull_model
+from qmd.plugins.models.inventory import verify_model
+from tests.plugins.models.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
 
 RECORD = replace(
     QWEN_RERANKER,

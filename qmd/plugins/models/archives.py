@@ -26,15 +26,10 @@ from qmd.inference.models.catalogue import MODELS
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
-    check_file,
     check_space,
-    expected_files,
-    install_files,
     mapped_os_errors,
-    measured,
     model_path,
     read_manifest,
-    room_records,
     staged,
     write_manifest,
 )
@@ -42,6 +37,7 @@ from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
 from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.records import ModelFile, ModelRecord
+from qmd.plugins.models.inventory import check_file, expected_files, install_files, measured, room_records
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20

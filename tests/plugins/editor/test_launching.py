@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.app.launching import Launch, launch, plan_launch
 from qmd.errors import QmdError
+from qmd.plugins.editor.launching import Launch, launch, plan_launch
 
 FILE = Path("/notes/a b.md")
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
-from qmd.chunking.languages import has_grammar, language_of
-from qmd.chunking.split import split_code
+from qmd.chunking.split import Declaration, split_code
+from qmd.errors import GrammarError
+from qmd.indexing.reading import declared_headings
+from qmd.plugins.code.declarations import find_declarations
+from qmd.plugins.code.languages import has_grammar, language_of
 from qmd.records import Chunk
 from tests.regex_tokens import regex_token_starts
 
@@ -231,12 +233,11 @@ def test_comments_decorators_and_attributes_stay_with_their_declaration(
     assert (lines[0].strip(), lines[-1].strip()) == (first.strip(), last.strip())
 
 
-def test_a_comment_set_apart_by_a_blank_line_belongs_to_no_declaration() -> None:
-    assert by_name("a.py", "# Licence.\n\ndef f(): pass\n") == {"def f": "def f(): pass\n"}
-
-
-def test_a_comment_behind_code_does_not_move_to_the_next_declaration() -> None:
-    assert by_name("a.py", "x = 1  # one\ndef f(): pass\n") == {"def f": "def f(): pass\n"}
+@pytest.mark.parametrize(
+    "before", ["# Licence.\n\n", "x = 1  # one\n"], ids=["set apart by a blank line", "behind code"]
+)
+def test_a_comment_that_belongs_to_no_declaration(before: str) -> None:
+    assert by_name("a.py", f"{before}def f(): pass\n") == {"def f": "def f(): pass\n"}
 
 
 def test_functions_inside_a_short_function_are_not_declarations_of_their_own() -> None:
@@ -270,11 +271,8 @@ def test_a_broken_source_gives_what_can_still_be_told() -> None:
     assert "def good" in names("a.py", "def good(): pass\n\nclass Broken(:\n  def ((\n\ndef later(): pass\n")
 
 
-def test_a_very_long_source_is_left_to_the_text_chunker() -> None:
+def test_a_very_long_and_a_minified_source_are_left_to_the_text_chunker() -> None:
     assert find_declarations("a.py", "def f(): pass\n" * 80_000) == ()
-
-
-def test_a_minified_source_is_left_to_the_text_chunker() -> None:
     assert find_declarations("a.js", "function f() {}" * 3_000) == ()
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.inference.engines.expansion_checks import check_expansions, same_language, same_script
+from qmd.plugins.qwen.expansion_checks import check_expansions, same_language, same_script
 from qmd.records import SubQuery
 
 

@@ -15,10 +15,20 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
 from qmd.inference.models.catalogue import MAX_CONTEXT, Family, chunk_tokens, find_family
+from qmd.inference.models.weights import size_of
 from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json
 
 _DEFAULT_CONTEXT = 512
+
+_FORMAT_BY_FILE = {
+    "model_quantized.onnx": "int8",
+    "model_int8.onnx": "int8",
+    "model_q4f16.onnx": "q4f16",
+    "model_fp16.onnx": "fp16",
+    "model.onnx": "fp32",
+}
+"""Usual file names and what they contain. No `*_uint8`: unsigned weights run no faster than fp32."""
 
 _MODES: Mapping[str, Pooling] = {
     "cls": "first",
@@ -65,10 +75,27 @@ class _Folder(Struct, frozen=True):
         return f"known as {self.known.name}" if self.known else ""
 
 
-def describe_embedder(
-    folder: Path, formats: tuple[ModelFormat, ...], overrides: EmbedOverrides = EmbedOverrides()
-) -> ModelRecord:
-    """The record of an embedding model in a folder that the catalogue does not know. All scripts are trusted.
+def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) -> ModelRecord:
+    """A record for a folder with an embedding model that the catalogue does not know.
+
+    Weights are looked for under the usual names, here and in `onnx/`.
+
+    Raises:
+        ModelError: There are none, or the folder's other files say what is not known.
+    """
+    formats = tuple(
+        ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
+        for file, name in _FORMAT_BY_FILE.items()
+        for prefix in ("", "onnx/")
+        if size_of(folder / (prefix + file))
+    )
+    if not formats:
+        raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
+    return _describe_embedder(folder, formats, overrides)
+
+
+def _describe_embedder(folder: Path, formats: tuple[ModelFormat, ...], overrides: EmbedOverrides) -> ModelRecord:
+    """The record of a folder with weights. All scripts are trusted.
 
     Raises:
         ModelError: A file is damaged, or says what is not known here.

@@ -1,0 +1,75 @@
+"""`open`: a note, where it can be edited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from qmd.app.disk_paths import recall_hit
+from qmd.cli import completion
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Index
+from qmd.cli.output import out
+from qmd.errors import NotFoundError
+from qmd.plugins.editor.launching import Launch, launch, plan_launch
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
+    from qmd.records import StoredDocument
+
+_MOST_DIGITS = 4
+"""Of a number that means a hit; a docid has six, and a longer name of digits is a note's."""
+
+_Target = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="<note>",
+        help="Name, path, address or #docid, or the number of a hit; :LINE goes to a line.",
+        autocompletion=completion.documents,
+    ),
+]
+_Print = Annotated[bool, Option("--print", help="Print the command that would run instead.")]
+
+
+def open_note(invocation: Invocation, note: _Target = None, print_only: _Print = False, index: Index = None) -> int:
+    """Open a note where it can be edited."""
+    reference = " ".join(note or ())
+    if not reference:
+        raise invocation.missing_argument()
+    locations = invocation.locate(index)
+    line = None
+    if reference.isascii() and reference.isdigit() and len(reference) <= _MOST_DIGITS:
+        reference, line = recall_hit(locations, int(reference))
+    with invocation.open(locations) as opened:
+        found = opened.get(reference, max_lines=1)
+        plan = _plan(invocation, opened, found.document, line or found.first_line)
+    if print_only:
+        out(f"{plan}\n")
+    else:
+        launch(plan)
+    return 0
+
+
+def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> Launch:
+    """What opens a document at a line.
+
+    Raises:
+        NotFoundError: Its file is gone.
+        QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.
+    """
+    path = index.disk_paths([document]).get(document.uri)
+    if path is None:
+        raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
+    return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
+
+
+def open_found(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> None:
+    """Open a document that somebody found at a line, and wait for the program.
+
+    Raises:
+        NotFoundError: Its file is gone.
+        QmdError: No program is known for the file, or it fails.
+    """
+    launch(_plan(invocation, index, document, line))

@@ -1,1 +1,0 @@
-"""The skills that teach an agent to use qmd: markdown files that ship with the package, and nothing else."""
