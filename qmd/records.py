@@ -313,6 +313,8 @@ class Hit(Struct, frozen=True):
     explanation: Explanation | None = None
     also_in: tuple[str, ...] = ()
     """Addresses of the other documents found that hold the same text."""
+    passages: tuple[Passage, ...] = ()
+    """For those who read on: `passage` grown to its section, and others for what it lacks of the query, in order."""
     mention: Mention | None = None
     """Only for a note whose own text is empty, or a template."""
 

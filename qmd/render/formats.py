@@ -95,6 +95,13 @@ def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
     return f"{header}\n{text}"
 
 
+def passages_text(hit: Hit, line_numbers: bool) -> str:
+    """All passages of a hit, whole, each under its header."""
+    passages = hit.passages or (hit.passage,)
+    shown = (snippet_text(replace(hit, passage=one), len(one.text) + 1, line_numbers) for one in passages)
+    return "\n".join(shown)
+
+
 def mention_object(mention: Mention) -> dict[str, object]:
     """Where another note speaks of a hit that says nothing itself."""
     return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
@@ -140,7 +147,8 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
 
         lines += explain_lines(hit.explanation)
     lines += [f"also in {file_identifier(uri, options.index_name)}" for uri in hit.also_in]
-    return "\n".join([*lines, "", _shown_text(hit, options), ""])
+    shown = _shown_text(hit, options) if options.full else passages_text(hit, options.line_numbers)
+    return "\n".join([*lines, "", shown, ""])
 
 
 def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:

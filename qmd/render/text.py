@@ -41,7 +41,7 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
     """The answer as it is shown unless everything is asked for: where nothing matches well, the closest in brief."""
     if response.verdict != "none":
         return response
-    hits = (replace(hit, passage=_in_brief(hit.passage)) for hit in response.hits[:CLOSEST])
+    hits = (replace(hit, passage=_in_brief(hit.passage), passages=()) for hit in response.hits[:CLOSEST])
     return replace(response, hits=tuple(hits))
 
 

@@ -20,7 +20,7 @@ from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
 from qmd.retrieval.naming import NAME, PART
 from qmd.retrieval.query import SearchOptions
-from qmd.retrieval.snippets import best_passage
+from qmd.retrieval.snippets import FILL_CHARS, filled_passages
 from qmd.store.base import IndexReader
 
 WINDOW_CHARS = 400
@@ -123,7 +123,7 @@ def build_hits(
             matched = match_text(text, scale.terms, before=names)
             raw.append(scale.judge(_measure(matched, len(names), entry, scale)))
             if len(shown) < options.limit:
-                passage = best_passage(
+                passage, passages = filled_passages(
                     text,
                     scale.terms,
                     matched=matched,
@@ -132,11 +132,14 @@ def build_hits(
                     path=document.path,
                     title=document.title,
                     chunk_only=options.mode == "dense",
+                    fill_chars=FILL_CHARS if not shown else FILL_CHARS // 2,
                 )
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if options.full_body else None
                 mention = find_mention(reader, document, text)
-                hit = Hit(document, raw[-1], passage, context, body, also_in=entry.also_in, mention=mention)
+                hit = Hit(
+                    document, raw[-1], passage, context, body, also_in=entry.also_in, passages=passages, mention=mention
+                )
                 shown.append((entry, hit))
     # The relevance of a hit depends on those of its neighbours.
     relevances = calibration.non_increasing(raw)

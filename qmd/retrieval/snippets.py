@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.records import Passage
 from qmd.retrieval.layout import Layout, TermPlaces, Unit
@@ -41,6 +42,14 @@ EXACT_BONUS = 0.1
 DECLARATION_BONUS = 0.05
 """What declaring something is worth in source code."""
 
+FILL_CHARS = 1_000
+"""Longest passage of the first hit for those who read on; of others half as long. With 1,500 fewer texts that are asked
+for stand in the first 300 tokens (.735 of garden's instead of .771), and no more in the first 3,000."""
+
+PART_SHARE = 0.25
+MOST_PARTS = 3
+"""Share of the query's weight that a further passage of a note has to add, and passages of a note at most."""
+
 _MOST_STRETCHES = 8
 _MOST_SEEDS = 3
 """Stretches of a text, and units of each, that a passage is put together around, so that the best can be taken."""
@@ -62,6 +71,18 @@ class _Draft(Struct, frozen=True):
     high: int
     line: int
     score: float
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where it lies in the text."""
+        return self.units[self.low].start, self.units[self.high].end
+
+    def meets(self, other: _Draft) -> bool:
+        """Whether two have a line in common."""
+        return (
+            self.units[self.low].first <= other.units[other.high].last
+            and other.units[other.low].first <= self.units[self.high].last
+        )
 
 
 def best_passage(
@@ -98,6 +119,28 @@ def best_passage(
     return _Chooser(text, terms, path, chunk, max_chars, matched or match_text(text, terms)).choose(title, chunk_only)
 
 
+def filled_passages(
+    text: str,
+    terms: Sequence[WeightedTerm],
+    *,
+    path: str = "",
+    title: str = "",
+    chunk: tuple[int, int] | None = None,
+    chunk_only: bool = False,
+    max_chars: int = PASSAGE_CHARS,
+    fill_chars: int = FILL_CHARS,
+    matched: MatchedText | None = None,
+) -> tuple[Passage, tuple[Passage, ...]]:
+    """`best_passage`, and the passages for those who read on, in the order of the text.
+
+    The best one grows to its section, as far as `fill_chars` go; then come others that hold much of the query that it
+    lacks: for each part of a question its own.
+    """
+    chooser = _Chooser(text, terms, path, chunk, max_chars, matched or match_text(text, terms))
+    best = chooser.choose(title, chunk_only)
+    return best, chooser.fill(best, title, fill_chars)
+
+
 def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
     """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
     best, best_weight = 0, -1.0
@@ -131,6 +174,8 @@ class _Chooser:
         self._chunk = chunk
         self._room = max_chars
         self._terms_of_trails: dict[tuple[str, ...], frozenset[int]] = {}
+        self._drafts_found: Sequence[_Draft] = ()
+        self._is_filling = False
 
     def choose(self, title: str, chunk_only: bool) -> Passage:
         """The best passage of all that come into question."""
@@ -149,8 +194,29 @@ class _Chooser:
                 layout.first, layout.last = body, len(layout.lines) - 1
         if not drafts:
             drafts = [self._first_of(self._body, len(self._text))]
-        best = max(drafts, key=lambda draft: (round(draft.score, 6), -draft.units[draft.low].start))
-        return self._passage(best, title)
+        self._drafts_found = sorted(drafts, key=lambda draft: (-round(draft.score, 6), draft.units[draft.low].start))
+        return self._passage(self._drafts_found[0], title)
+
+    def fill(self, best: Passage, title: str, room: int) -> tuple[Passage, ...]:
+        """The chosen passage grown to its section, and the others that hold a part of the query that it lacks."""
+        layout, places = self._layout, self._places
+        short, self._room, self._is_filling = self._room, room, True
+        units = layout.units(layout.starts[best.line - 1], room)
+        seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
+        taken = [self._grown(units, seed)]
+        passages = [replace(self._passage(taken[0], title), line=best.line)]
+        self._room, self._is_filling = short, False
+        held = places.held(*taken[0].span)
+        for draft in self._drafts_found[1:]:
+            new = places.held(*draft.span) - held
+            if places.weight(new) < PART_SHARE * places.total or any(draft.meets(other) for other in taken):
+                continue
+            taken.append(draft)
+            passages.append(self._passage(draft, title))
+            held |= new
+            if len(taken) == MOST_PARTS:
+                break
+        return tuple(sorted(passages, key=lambda passage: passage.start_line))
 
     def _stretches(self, low: int, high: int) -> list[tuple[int, int]]:
         """The best stretches of occurrences, as first and last index, that have none in common with each other."""
@@ -237,6 +303,8 @@ class _Chooser:
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
     def _has_room(self, first: Unit, last: Unit) -> bool:
+        if self._is_filling:
+            return True
         written = sum(map(bool, map(str.strip, self._layout.lines[first.first : last.last + 1])))
         return written <= (SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES)
 

@@ -14,7 +14,7 @@ from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocumen
 from qmd.errors import QmdError
 from qmd.names import to_text
 from qmd.records import Hit, SearchResponse, StoredDocument
-from qmd.render.formats import mention_object, snippet_text
+from qmd.render.formats import mention_object, passages_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, number_lines, refreshed_line, round_half_up, worth_showing
@@ -62,7 +62,7 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "score": round_half_up(hit.relevance),
         "context": hit.context,
         "line": hit.passage.line,
-        "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
+        "snippet": passages_text(hit, line_numbers=True),
         "uri": document_uri(hit.document),
         "heading_trail": list(hit.passage.heading_trail),
     }

@@ -1,0 +1,123 @@
+"""What share of questions is answered within the first tokens that are printed.
+
+    pip install bpe-openai
+    python -m tests.benchmarks.bench_tokens INDEX=QUESTIONS… [--modes hybrid,lexical] [--save FILE] [--compare FILE]
+
+A question counts where an expected text of it (fixtures of `qmd bench`, those with an `expected_text`) stands in the
+first 300, 1,000 or 3,000 tokens (o200k) of what is printed, verdict and warnings included: through a pipe (`cli`, five
+hits) and as the text of the MCP tool (`mcp`, ten hits). Beside it the share of questions whose file is first, and the
+median of all tokens. --compare prints differences to a saved run with 95 % intervals (paired bootstrap).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bpe_openai import get_encoding
+from msgspec.structs import replace
+
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
+from qmd.inference.settings import EngineSettings
+from qmd.plugins.bench.fixture import Case, holds_any, read_fixture, same_file
+from qmd.plugins.bench.running import BACKENDS
+from qmd.plugins.mcp.presentation import results_text
+from qmd.records import SearchResponse
+from qmd.render.formats import FORMATS, HitOptions, render_hits
+from qmd.render.text import VERDICT_NOTES
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query import parse_query
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader
+from tests.benchmarks.bootstrap import compare_runs
+from tests.benchmarks.metrics import average
+
+WITHIN = (300, 1_000, 3_000)
+MODES = {"hybrid": "full", "lexical": "bm25", "dense": "vector"}
+_NUMBER = r"(?m)^ *\d+[:│] ?"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ask every question in every mode and print a line for each form."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="+", metavar="INDEX=QUESTIONS")
+    parser.add_argument("--modes", default="hybrid")
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--compare", type=Path)
+    options = parser.parse_args(argv)
+    settings = EngineSettings(models_dir=Path("no-full-tier"), embed="built-in", rerank="built-in")
+    engines = load_engines(settings, ("embed", "rerank"))
+    old = json.loads(options.compare.read_text()) if options.compare else {}
+    kept: dict[str, dict[str, float]] = {}
+    for index, _, questions in (one.partition("=") for one in options.sets):
+        cases = [case for case in read_fixture(Path(questions)).cases.values() if case.expected_text]
+        with open_reader(Path(index)) as reader:
+            for mode in options.modes.split(","):
+                for form, found in ask(reader, engines, cases, mode).items():
+                    name = f"{Path(questions).stem} {mode} {form}"
+                    kept |= {f"{name} {what}": values for what, values in found.items()}
+                    print(line_of(name, found))
+                    for what in found:
+                        if what != "tokens" and f"{name} {what}" in old:
+                            print(f"    {what:>6}: {difference(old[f'{name} {what}'], found[what])}")
+                    sys.stdout.flush()
+    if options.save:
+        options.save.write_text(json.dumps(kept))
+    return 0
+
+
+def ask(
+    reader: IndexReader, engines: Engines, cases: Sequence[Case], mode: str
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Form → measure → question → value."""
+    encoding = get_encoding("o200k_base")
+    measured: dict[str, dict[str, dict[str, float]]] = {}
+    for form in ("cli", "mcp"):
+        limit = FORMATS["cli"].limit if form == "cli" else 10
+        options = replace(BACKENDS[MODES[mode]], limit=limit)
+        for case in cases:
+            response = search(reader, engines, parse_query(case.query), options)
+            tokens = encoding.encode(printed(response, case.query, form))
+            values = {
+                str(n): float(holds_any(re.sub(_NUMBER, "", encoding.decode(tokens[:n])), case.expected_text))
+                for n in WITHIN
+            }
+            first = response.hits[0].document.path if response.hits else ""
+            values["file"] = float(any(same_file(first, file) for file in case.expected_files))
+            values["tokens"] = float(len(tokens))
+            for what, value in values.items():
+                measured.setdefault(form, {}).setdefault(what, {})[case.id] = value
+    return measured
+
+
+def printed(response: SearchResponse, query: str, form: str) -> str:
+    """What a reader of one form gets, the lines beside it included."""
+    if form == "mcp":
+        return results_text(response, query)
+    notes = [f"warning: {warning}\n" for warning in response.warnings]
+    notes += [f"{VERDICT_NOTES[response.verdict]}\n"] if response.verdict in VERDICT_NOTES else []
+    return "".join(notes) + render_hits(response, "cli", HitOptions())
+
+
+def line_of(name: str, found: Mapping[str, Mapping[str, float]]) -> str:
+    """The shares of one form."""
+    shares = " / ".join(f"{average(list(found[str(n)].values())):.3f}" for n in WITHIN)
+    first = average(list(found["file"].values()))
+    tokens = statistics.median(found["tokens"].values())
+    return f"{name:32} {shares}   file first {first:.3f}   {tokens:.0f} tokens   ({len(found['file'])})"
+
+
+def difference(old: Mapping[str, float], new: Mapping[str, float]) -> str:
+    """How far one measure moved, with its interval."""
+    c = compare_runs(old, new)
+    return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}, {c.better} better, {c.worse} worse"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
