@@ -102,16 +102,25 @@ def passages_text(hit: Hit, line_numbers: bool) -> str:
     return "\n".join(shown)
 
 
+def passage_objects(hit: Hit) -> list[dict[str, object]]:
+    """All passages of a hit, whole, with their lines."""
+    passages = hit.passages or (hit.passage,)
+    return [{"start_line": one.start_line, "end_line": one.end_line, "text": one.text} for one in passages]
+
+
 def mention_object(mention: Mention) -> dict[str, object]:
     """Where another note speaks of a hit that says nothing itself."""
     return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
 
 
-def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHARACTERS) -> str:
-    if not options.full:
-        return snippet_text(hit, max_characters, options.line_numbers)
-    body = hit.body or ""
-    return number_lines(body, 1) if options.line_numbers else body
+def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None) -> str:
+    """The whole text where it is asked for, else all passages, or the best one cut to so many characters."""
+    if options.full:
+        body = hit.body or ""
+        return number_lines(body, 1) if options.line_numbers else body
+    if max_characters is None:
+        return passages_text(hit, options.line_numbers)
+    return snippet_text(hit, max_characters, options.line_numbers)
 
 
 # --- hits -----------------------------------------------------------------------------------------
@@ -147,8 +156,7 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
 
         lines += explain_lines(hit.explanation)
     lines += [f"also in {file_identifier(uri, options.index_name)}" for uri in hit.also_in]
-    shown = _shown_text(hit, options) if options.full else passages_text(hit, options.line_numbers)
-    return "\n".join([*lines, "", shown, ""])
+    return "\n".join([*lines, "", _shown_text(hit, options), ""])
 
 
 def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:
@@ -177,6 +185,8 @@ def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:
         "end_line": hit.passage.end_line,
         "heading_trail": list(hit.passage.heading_trail),
     }
+    if not options.full:
+        entry["passages"] = passage_objects(hit)
     if hit.also_in:
         entry["also_in"] = list(hit.also_in)
     return entry | {"date": document.date} if document.date else entry
@@ -185,7 +195,7 @@ def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:
 def _hit_csv(row: Row, options: HitOptions) -> str:
     hit = row.hit
     head = (row.docid or "", f"{hit.relevance:.4f}", row.identifier, hit.document.title, hit.context or "")
-    return csv_row((*head, hit.passage.line, _shown_text(hit, options)))
+    return csv_row((*head, hit.passage.line, _shown_text(hit, options, SNIPPET_CHARACTERS)))
 
 
 def _hit_markdown(row: Row, options: HitOptions) -> str:

@@ -36,9 +36,28 @@ def render(format: str, *hits: Hit, text: str = "auth", **options: object) -> st
 def test_json_rows_have_the_documented_keys_in_order_and_new_keys_last() -> None:
     (row,) = json.loads(render("json", HIT))
     assert list(row)[:7] == ["docid", "score", "file", "line", "title", "context", "snippet"]
-    assert list(row)[7:] == ["collection", "path", "uri", "start_line", "end_line", "heading_trail"]
+    assert list(row)[7:] == ["collection", "path", "uri", "start_line", "end_line", "heading_trail", "passages"]
     assert row["snippet"] == SNIPPET
     assert (row["docid"], row["file"], row["line"]) == ("#b9a671", "qmd://docs/a.md", 4)
+
+
+def test_readers_get_every_passage_and_programs_with_little_room_the_best_one() -> None:
+    filled = (
+        replace(HIT.passage, text="one\ntwo", start_line=1, end_line=2),
+        replace(HIT.passage, text="nine", start_line=9, end_line=9),
+    )
+    hit = replace(HIT, passages=filled)
+    for format in ("cli", "md", "xml"):
+        text = render(format, hit)
+        assert "@@ -1,2 @@" in text and "one" in text
+        assert "@@ -9,1 @@" in text and "nine" in text
+    assert "nine" not in render("csv", hit)
+    (row,) = json.loads(render("json", hit))
+    assert row["snippet"] == SNIPPET
+    assert row["passages"] == [
+        {"start_line": 1, "end_line": 2, "text": "one\ntwo"},
+        {"start_line": 9, "end_line": 9, "text": "nine"},
+    ]
 
 
 def test_the_date_of_a_note_is_the_last_key_and_stands_beside_its_name() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.retrieval.matching import WeightedTerm
-from qmd.retrieval.snippets import best_passage
+from qmd.retrieval.snippets import MOST_PARTS, best_passage, filled_passages
 
 TEXT = "# Notes\n\nintro\n\nThe limiter slides.\nAuth token flow\nend one\nend two\n"
 
@@ -182,6 +184,45 @@ def test_line_numbers_are_those_of_the_file(text: str, query: str, max_chars: in
     if "..." not in passage.text:
         shown = [line.removesuffix("\r") for line in lines[passage.start_line - 1 : passage.end_line]]
         assert passage.text.split("\n")[: len(shown)] == shown
+
+
+SECTIONS = (
+    "# Flat\n\nAbout the flat.\n\n## Rent\n\nThe rent is due on the first.\n\nIt is paid by standing order.\n\n"
+    f"## Else\n\n{PROSE}\n## Deposit\n\nThe deposit was three months.\n\nIt comes back within a year.\n"
+)
+
+
+def test_the_passages_are_the_section_of_the_best_one_and_one_for_each_other_part() -> None:
+    best, passages = filled_passages(SECTIONS, query_terms("rent and deposit"))
+    assert best.text in "\n".join(one.text for one in passages)
+    assert [one.text.split("\n")[0] for one in passages] == ["## Rent", "## Deposit"]
+    assert "standing order" in passages[0].text and "within a year" in passages[1].text
+    _, (alone,) = filled_passages(SECTIONS, query_terms("rent"))
+    assert alone.text == "## Rent\n\nThe rent is due on the first.\n\nIt is paid by standing order."
+
+
+def test_a_long_section_is_filled_as_far_as_there_is_room() -> None:
+    text = f"## Long\n\n{PROSE}The limiter slides.\n\n{PROSE}"
+    best, (filled,) = filled_passages(text, query_terms("limiter"), fill_chars=700)
+    assert len(best.text) < len(filled.text) <= 700
+    assert "The limiter slides." in filled.text
+
+
+@given(
+    st.lists(
+        st.sampled_from(["# h", "## k", "rent due", "a deposit", "", "```", "- item rent", "| a | b |", "x" * 90])
+    ),
+    st.integers(20, 300),
+)
+def test_passages_are_apart_from_each_other_and_stand_in_the_text(lines: list[str], fill_chars: int) -> None:
+    best, passages = filled_passages("\n".join(lines), query_terms("rent deposit"), max_chars=20, fill_chars=fill_chars)
+    assert 1 <= len(passages) <= MOST_PARTS
+    assert sum(one.start_line <= best.line <= one.end_line for one in passages) == 1
+    for before, after in pairwise(passages):
+        assert before.end_line < after.start_line
+    for one in passages:
+        assert len(one.text) <= max(fill_chars, 20)
+        assert one.text.strip(".").strip() in "\n".join(lines)
 
 
 @given(st.text(max_size=80), st.text(max_size=20), st.integers(0, 90), st.integers(0, 90))

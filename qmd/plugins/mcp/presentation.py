@@ -14,7 +14,7 @@ from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocumen
 from qmd.errors import QmdError
 from qmd.names import to_text
 from qmd.records import Hit, SearchResponse, StoredDocument
-from qmd.render.formats import mention_object, passages_text
+from qmd.render.formats import mention_object, passage_objects, passages_text, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, number_lines, refreshed_line, round_half_up, worth_showing
@@ -62,7 +62,8 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "score": round_half_up(hit.relevance),
         "context": hit.context,
         "line": hit.passage.line,
-        "snippet": passages_text(hit, line_numbers=True),
+        "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
+        "passages": passage_objects(hit),
         "uri": document_uri(hit.document),
         "heading_trail": list(hit.passage.heading_trail),
     }
@@ -103,10 +104,10 @@ def results_text(response: SearchResponse, label: str) -> str:
     elif response.verdict in VERDICT_NOTES:
         notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
     head = [found, *notes]
-    return "\n\n".join(["\n".join(head), *(_hit_text(row) for row in result_rows(shown))])
+    return "\n\n".join(["\n".join(head), *map(_hit_text, shown.hits, result_rows(shown))])
 
 
-def _hit_text(row: dict[str, Any]) -> str:
+def _hit_text(hit: Hit, row: dict[str, Any]) -> str:
     lines = [f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"]
     if row["context"]:
         lines.append(f"Context: {row['context']}")
@@ -115,7 +116,7 @@ def _hit_text(row: dict[str, Any]) -> str:
     dated = f", {row['date']}" if "date" in row else ""
     lines.append(f"Line {row['line']}, {row['uri']}{dated}")
     lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
-    lines.append(row["snippet"])
+    lines.append(passages_text(hit, line_numbers=True))
     if "mention" in row:
         lines.append("Mentioned: {file}:{line}  {text}".format(**row["mention"]))
     return "\n".join(lines)

@@ -82,7 +82,8 @@ async def test_an_answer_says_that_changed_notes_were_taken_up() -> None:
 async def test_query_rows_have_the_fields_clients_parse(connect: Connect) -> None:
     result = await call(connect, "query", query="rate limiter", rerank=False)
     row = result.structured_content["results"][0]
-    assert set(row) == {"docid", "file", "title", "score", "context", "line", "snippet", "uri", "heading_trail"}
+    fields = "docid file title score context line snippet passages uri heading_trail"
+    assert set(row) == set(fields.split())
     assert row["file"] == "docs/a.md"
     assert row["docid"].startswith("#") and len(row["docid"]) == 7
     assert row["context"] == "Global\n\nRoot ctx"
