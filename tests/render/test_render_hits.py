@@ -103,7 +103,7 @@ def test_full_shows_the_body_instead_of_the_snippet() -> None:
 def test_json_snippets_end_after_300_characters_and_others_after_500() -> None:
     long = replace(HIT, passage=replace(PASSAGE, text="x" * 900))
     assert json.loads(render("json", long))[0]["snippet"].split("\n")[1] == "x" * 297 + "..."
-    assert "x" * 497 + "..." in render("md", long)
+    assert "x" * 497 + "..." in render("csv", long)
 
 
 def test_line_numbers_are_those_of_the_source_and_skip_the_header() -> None:
