@@ -80,7 +80,8 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(client: Http
     odd = await client.post("/query", json={"searches": [{"type": "lex", "query": "teapots"}], "rerank": False})
     assert first.json() == second.json()
     row = first.json()["results"][0]
-    assert set(row) == set("docid file title score context line snippet passages uri heading_trail".split())
+    fields = "docid file title score context line snippet passages uri heading_trail"
+    assert set(row) == set(fields.split())
     assert row["file"] == "qmd://docs/a.md"
     assert odd.json()["results"][0]["file"] == "qmd://docs/we%20ird/c%20%26%20d.md"
 
