@@ -17,14 +17,11 @@ from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.literal import LITERAL, MOST_WORDS
 from qmd.retrieval.lookup import context_for
-from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
+from qmd.retrieval.matching import WINDOW_CHARS, MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
 from qmd.retrieval.naming import NAME, PART
 from qmd.retrieval.query import SearchOptions
 from qmd.retrieval.snippets import FILL_CHARS, filled_passages
 from qmd.store.base import IndexReader
-
-WINDOW_CHARS = 400
-"""Stretch of text (code points) in which terms count as said together; about four lines of prose."""
 
 BATCH = 200
 """Documents whose texts are held at once."""

@@ -7,7 +7,8 @@ is looked up in its text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from qmd.names import aliases_of
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lexical import LexicalQuery
-from qmd.retrieval.matching import fold
+from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, coverage, fold
 from qmd.store.base import IndexReader
 
 LITERAL, WORDS = "literal", "words"
@@ -32,15 +33,18 @@ MOST_TEXTS = 10_000
 """Texts that are read at most, while fewer than are shown hold the words: a fifth of a second, where a rare word
 (`communications`) has the stem of a very common one (`community`)."""
 
+MOST_PLACES = 2_000
+"""Of each word in a text."""
+
 _BATCH = 200
 
 
 def find_literal(
     reader: IndexReader, query: LexicalQuery, fused: Sequence[Fused], scope: Scope, enough: int
 ) -> dict[int, str]:
-    """Documents that hold every word as typed, in the text or a name, by id; of a longer text every quoted phrase.
+    """Documents that hold every word as typed in one passage, by id; of a longer text every quoted phrase.
 
-    Letters are compared without case, accents and width.
+    Names of a document stand before its text. Letters are compared without case, accents and width.
 
     Args:
         reader: The index.
@@ -52,20 +56,20 @@ def find_literal(
     typed = typed_terms(query.terms)
     if not typed:
         return {}
-    is_in = [_finder(term) for term in typed]
-    found = _holding(reader, [entry.document_id for entry in fused[:HEAD]], is_in)
+    wanted = [_pattern(term) for term in typed]
+    found = _holding(reader, [entry.document_id for entry in fused[:HEAD]], wanted)
     if len(found) >= enough:
         return found
     required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
     holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
     for ids in batches([number for number in holders if number not in found], _BATCH):
-        found |= _holding(reader, ids, is_in)
+        found |= _holding(reader, ids, wanted)
         if len(found) >= enough:
             break
     return found
 
 
-def _holding(reader: IndexReader, ids: Sequence[int], is_in: Sequence[Callable[[str], bool]]) -> dict[int, str]:
+def _holding(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
     """Those of the documents whose text or names hold every word."""
     documents = reader.documents(ids)
     texts = reader.texts([document.hash for document in documents.values()])
@@ -73,7 +77,7 @@ def _holding(reader: IndexReader, ids: Sequence[int], is_in: Sequence[Callable[[
     for number, document in documents.items():
         names = (document.path, document.title, *aliases_of(document.metadata))
         text = "\n".join((*names, texts.get(document.hash, "")))
-        if all(finds(text) for finds in is_in):
+        if _stand_together(text.lower(), wanted) or (not text.isascii() and _stand_together(fold(text), wanted)):
             found[number] = WORDS
     return found
 
@@ -86,13 +90,24 @@ def typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
     return [] if any(term.fts.endswith("*") for term in typed) else typed
 
 
-def _finder(term: LexicalTerm) -> Callable[[str], bool]:
-    """Whether a text holds a term between borders of words; of a name with symbols (`C++`) the symbols as well."""
+def _stand_together(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
+    """Whether one stretch of a text holds a match of every pattern."""
+    if not all(pattern.search(text) for pattern in wanted):
+        return False
+    places = [
+        Occurrence(match.start(), number)
+        for number, pattern in enumerate(wanted)
+        for match in islice(pattern.finditer(text), MOST_PLACES)
+    ]
+    places.sort(key=lambda place: place.offset)
+    terms = [WeightedTerm(LexicalTerm(pattern.pattern, ""), 1.0) for pattern in wanted]
+    return coverage(places, terms, WINDOW_CHARS) == 1.0
+
+
+def _pattern(term: LexicalTerm) -> re.Pattern[str]:
+    """What finds a term between borders of words; a name with symbols (`C++`) with its symbols."""
     wanted = fold(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
     body = r"[\W_]+".join(re.findall(r"[^\W_]+", wanted)) if is_plain else re.escape(wanted)
     left, right = (wanted[:1].isalnum(), wanted[-1:].isalnum())
-    pattern = re.compile(r"(?<![^\W_])" * left + body + r"(?![^\W_])" * right)
-    return lambda text: (
-        pattern.search(text.lower()) is not None or (not text.isascii() and pattern.search(fold(text)) is not None)
-    )
+    return re.compile(r"(?<![^\W_])" * left + body + r"(?![^\W_])" * right)

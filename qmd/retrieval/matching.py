@@ -18,6 +18,9 @@ _QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
 """A passage is chosen among them; a text of ten megabytes can hold millions, and a search would take ten seconds."""
 
+WINDOW_CHARS = 400
+"""Stretch of text (code points) in which terms count as said together; about four lines of prose."""
+
 _SUFFIX = re.compile(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
