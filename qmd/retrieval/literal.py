@@ -57,15 +57,17 @@ def find_literal(
     if not typed:
         return {}
     wanted = [_pattern(term) for term in typed]
-    found = _holding(reader, [entry.document_id for entry in fused[:HEAD]], wanted)
-    if len(found) >= enough:
-        return found
     required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
-    holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
-    for ids in batches([number for number in holders if number not in found], _BATCH):
-        found |= _holding(reader, ids, wanted)
+    holders = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
+    are_all = len(holders) < _BATCH
+    head = [one.document_id for one in fused[:HEAD] if not are_all or one.document_id in holders]
+    found = _holding(reader, head, wanted)
+    if not are_all and len(found) < enough:
+        holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
+    for ids in batches([number for number in holders if number not in head], _BATCH):
         if len(found) >= enough:
             break
+        found |= _holding(reader, ids, wanted)
     return found
 
 
@@ -108,6 +110,9 @@ def _pattern(term: LexicalTerm) -> re.Pattern[str]:
     """What finds a term between borders of words; a name with symbols (`C++`) with its symbols."""
     wanted = fold(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
-    body = r"[\W_]+".join(re.findall(r"[^\W_]+", wanted)) if is_plain else re.escape(wanted)
-    left, right = (wanted[:1].isalnum(), wanted[-1:].isalnum())
-    return re.compile(r"(?<![^\W_])" * left + body + r"(?![^\W_])" * right)
+    words = re.findall(r"[^\W_]+", wanted) if is_plain else [wanted]
+    first, *rest = map(re.escape, words)
+    # The border on the left is looked at behind the first word: what begins with a literal is found at memory speed.
+    left = rf"(?<![^\W_]{first})" if wanted[:1].isalnum() else ""
+    right = r"(?![^\W_])" if wanted[-1:].isalnum() else ""
+    return re.compile(r"[\W_]+".join((first + left, *rest)) + right)
