@@ -39,7 +39,8 @@ from tests.benchmarks.bootstrap import compare_runs
 from tests.benchmarks.metrics import average
 
 WITHIN = (300, 1_000, 3_000)
-MODES = {"hybrid": "full", "lexical": "bm25", "dense": "vector"}
+MODES = {"hybrid": "full", "fused": "hybrid", "lexical": "bm25", "dense": "vector"}
+"""`fused` is `hybrid` without reranking."""
 _NUMBER = r"(?m)^ *\d+[:│] ?"
 
 
