@@ -77,10 +77,11 @@ class OverlapReranker:
     allowed: int | None = None
     failure: str | None = None
     calls: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    tier: Literal["built-in", "full"] = "full"
 
     @property
     def description(self) -> EngineDescription:
-        return EngineDescription("rerank", "overlap", "fp32", "built-in", "cpu")
+        return EngineDescription("rerank", "overlap", "fp32", self.tier, "cpu")
 
     def score(
         self,

@@ -28,7 +28,7 @@ class SearchRequest(Struct, frozen=True):
     limit: int = 10
     min_relevance: float = 0.0
     """Hits below are left out, in [0, 1]."""
-    rerank: bool = True
+    rerank: bool | None = None
     expand: bool | None = None
     """True lets the model propose sub-queries, False forbids it, None leaves it to the query."""
     candidate_limit: int | None = None
@@ -56,7 +56,7 @@ class SearchWishes(TypedDict, total=False):
     intent: str | None
     limit: int
     min_relevance: float
-    rerank: bool
+    rerank: bool | None
     expand: bool | None
     candidate_limit: int | None
     budget_ms: int | None
@@ -95,7 +95,7 @@ def read_request(request: SearchRequest) -> Search:
         mode=request.mode,
         limit=request.limit,
         min_relevance=request.min_relevance,
-        rerank=request.rerank and request.mode == "hybrid",
+        rerank=request.rerank if request.mode == "hybrid" else False,
         expand=request.expand,
         candidate_limit=CANDIDATES if request.candidate_limit is None else request.candidate_limit,
         rerank_depth=request.candidate_limit,
@@ -106,7 +106,7 @@ def read_request(request: SearchRequest) -> Search:
     )
     of_use: dict[Role, bool] = {
         "embed": request.mode != "lexical",
-        "rerank": options.rerank,
+        "rerank": options.rerank is not False,
         "expand": request.mode != "lexical" and not query.subqueries and options.expand is not False,
     }
     return Search(query, options, frozenset(role for role, is_of_use in of_use.items() if is_of_use))

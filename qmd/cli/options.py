@@ -94,7 +94,14 @@ Intent = Annotated[
 CandidateLimit = Annotated[
     str | None, Option("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
 ]
-Rerank = Annotated[bool, Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
+Rerank = Annotated[
+    bool | None,
+    Option(
+        "--rerank/--no-rerank",
+        help="Rerank the best candidates, or never [default: the built-in model only near ties].",
+        show_default=False,
+    ),
+]
 Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
 Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
 Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]

@@ -94,7 +94,7 @@ def _answer(
     found = _Found(words) if options.mode == "lexical" else _search_by_models(run, words, dated, depth, open_source)
     words = found.words
     ranked = _candidates(run, words, found.meaning, dated)
-    if options.rerank and options.mode != "lexical" and len(ranked) > 1:
+    if options.rerank is not False and options.mode != "lexical" and len(ranked) > 1:
         from qmd.retrieval.reranking import rerank
 
         with trace.stage("rerank"):

@@ -50,8 +50,8 @@ class SearchOptions(Struct, frozen=True):
     """Hits returned at most, >= 1."""
     min_relevance: float = 0.0
     """Hits below this calibrated relevance are left out, in [0, 1]."""
-    rerank: bool = True
-    """Whether the top of the fused ranking is reranked; never in mode `lexical`."""
+    rerank: bool | None = None
+    """Whether the top of the fused ranking is reranked, never in mode `lexical`; None leaves it to `reranking`."""
     expand: bool | None = None
     """True forces expansion, False forbids it, None leaves it to the policy of `expansion`."""
     candidate_limit: int = CANDIDATES

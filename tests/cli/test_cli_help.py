@@ -146,7 +146,7 @@ def test_defaults_are_shown(qmd: Qmd) -> None:
     page = qmd("search", "--help").out
     assert re.search(r"-n N +Show [^-]*\[default: 5; 20 for json and files\]", page)
     assert re.search(r"--min-score X +Leave [^-]*\[default: 0\]", page)
-    assert "[default: --rerank]" in qmd("query", "--help").out
+    assert "near ties" in qmd("query", "--help").out
 
 
 def test_options_that_change_nothing_are_not_shown_and_still_taken_with_a_warning(vault: Qmd) -> None:

@@ -46,7 +46,7 @@ class Ask:
     candidate_limit: int | None = None
     intent: str | None = None
     sort: str | None = None
-    rerank: bool = True
+    rerank: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _arguments(ask: Request) -> list[str]:
     options += ["-C", str(ask.candidate_limit)] if ask.candidate_limit is not None else []
     options += ["--intent", ask.intent] if ask.intent else []
     options += [f"--sort={ask.sort}"] if ask.sort else []
-    options += [] if ask.rerank else ["--no-rerank"]
+    options += [] if ask.rerank is None else ["--rerank" if ask.rerank else "--no-rerank"]
     return [COMMANDS[ask.mode], *options, "--", ask.text]
 
 
@@ -287,7 +287,7 @@ def _tool_call(ask: Request) -> tuple[str | None, dict[str, Any]]:
         arguments |= {"candidateLimit": ask.candidate_limit} if ask.candidate_limit else {}
         arguments |= {"intent": ask.intent} if ask.intent else {}
         arguments |= {"sort": ask.sort} if ask.sort else {}
-        return "query", arguments | {"rerank": ask.rerank}
+        return "query", arguments | ({} if ask.rerank is None else {"rerank": ask.rerank})
     return TOOLS[ask.mode], arguments
 
 

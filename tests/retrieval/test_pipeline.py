@@ -259,13 +259,29 @@ def test_a_failing_reranker_leaves_the_fused_order() -> None:
 
 
 def test_a_script_the_built_in_reranker_does_not_know_is_not_reranked() -> None:
-    reranker = fakes.OverlapReranker()
+    reranker = fakes.OverlapReranker(tier="built-in")
     reader = notes(EMBEDDER)
     reader.add("a.md", "番茄 炒蛋")
     reader.add("b.md", "番茄")
-    answer = ask(reader, "番茄", HYBRID, embedder=fakes.HashingEmbedder(trust=0.0), reranker=reranker)
+    answer = ask(
+        reader, "番茄", replace(HYBRID, rerank=True), embedder=fakes.HashingEmbedder(trust=0.0), reranker=reranker
+    )
     assert len(answer.hits) == 2
     assert not reranker.calls
+
+
+def test_the_built_in_reranker_reads_near_ties_alone_unless_it_is_asked() -> None:
+    reader = notes(EMBEDDER)
+    reader.add("twin.md", "# Rate limiter of old\n\nThe rate limiter uses a sliding window, too.\n")
+    for query, options, n_runs in (
+        ("tomatoes sun", HYBRID, 0),
+        ("tomatoes sun", replace(HYBRID, rerank=True), 1),
+        ("how does the sliding window of rates work", HYBRID, 1),
+        ("how does the sliding window of rates work", replace(HYBRID, rerank=False), 0),
+    ):
+        reranker = fakes.OverlapReranker(tier="built-in")
+        answer = ask(reader, query, options, embedder=EMBEDDER, reranker=reranker)
+        assert (len(reranker.calls), query, len(answer.hits) > 1) == (n_runs, query, True)
 
 
 def test_the_reranker_sees_the_chunk_that_matched_under_its_title() -> None:

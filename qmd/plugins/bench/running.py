@@ -21,7 +21,7 @@ BACKENDS: Mapping[str, SearchOptions] = {
     "bm25": SearchOptions(mode="lexical", rerank=False, expand=False),
     "vector": SearchOptions(mode="dense", rerank=False, expand=False),
     "hybrid": SearchOptions(mode="hybrid", rerank=False),
-    "full": SearchOptions(mode="hybrid", rerank=True),
+    "full": SearchOptions(mode="hybrid"),
 }
 """Name of a backend, as in the original's fixtures, and what it means here."""
 
@@ -63,7 +63,7 @@ def require_models(reader: IndexReader, engines: Engines, backend: str) -> None:
         raise ModelError(f"backend '{backend}' needs an embedding model", hint="qmd doctor")
     if not reader.status(engines.embedder.fingerprint).vectors:
         raise ModelError(f"backend '{backend}' needs vectors, and the index has none", hint="qmd embed")
-    if options.rerank and engines.reranker is None:
+    if options.rerank is not False and engines.reranker is None:
         raise ModelError(f"backend '{backend}' needs a reranking model", hint="qmd doctor")
 
 

@@ -119,4 +119,4 @@ def _stages(request: SearchRequest) -> list[tuple[str, float, SearchRequest]]:
     if request.mode == "dense":
         return [("meaning", _THINKING_S, request)]
     fused = ("meaning", _THINKING_S, replace(request, rerank=False, expand=False))
-    return [words, fused, ("reranked", _THINKING_S, request)] if request.rerank else [words, fused]
+    return [words, fused, ("reranked", _THINKING_S, request)] if request.rerank is not False else [words, fused]

@@ -49,7 +49,7 @@ QUERY_ARGUMENTS = (
     ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
     ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
     ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
-    ToolArgument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
+    ToolArgument("rerank", "boolean", "Rerank the best candidates with a model, or never; default: where it matters."),
 )
 GET_ARGUMENTS = (
     ToolArgument(

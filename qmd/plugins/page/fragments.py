@@ -74,7 +74,7 @@ def search(index: Index, view: View, stage: SearchRequest, listener: Listener) -
     """The hits of the view's query, found the way `stage` says; of a list in which nothing matches well the closest."""
     response = index.search(replace(stage, text=view.query), listener)
     notes = []
-    if stage.rerank:
+    if stage.rerank is not False:
         notes = [f'<p class="warning">{escape(warning)}</p>' for warning in response.warnings]
         if response.verdict in VERDICT_NOTES:
             notes.insert(0, f'<p class="said">{escape(VERDICT_NOTES[response.verdict].capitalize())}.</p>')
