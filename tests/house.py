@@ -39,7 +39,7 @@ BUDGETS: dict[str, int] = {
     "analysis": 770,
     "plugins/fastembed": 690,
     "plugins/page": 680,
-    "dates": 560,
+    "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
     "plugins": 390,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_040, 190
+MOST_LINES, MOST_FILES = 31_170, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_430
-MOST_LINES_OF_TESTS = 38_990
+MOST_LINES_OF_ALL = 50_560
+MOST_LINES_OF_TESTS = 39_080
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
