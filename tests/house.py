@@ -18,14 +18,14 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4700,
-    "cli": 3810,
-    "retrieval": 3910,
+    "cli": 3830,
+    "retrieval": 4110,
     "inference": 3640,
-    "app": 3590,
+    "app": 3600,
     "plugins/forms": 3280,
     "plugins/mcp": 3180,
-    "render": 2730,
-    "ingest": 2280,
+    "render": 2750,
+    "ingest": 2290,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
     "(root)": 1870,
@@ -39,21 +39,21 @@ BUDGETS: dict[str, int] = {
     "analysis": 770,
     "plugins/fastembed": 690,
     "plugins/page": 680,
-    "dates": 560,
+    "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
     "plugins": 390,
     "chunking": 350,
-    "plugins/editor": 190,
+    "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 30_940, 189
+MOST_LINES, MOST_FILES = 31_310, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_330
-MOST_LINES_OF_TESTS = 38_940
+MOST_LINES_OF_ALL = 50_700
+MOST_LINES_OF_TESTS = 39_170
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

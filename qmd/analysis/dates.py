@@ -18,7 +18,7 @@ MANY_DAYS = 62
 
 
 def date_terms(spans: Iterable[DateSpan]) -> list[str]:
-    """Every day and every month that spans touch, each once; of a span of a month or more only the months.
+    """Every day and every month that spans touch, each once; of a month or more the days inside are left out.
 
     No text holds such words (`onday20181017`, `onmonth201810`), and nobody types them.
     """
@@ -29,8 +29,9 @@ def date_terms(spans: Iterable[DateSpan]) -> list[str]:
 def _terms_of(first: date, last: date) -> tuple[str, ...]:
     """Cached, as notes share their days."""
     n_days = (last - first).days + 1
-    days = (_day_term(first + timedelta(days=number)) for number in range(n_days if n_days < _MONTH_DAYS else 0))
-    return (*days, *_months(first, last))
+    days = [first + timedelta(days=number) for number in (range(n_days) if n_days < _MONTH_DAYS else (0, n_days - 1))]
+    kept = [day for day in days if n_days < _MONTH_DAYS or day not in month_of(day.year, day.month)]
+    return (*map(_day_term, kept), *_months(first, last))
 
 
 def terms_within(first: date, last: date) -> list[str]:

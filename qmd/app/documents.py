@@ -16,7 +16,8 @@ from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collection_not_found
 from qmd.names import places_on_disk, split_address, to_disk, without_scheme
 from qmd.records import Collection, Heading, Scope, StoredDocument
-from qmd.retrieval.lookup import context_for, parse_line_range, resolve_lines, resolve_words, split_wiki_link
+from qmd.retrieval.lookup import Found, context_for, resolve_words
+from qmd.retrieval.references import bare_name
 
 if TYPE_CHECKING:
     from qmd.store.base import IndexReader
@@ -30,30 +31,26 @@ _BORDER = r"\s*(?:\Z|#{1,6}\s)"
 _ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 
 
-def fetch_document(
-    reader: IndexReader, reference: str, from_line: int | None, max_lines: int | None, folder: Path | None
-) -> DocumentText:
+def fetch_document(reader: IndexReader, found: Found, from_line: int | None, max_lines: int | None) -> DocumentText:
     """One document or some of its lines. Only indexed documents are found, whatever the path says.
 
     The last line break of a text ends a line; it does not begin one.
 
     Raises:
-        NotFoundError: Nothing fits; the hint names similar paths, or the headings of a note that lacks the one wanted.
-        UsageError: Several documents fit.
+        NotFoundError: The note lacks the heading that is wanted; the hint names those that it has.
     """
-    document, given = resolve_lines(reader, reference, folder)
+    document, given = found.document, found.reading
     first, count = from_line or given.start, max_lines or given.count
     text = _text_of(reader, document)
-    linked = split_wiki_link(given.name)
-    if first is None and linked is not None and linked[1]:
-        section = find_section(document, text, linked[1])
+    if first is None and given.heading:
+        section = find_section(document, text, given.heading)
         first, count = section.start, min(count or section.count, section.count)
     first = first or 1
     is_whole = first == 1 and count is None
     if not is_whole:
         lines = text.removesuffix("\n").split("\n")[first - 1 :]
         text = "\n".join(lines if count is None else lines[:count])
-    return DocumentText(document, _context_of(reader, document), text, first, is_whole)
+    return DocumentText(document, _context_of(reader, document), text, first, is_whole, found.warnings)
 
 
 def fetch_documents(
@@ -230,7 +227,7 @@ def explain_missing(error: MissingDocumentError, reference: str, reader: IndexRe
 
 def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:
     """(collection, path in it) of each file on disk that the reference can mean."""
-    name = parse_line_range(reference).name
+    name = bare_name(reference)
     address = without_scheme(name)
     named = split_address(name if address is None else address, [one.name for one in collections])
     meant = [(one, named[1]) for one in collections if named is not None and one.name == named[0]]

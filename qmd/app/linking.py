@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
 from qmd.errors import refuse_unknown
 from qmd.records import Scope, StoredDocument
-from qmd.retrieval.lookup import resolve_document
 
 if TYPE_CHECKING:
+    from qmd.retrieval.lookup import Found
     from qmd.store.base import IndexReader
 
 LINK = 0.1
@@ -21,14 +21,9 @@ them. Of 200 links hidden in that vault 125 lead to one of the first ten notes t
 _NEAREST = 50
 
 
-def list_links(reader: IndexReader, reference: str) -> NoteLinks:
-    """The links in a note and to it.
-
-    Raises:
-        NotFoundError: There is no such note.
-        UsageError: Several documents fit.
-    """
-    document = resolve_document(reader, reference)
+def list_links(reader: IndexReader, found: Found) -> NoteLinks:
+    """The links in a note and to it."""
+    document = found.document
     outgoing, incoming = reader.links_from(document), reader.links_to(document)
     ids = {one.target for one in outgoing if one.target is not None} | {one.source for one in incoming}
     known = reader.documents(sorted(ids))
@@ -38,20 +33,20 @@ def list_links(reader: IndexReader, reference: str) -> NoteLinks:
         outgoing=tuple(one for one in links if one.document is not None),
         incoming=tuple(NoteLink(one.link, known[one.source]) for one in incoming if one.source in known),
         unresolved=tuple(one for one in links if one.document is None),
+        warnings=found.warnings,
     )
 
 
-def find_related(reader: IndexReader, reference: str, limit: int, collections: Sequence[str] | None) -> RelatedNotes:
+def find_related(reader: IndexReader, found: Found, limit: int, collections: Sequence[str] | None) -> RelatedNotes:
     """The notes nearest to one, without itself and its copies.
 
     The score is the cosine of a note's nearest chunk with the mean of the other's chunks, plus `LINK` for a link in
     either direction and up to as much for shared links; at most 1.
 
     Raises:
-        NotFoundError: There is no such note, or no collection of a name.
-        UsageError: Several documents fit.
+        NotFoundError: There is no collection of a name.
     """
-    document = resolve_document(reader, reference)
+    document = found.document
     scope = _scope(reader, document, collections)
     nearest = {one.document_id: one.score for one in reader.search_like(document, limit + _NEAREST, scope)}
     to = {one.target for one in reader.links_from(document)}
@@ -76,7 +71,7 @@ def find_related(reader: IndexReader, reference: str, limit: int, collections: S
     ]
     notes.sort(key=lambda note: (-note.score, note.document.id))
     warnings = () if nearest else ("from links only: the note has no vectors; run 'qmd embed'",)
-    return RelatedNotes(document, tuple(notes[:limit]), warnings)
+    return RelatedNotes(document, tuple(notes[:limit]), (*found.warnings, *warnings))
 
 
 def _scope(reader: IndexReader, document: StoredDocument, collections: Sequence[str] | None) -> Scope:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import Search, SearchRequest, SearchWishes
     from qmd.records import Collection, SearchResponse, StoredDocument, SubQuery
+    from qmd.retrieval.lookup import Found
     from qmd.store.base import IndexReader
 
 
@@ -125,8 +126,9 @@ class ReadingIndex(OpenedIndex):
         """One document, or lines of it.
 
         Args:
-            reference: A `qmd://` address, `collection/path`, a path or its end, or a docid such as `#a1b2c3`; may end
-                in `:LINE`, `:LINE:COUNT` or `:FIRST-LAST`.
+            reference: A `qmd://` address, `collection/path`, a path or its end, with or without `.md`, a name, title or
+                alias, a wiki link, or a docid such as `#a1b2c3`; may end in `:LINE`, `:LINE:COUNT`, `:FIRST-LAST` or
+                `#Heading`. Of documents with one text one is taken, and `warnings` name the others.
             from_line: First line, from 1; goes before the one in `reference`.
             max_lines: Most lines.
             folder: To which names of files may be relative; None where nobody stands anywhere.
@@ -137,8 +139,8 @@ class ReadingIndex(OpenedIndex):
         """
         from qmd.app.documents import fetch_document
 
-        with self._resolving(reference) as reader:
-            return fetch_document(reader, reference, from_line, max_lines, folder)
+        with self._resolving(reference, folder) as (reader, found):
+            return fetch_document(reader, found, from_line, max_lines)
 
     def multi_get(
         self,
@@ -164,15 +166,20 @@ class ReadingIndex(OpenedIndex):
         with self._request() as (reader, _):
             return fetch_documents(reader, as_names(pattern) or (), max_bytes, max_lines, folder)
 
-    def links(self, reference: str) -> NoteLinks:
-        """The links in a note and to it; raises what `get` raises."""
+    def links(self, reference: str, *, folder: Path | None = None) -> NoteLinks:
+        """The links in a note and to it; takes and raises what `get` does."""
         from qmd.app.linking import list_links
 
-        with self._resolving(reference) as reader:
-            return list_links(reader, reference)
+        with self._resolving(reference, folder) as (reader, found):
+            return list_links(reader, found)
 
     def related(
-        self, reference: str, *, limit: int = 10, collections: str | Sequence[str] | None = None
+        self,
+        reference: str,
+        *,
+        limit: int = 10,
+        collections: str | Sequence[str] | None = None,
+        folder: Path | None = None,
     ) -> RelatedNotes:
         """The notes nearest to one by vectors and links; raises what `get` raises.
 
@@ -180,11 +187,12 @@ class ReadingIndex(OpenedIndex):
             reference: As for `get`.
             limit: Most notes.
             collections: Only these; None = its own and those that are searched by default.
+            folder: As for `get`.
         """
         from qmd.app.linking import find_related
 
-        with self._resolving(reference) as reader:
-            return find_related(reader, reference, limit, as_names(collections))
+        with self._resolving(reference, folder) as (reader, found):
+            return find_related(reader, found, limit, as_names(collections))
 
     def ls(self, place: str) -> Listing:
         """The documents of `collection`, `collection/prefix`, their addresses, or a path inside a collection's folder.
@@ -299,11 +307,13 @@ class ReadingIndex(OpenedIndex):
             return tuple(reader.check())
 
     @contextmanager
-    def _resolving(self, reference: str) -> Iterator[IndexReader]:
-        """A reader, and the reason why a document that is not found is not there."""
+    def _resolving(self, reference: str, folder: Path | None) -> Iterator[tuple[IndexReader, Found]]:
+        """A reader and the document that a reference means, or the reason why one that is not found is not there."""
+        from qmd.retrieval.lookup import resolve_document
+
         with self._request() as (reader, _):
             try:
-                yield reader
+                yield reader, resolve_document(reader, reference, folder)
             except MissingDocumentError as error:
                 from qmd.app.documents import explain_missing
 

@@ -32,6 +32,8 @@ class DocumentText(Struct, frozen=True):
     """Number of the first line of `text` in the file."""
     is_whole: bool = True
     """Whether `text` is all of it, its last line break included; lines that were asked for end without one."""
+    warnings: tuple[str, ...] = ()
+    """Where else the text lies, if the reference fits that as well."""
 
 
 class SkippedDocument(Struct, frozen=True):
@@ -85,6 +87,7 @@ class NoteLinks(Struct, frozen=True):
     incoming: tuple[NoteLink, ...]
     unresolved: tuple[NoteLink, ...]
     """Links in the note that lead to no note of its collection."""
+    warnings: tuple[str, ...] = ()
 
 
 class RelatedNote(Struct, frozen=True):

@@ -33,7 +33,8 @@ _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
     list[str] | None,
     Argument(
-        help="Paths, addresses, names or #docids; :10:5 or :10-14 selects lines.", autocompletion=completion.documents
+        help="Paths, names, links or #docids; :10:5, :10-14 or #HEADING selects lines.",
+        autocompletion=completion.documents,
     ),
 ]
 Pattern = Annotated[
@@ -127,6 +128,8 @@ def _find_each(
             problems.append(problem)
             continue
         found.append(one)
+        for warning in one.warnings:
+            warn(warning)
         if not one.text and one.first_line > 1:
             n_lines = len(index.get(one.document.uri).text.splitlines())
             warn(f"'{one.document.uri}' has {n_lines} lines: there is no line {one.first_line}")

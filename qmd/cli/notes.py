@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RELATED = 10
 
 Note = Annotated[
-    list[str] | None, Argument(help="Name, path, address or #docid of a note.", autocompletion=completion.documents)
+    list[str] | None, Argument(help="Name, path, link or #docid of a note.", autocompletion=completion.documents)
 ]
 
 
@@ -31,7 +31,9 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
         raise invocation.missing_argument()
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.links(reference)
+        found = opened.links(reference, folder=invocation.cwd)
+        for warning in found.warnings:
+            warn(warning)
         if invocation.screen and not json:
             from qmd.render.links import draw_links
 
@@ -61,7 +63,8 @@ def related(
         raise invocation.missing_argument()
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.related(reference, limit=positive_number(n, "-n", _RELATED), collections=collection or None)
+        limit = positive_number(n, "-n", _RELATED)
+        found = opened.related(reference, limit=limit, collections=collection or None, folder=invocation.cwd)
         if invocation.screen and not json:
             links = opened.openers([(one, 1) for one in (found.document, *(note.document for note in found.notes))])
 

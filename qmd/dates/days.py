@@ -41,6 +41,19 @@ def quarter_of(year: int, quarter: int) -> Days:
     return date(year, 3 * quarter - 2, 1), month_of(year, 3 * quarter)[1]
 
 
+def season_of(year: int, season: int) -> Days:
+    """The days of a season, from 0, the winter that began in the December before; 4 is the one that begins in it."""
+    first = month_of(year, 3 * season)[0] if season else date(year - 1, 12, 1)
+    return first, month_of(first.year + first.month // 12, (first.month + 1) % 12 + 1)[1]
+
+
+def season_around(day: date, season: int, shift: int) -> Days:
+    """The last such season that was over by `day`, the nearest (0) or the first that begins after it."""
+    near = (season_of(day.year + number, season) for number in (-1, 0, 1, 2))
+    fitting = (one for one in near if not shift or (one[1] < day if shift < 0 else one[0] > day))
+    return min(fitting, key=lambda one: max(one[0] - day, day - one[1]))
+
+
 def week_of(year: int, week: int) -> Days:
     """The days of an ISO week, Monday to Sunday."""
     return date.fromisocalendar(year, week, 1), date.fromisocalendar(year, week, 7)

@@ -1,4 +1,4 @@
-"""Dates as people write them: 17 October 2018, 10/17/2018, 2018年10月17日, Juli 2019, Q3 2024, 2024-W42."""
+"""Dates as people write them: 17 October 2018, 10/17/2018, 2018年10月17日, Juli 2019, Q3 2024, winter 2019/20."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import suppress
 from datetime import date
 from functools import cache
 
-from qmd.dates.days import DateSpan, Days, month_of, quarter_of, week_of
-from qmd.dates.words import MONTHS
+from qmd.dates.days import DateSpan, Days, month_of, quarter_of, season_of, week_of
+from qmd.dates.ranges import JOINT, OPEN, ORDINAL, join_ranges
+from qmd.dates.words import MONTHS, ORDINALS, SEASONS
 
 MAX_CHARACTERS = 100_000
 """What is read of one text; no query and no heading is longer."""
@@ -21,9 +22,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
 _WORD = r"(?P<w>[^\W\d_]{3,12})"
-_SPACE = r"[ \t\u00a0_\-]"
-_ORDINAL = r"(?:st|nd|rd|th|er|º|\.)?"
-_OF = r"(?:(?:of|de|del)[ \t])?"
+_SPACE = r"[ \t\u00a0_\-]{1,4}"
+_GAP = r"[ \t\u00a0_\-]{0,4}"  # bounded: a text of blanks and dashes must not cost more than another
+_OF = r"(?:(?:of(?: the year)?|del?(?: año)?|de l['’]année|des jahres|von)[ \t])?"
 
 Match = re.Match[str]
 Reader = Callable[[Match, "bool | None"], Sequence[Days]]
@@ -42,19 +43,22 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
         return []
     text = text[:MAX_CHARACTERS]
     found: list[DateSpan] = []
+    taken = bytearray(len(text))
     has_words = _LETTER.search(text) is not None
     for pattern, read, needs_words in _patterns():
         if (needs_words and not has_words) or (read is _year and not years):
             continue
         for match in pattern.finditer(text):
-            if any(match.start() < one.end and one.start < match.end() for one in found):
+            if taken.find(1, *match.span()) >= 0:
                 continue
             days: Sequence[Days] = ()
             with suppress(ValueError):
                 days = read(match, day_first)
+            if days:
+                taken[match.start() : match.end()] = bytes([1]) * len(match[0])
             found.extend(DateSpan(first, last, match.start(), match.end()) for first, last in days)
     found.sort(key=lambda one: one.start)
-    return found
+    return join_ranges(text, found, lambda end: find_dates(end, day_first=day_first, years=years))
 
 
 @cache
@@ -64,7 +68,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         (
             re.compile(pattern, re.IGNORECASE),
             read,
-            read not in (_day, _day_or_month_first, _month, _year) or "年" in pattern,
+            read not in (_day, _day_or_month_first, _month, _year) or (read is not _year and "年" in pattern),
         )
         for pattern, read in _sources()
     )
@@ -72,22 +76,22 @@ def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
 
 def _sources() -> Iterator[tuple[str, Reader]]:
     # 2018-10-17, 2018/10/17; a fourth part makes a version of 2018.10.17.1
-    year_first = rf"(?<![0-9])(?<![0-9][-/.]){_YEAR}(?P<s>[-/._])(?P<m>[0-9]{{1,2}})(?P=s)(?P<d>[0-9]{{1,2}})"
-    yield rf"{year_first}(?![0-9]|\.[0-9])", _day
+    first = rf"(?:(?<![0-9])(?<![0-9][-/.])|(?<=-[0-9][0-9]/)){_YEAR}"
+    yield rf"{first}(?P<s>[-/._])(?P<m>[0-9]{{1,2}})(?P=s)(?P<d>[0-9]{{1,2}})(?![0-9]|\.[0-9])", _day
     # 20181017, also with a time as in 201810171530; beside letters it is an identifier
     time = r"(?:T?(?:[01][0-9]|2[0-3])[0-5][0-9](?:[0-5][0-9])?Z?)?"
     yield rf"(?<![0-9A-Z.]){_YEAR}(?P<m>[0-9]{{2}})(?P<d>[0-9]{{2}}){time}(?![0-9A-Z])", _day
     # 17.10.2018, 17/10/2018, 10/17/2018; not v1.2.2018
     numbers = rf"(?P<a>[0-9]{{1,2}})(?P<s>[-/]|\.[ ]?)(?P<b>[0-9]{{1,2}})(?P=s){_YEAR}"
-    yield rf"(?<![0-9.\-/V])(?<!version )(?<!release ){numbers}(?![0-9]|[-/.][0-9])", _day_or_month_first
+    yield rf"(?<![0-9./V])(?<![^.]-)(?<!version )(?<!release ){numbers}(?![0-9]|[-/.][0-9])", _day_or_month_first
     # 17 October 2018, 17th of October 2018, 17. Oktober 2018, 17 de octubre de 2018, 22-24 May 2018
-    several = rf"(?:(?P<d>[0-9]{{1,2}})\.?[ ]?[-–][ ]?)?(?P<e>[0-9]{{1,2}}){_ORDINAL}"
-    yield rf"(?<![0-9.]){several}{_SPACE}*{_OF}{_WORD}\.?,?{_SPACE}*{_OF}{_YEAR}(?![0-9])", _named_day
+    several = rf"(?:(?:(?<![^\W_]){OPEN})?(?P<d>[0-9]{{1,2}}){ORDINAL}{JOINT})?(?P<e>[0-9]{{1,2}}){ORDINAL}"
+    yield rf"(?<![0-9.]){several}{_GAP}{_OF}{_WORD}\.?,?{_GAP}{_OF}{_YEAR}(?![0-9])", _named_day
     # October 17, 2018, Oct 17th 2018, May 22-24, 2018
-    several = rf"(?P<d>[0-9]{{1,2}}){_ORDINAL}(?:[ ]?[-–][ ]?(?P<e>[0-9]{{1,2}}){_ORDINAL})?"
-    yield rf"(?<![^\W_]){_WORD}\.?{_SPACE}*{several},?{_SPACE}+{_YEAR}(?![0-9])", _named_day
+    several = rf"(?P<d>[0-9]{{1,2}}){ORDINAL}(?:{JOINT}(?P<e>[0-9]{{1,2}}){ORDINAL})?"
+    yield rf"(?<![^\W_]){_WORD}\.?{_GAP}{several},?{_SPACE}{_YEAR}(?![0-9])", _named_day
     # 2018-Oct-17, 2018 October 17
-    yield rf"(?<![0-9]){_YEAR}{_SPACE}+{_WORD}{_SPACE}+(?P<d>[0-9]{{1,2}})(?![0-9])", _named_day
+    yield rf"(?<![0-9]){_YEAR}{_SPACE}{_WORD}{_SPACE}(?P<d>[0-9]{{1,2}})(?![0-9])", _named_day
     # 2018年10月17日, 2024年7月, 2024年第三季度
     yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月[ ]?(?P<d>[0-9]{{1,2}})[ ]?[日号號]?", _day
     yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月", _month
@@ -95,21 +99,24 @@ def _sources() -> Iterator[tuple[str, Reader]]:
     # 2024-W42, 2024-W42-3, KW 42 2024, week 42 of 2024
     yield rf"(?<![0-9]){_YEAR}-?W(?P<k>[0-9]{{2}})(?:-?(?P<n>[1-7]))?(?![0-9])", _week
     week = r"(?:w|kw|week|kalenderwoche|woche|semaine|semana|неделя)"
-    yield rf"(?<![^\W_]){week}{_SPACE}*(?P<k>[0-9]{{1,2}}){_SPACE}*[,/]?{_SPACE}*{_OF}{_YEAR}(?![0-9])", _week
-    # Q3 2024, 2024-Q3, 3. Quartal 2024
-    yield rf"(?<![^\W_])[QT](?P<q>[1-4]){_SPACE}*[/'’]?{_SPACE}*{_YEAR}(?![0-9])", _quarter
-    yield rf"(?<![0-9]){_YEAR}{_SPACE}*[/.]?Q(?P<q>[1-4])(?![0-9])", _quarter
+    yield rf"(?<![^\W_]){week}{_GAP}(?P<k>[0-9]{{1,2}}){_GAP}[,/]?{_GAP}{_OF}{_YEAR}(?![0-9])", _week
+    # Q3 2024, 2024-Q3, 3. Quartal 2024, first quarter of 2020
+    yield rf"(?<![^\W_])[QT](?P<q>[1-4]){_GAP}[/'’]?{_GAP}{_YEAR}(?![0-9])", _quarter
+    yield rf"(?<![0-9]){_YEAR}{_GAP}[/.]?Q(?P<q>[1-4])(?![0-9])", _quarter
     quarter = r"(?:quarter|quartal|trimestre|квартал)[^\W\d_]?"
-    yield rf"(?<![0-9])(?P<q>[1-4])(?:{_ORDINAL}|e){_SPACE}*{quarter}{_SPACE}+{_OF}{_YEAR}(?![0-9])", _quarter
-    # July 2019, julio de 2019, 2019-July; not `in 2019 may`
-    yield rf"(?<![^\W_]){_WORD}\.?,?{_SPACE}*{_OF}{_YEAR}(?![0-9])", _named_month
-    yield rf"(?<![0-9]){_YEAR}[-_/]{_WORD}(?![^\W_])", _named_month
+    ordinal = rf"(?<![^\W_])(?:(?P<q>[1-4]){ORDINAL}{_GAP}|{_WORD}{_SPACE})"
+    yield rf"{ordinal}{quarter}{_SPACE}{_OF}{_YEAR}(?![0-9])", _quarter
+    # winter 2019/20, 2018年夏天, July 2019, julio de 2019, 2019-July, summer of 2018; not `in 2019 may`
+    yield rf"(?<![^\W_]){_WORD}{_SPACE}{_OF}{_YEAR}{_GAP}[/–-](?P<z>(?:[0-9]{{2}}){{1,2}})(?![0-9])", _named
+    yield rf"{_YEAR}[ ]?年[ ]?(?P<w>[春夏秋冬][天季])", _named
+    yield rf"(?<![^\W_]){_WORD}\.?,?{_GAP}{_OF}{_YEAR}(?![0-9])", _named
+    yield rf"(?<![0-9]){_YEAR}[-_/]{_WORD}(?![^\W_])", _named
     # 2019-07; what a further part follows is a broken date
     yield rf"(?<![0-9])(?<![0-9][-/.]){_YEAR}(?P<s>[-/_])(?P<m>0[1-9]|1[0-2])(?![0-9])(?!(?P=s)[0-9])", _month
     # 07/2019, 07.2019
     yield rf"(?<![0-9.\-/])(?P<m>0[1-9]|1[0-2]|[1-9](?=/))[-/.]{_YEAR}(?![0-9]|[-/.][0-9])", _month
     # 2018, last because only filters ask for it
-    yield rf"(?<![0-9]){_YEAR}(?![0-9])", _year
+    yield rf"(?<![0-9]){_YEAR}(?![0-9])(?:[ ]?年)?", _year
 
 
 def _day(match: Match, day_first: bool | None) -> Sequence[Days]:
@@ -140,9 +147,15 @@ def _named_day(match: Match, day_first: bool | None) -> Sequence[Days]:
     return ((first, last),) if first <= last else ()
 
 
-def _named_month(match: Match, day_first: bool | None) -> Sequence[Days]:
-    month = MONTHS.get(match["w"].lower())
-    return (month_of(int(match["y"]), month),) if month is not None else ()
+def _named(match: Match, day_first: bool | None) -> Sequence[Days]:
+    name, year, further = match["w"].lower(), int(match["y"]), match.groupdict().get("z")
+    season = SEASONS.get(name)
+    if further:
+        return (season_of(year, 4),) if season == 0 and int(further) in (year + 1, (year + 1) % 100) else ()
+    if name in MONTHS:
+        return (month_of(year, MONTHS[name]),)
+    # The winter of a year is the one that ends in it, or the one that begins in it.
+    return (season_of(year, season),) if season else () if season is None else (season_of(year, 0), season_of(year, 4))
 
 
 def _month(match: Match, day_first: bool | None) -> Sequence[Days]:
@@ -150,8 +163,9 @@ def _month(match: Match, day_first: bool | None) -> Sequence[Days]:
 
 
 def _quarter(match: Match, day_first: bool | None) -> Sequence[Days]:
-    number = "一二三四".find(match["q"]) + 1 or int(match["q"])
-    return (quarter_of(int(match["y"]), number),)
+    said = match["q"] or match["w"].lower()
+    number = ORDINALS.get(said) or "一二三四".find(said) + 1 or (int(said) if said.isdecimal() else 0)
+    return (quarter_of(int(match["y"]), number),) if number else ()
 
 
 def _week(match: Match, day_first: bool | None) -> Sequence[Days]:

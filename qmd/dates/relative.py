@@ -10,9 +10,9 @@ from functools import cache
 from typing import cast
 
 from qmd.dates import words as vocabulary
-from qmd.dates.days import DateSpan, Days, days_back, unit_around
+from qmd.dates.days import DateSpan, Days, days_back, season_around, unit_around
 from qmd.dates.reading import MAX_CHARACTERS
-from qmd.dates.words import AGO_AFTER, AGO_BEFORE, NUMBERS, SHIFTS_AFTER, SHIFTS_BEFORE, UNITS, WEEKDAYS, Unit
+from qmd.dates.words import AGO_AFTER, AGO_BEFORE, NUMBERS, SEASONS, SHIFTS_AFTER, SHIFTS_BEFORE, UNITS, WEEKDAYS, Unit
 
 _CHINESE_NUMBERS = "零一二三四五六七八九十"
 _CHINESE_UNITS = {
@@ -104,6 +104,8 @@ def _shifted(word: str, rest: Sequence[str], today: date) -> tuple[int, Days] | 
     for shifts, shift, unit in ((SHIFTS_BEFORE, word, rest[0]), (SHIFTS_AFTER, rest[0], word)):
         if shift in shifts and unit in WEEKDAYS:
             return 2, _weekday(today, WEEKDAYS[unit], shifts[shift])
+        if shift in shifts and unit in SEASONS and (shift, unit) != ("this", "fall"):  # does this fall under …
+            return 2, season_around(today, SEASONS[unit], shifts[shift])
         # `this day`, `the last day` are not said from today
         if shift in shifts and unit in UNITS and UNITS[unit] != "day":
             return 2, unit_around(today, _unit(unit), shifts[shift])

@@ -20,18 +20,18 @@ def _named(**names: str) -> Mapping[str, str]:
 
 
 MONTHS = _numbered(
-    "january jan januar jänner janvier janv enero ene январь января январе янв",
-    "february feb februar février fevrier févr fevr fév febrero февраль февраля феврале февр фев",
-    "march mar märz maerz mär mrz mars marzo март марта марте мар",
-    "april apr avril avr abril abr апрель апреля апреле апр",
-    "may mai mayo май мая мае",
-    "june jun juni juin junio июнь июня июне июн",
-    "july jul juli juillet juil julio июль июля июле июл",
-    "august aug août aout agosto ago август августа августе авг",
-    "september sept sep septembre septiembre setiembre сентябрь сентября сентябре сент сен",
-    "october oct oktober okt octobre octubre октябрь октября октябре окт",
-    "november nov novembre noviembre ноябрь ноября ноябре нояб ноя",
-    "december dec dezember dez décembre decembre déc diciembre dic декабрь декабря декабре дек",
+    "january jan januar jänner janvier janv enero ene январь января январе январём январем янв",
+    "february feb februar février fevrier févr fevr fév febrero февраль февраля феврале февралём февралем февр фев",
+    "march mar märz maerz mär mrz mars marzo март марта марте мартом мар",
+    "april apr avril avr abril abr апрель апреля апреле апрелем апр",
+    "may mai mayo май мая мае маем",
+    "june jun juni juin junio июнь июня июне июнем июн",
+    "july jul juli juillet juil julio июль июля июле июлем июл",
+    "august aug août aout agosto ago август августа августе августом авг",
+    "september sept sep septembre septiembre setiembre сентябрь сентября сентябре сентябрём сентябрем сент сен",
+    "october oct oktober okt octobre octubre октябрь октября октябре октябрём октябрем окт",
+    "november nov novembre noviembre ноябрь ноября ноябре ноябрём ноябрем нояб ноя",
+    "december dec dezember dez décembre decembre déc diciembre dic декабрь декабря декабре декабрём декабрем дек",
     start=1,
 )
 
@@ -43,6 +43,22 @@ WEEKDAYS = _numbered(
     "friday freitag vendredi viernes пятница пятницу",
     "saturday samstag sonnabend samedi sábado sabado суббота субботу",
     "sunday sonntag dimanche domingo воскресенье",
+)
+
+SEASONS = _numbered(
+    "winter hiver invierno зима зиму зимы зиме зимой 冬天 冬季",
+    "spring frühling frühjahr fruehling printemps primavera весна весну весны весной 春天 春季",
+    "summer sommer sommers été ete verano лето лета летом 夏天 夏季",
+    "autumn fall herbst automne otoño otono осень осени осенью 秋天 秋季",
+)
+"""In the order of a year: its winter began in the year before."""
+
+ORDINALS = _numbered(
+    "first erste erstes ersten premier primer первый первого первом",
+    "second zweite zweites zweiten deuxième deuxieme segundo второй второго втором",
+    "third dritte drittes dritten troisième troisieme tercer третий третьего третьем",
+    "fourth last vierte viertes vierten letzte letztes letzten quatrième cuarto último четвёртый четвертый четвёртом",
+    start=1,
 )
 
 DAYS: Mapping[str, int] = {
@@ -75,10 +91,10 @@ SHIFTS_BEFORE: Mapping[str, int] = {
     for name, number in _numbered(
         "last past previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges vergangene"
         " vergangenen vergangener vergangenes último última últimos últimas ultimo ultima ultimos ultimas derniers"
-        " dernières dernieres прошлый прошлая прошлую прошлой прошлом последние последних",
-        "this diese diesen dieser dieses diesem ce cette este esta этот эта эту этой этом",
+        " dernières dernieres прошлый прошлая прошлую прошлой прошлом прошлым последние последних",
+        "this diese diesen dieser dieses diesem ce cet cette este esta этот эта эту этой этом этим",
         "next nächste nächsten nächster nächstes kommende kommenden próximo próxima proximo proxima следующий"
-        " следующая следующую следующей следующем",
+        " следующая следующую следующей следующем следующим",
     ).items()
 }
 """Units from now, said before the unit."""
@@ -123,4 +139,4 @@ def may_name_date(text: str) -> bool:
     words = (word.strip(".,;:!?()[]¿¡\"'’…") for word in text.lower().split())
     # Behind an elided article, too: d'hier, l'année.
     forms = (form for word in words for form in (word, word[2:] if word[1:2] in ("'", "’") else ""))
-    return any(form in DAYS or form in UNITS or form in WEEKDAYS for form in forms)
+    return any(form in DAYS or form in UNITS or form in WEEKDAYS or form in SEASONS for form in forms)

@@ -37,6 +37,10 @@ _MEDIA = re.compile(
 """What no index of notes holds, and most embeds are."""
 
 
+_DENDRON = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n")
+"""The front matter of Dendron's notes, in whose links the target stands behind the bar."""
+
+
 def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
     """Links to notes in `text`, front matter included, in order; none from fenced (`code`) or inline code.
 
@@ -47,10 +51,13 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
         return ()
     definitions = _definitions(text) if "]:" in text else {}
     found: list[Link] = []
+    swaps = _DENDRON.match(text) is not None
     line, counted = 1, 0
     for match in _marks(text, code):
         start = match.start()
-        target, shown, is_embed = _wiki_link(match) if match[1] is not None else _markdown_link(match, definitions)
+        target, shown, is_embed = (
+            _wiki_link(match, swaps) if match[1] is not None else _markdown_link(match, definitions)
+        )
         if target is None or not any(target) or (not target[0].endswith(".md") and _MEDIA.search(target[0])):
             continue
         line += text.count("\n", counted, start)
@@ -65,9 +72,11 @@ _Target = tuple[str, str]
 """The note, and the part of it."""
 
 
-def _wiki_link(match: re.Match[str]) -> tuple[_Target | None, str, bool]:
+def _wiki_link(match: re.Match[str], swaps: bool) -> tuple[_Target | None, str, bool]:
     """(target, shown text, whether it embeds) of a wiki link."""
-    place, _, shown = match[1].partition("|")
+    place, bar, shown = match[1].partition("|")
+    if bar and swaps and " " not in shown.partition("#")[0].strip():
+        place, shown = shown, place
     # In a table the bar is escaped.
     return _split(place.removesuffix("\\")), shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
 
@@ -120,6 +129,7 @@ def _local(place: str) -> _Target | None:
 
 def _split(place: str) -> _Target | None:
     """(note, fragment) of a wiki link; a sign with nothing behind it belongs to the name (`C#`)."""
+    place = re.sub(r"\A\s*dendron://[^/]*/", "", place)
     if "://" in place:
         return None
     name, _, fragment = place.strip().partition("#")

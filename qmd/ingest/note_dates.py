@@ -28,12 +28,13 @@ _OWN_KEYS = (
 """Keys that date a note, without spaces, hyphens and underscores; the first that holds a date counts."""
 
 _BETWEEN = re.compile(r"[\s_-]+")
-_YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _FOLDER = r"(?:^|/)(?P<y>(?:19|20)[0-9]{2})[-_/. ]?(?P<m>0?[1-9]|1[0-2]|[^\W\d_]{3,12})(?:[-_ .]+[^\W\d_]{3,12})?/"
 _DAY_IN_FOLDER = re.compile(
     rf"{_FOLDER}(?:(?P<w>[^\W\d_]{{3,12}})[-_ .]*|(?P<n>[01]?[0-9])[-_])?(?P<d>[0-3]?[0-9])(?![0-9])[^/]*\Z"
 )
 _MONTH_FOLDER = re.compile(_FOLDER)
+_dates_of_value = lru_cache(maxsize=1_000)(find_dates)
+"""Cached, as notes share their days."""
 
 
 class NoteDates(Struct, frozen=True):
@@ -48,27 +49,16 @@ def dates_of(path: str, metadata: Mapping[str, MetadataValue], headings: Sequenc
 
     In this order: file name, front matter, folders with what the file name adds to them, title or first heading.
     """
-    name = _dates(file_name(path))
+    name = find_dates(file_name(path))
     told = _told(metadata)
     written: Sequence[DateSpan] = next((told[key] for key in _OWN_KEYS if key in told), ())
     folder = _folder_date(path)
-    said = _dates("\n".join(heading.text for heading in headings)) if headings else []
-    first = _dates("\n".join([title, *(heading.text for heading in headings[:1])]))
+    said = find_dates("\n".join(heading.text for heading in headings)) if headings else []
+    first = find_dates("\n".join([title, *(heading.text for heading in headings[:1])]))
     own = next((found for found in (name, written, folder, first) if found), ())
     every = [*name, *(one for found in told.values() for one in found), *folder, *first, *said]
     unique = {(one.first, one.last): one for one in every[:MAX_DATES]}
     return NoteDates(own[0].iso if own else None, tuple(unique.values()))
-
-
-def _dates(text: str) -> Sequence[DateSpan]:
-    # Nearly all texts hold no year: asking that costs the least.
-    return find_dates(text) if _YEAR.search(text) else ()
-
-
-@lru_cache(maxsize=1_000)
-def _dates_of_value(text: str) -> Sequence[DateSpan]:
-    """Cached, as notes share their days."""
-    return tuple(_dates(text))
 
 
 def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]]:
@@ -85,9 +75,9 @@ def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]
 def _folder_date(path: str) -> Sequence[DateSpan]:
     """The day of `2018-10/oct-17.md` or `2018/10/17 standup.md`, else the month of the folder."""
     folder = path.rpartition("/")[0]
-    if not folder or not _YEAR.search(folder):
+    if not folder:
         return ()
-    whole = _dates(folder)
+    whole = find_dates(folder)
     if whole and whole[-1].first == whole[-1].last:
         return whole[-1:]
     day, month = _DAY_IN_FOLDER.search(path), _MONTH_FOLDER.search(path)

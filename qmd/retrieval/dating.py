@@ -43,7 +43,7 @@ class Dated(Struct, frozen=True):
     Attributes:
         documents: Ids, and in which way each has the date: it is of that day, was written then without having a date
             (file time), or names it anywhere (mention).
-        rest: The query without its dates; the whole query where they find nothing or nothing else is said.
+        rest: The query without its dates but for whole years: all where they find nothing, "" where nothing is left.
         said: The dates as the query writes them.
         term: The dates as one term that the index holds of every document of them.
         weighted: The same as texts write it.
@@ -88,17 +88,17 @@ def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
     weighted = WeightedTerm(in_text, inverse_frequency(len(found), total))
     words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
     is_long = any((one.last - one.first).days >= SHORT_DAYS for one in spans)
-    return Dated(found, _without(text, spans), said, term, weighted, "long date" if is_long else "date", words)
+    return Dated(found, _rest(text, spans), said, term, weighted, "long date" if is_long else "date", words)
 
 
-def complete_query(query: LexicalQuery, dated: Dated, text: str) -> LexicalQuery:
+def complete_query(query: LexicalQuery, dated: Dated) -> LexicalQuery:
     """The terms of the rest of a query with its dates as one more, as texts write them: some say it in their bodies.
 
     Where nothing else is asked, beside what the index holds of the dates.
     """
     if dated.term is None or dated.weighted is None:
         return query
-    if dated.rest == text:
+    if not dated.rest:
         return replace(query, terms=(dated.term, dated.weighted.term), weighted=(dated.weighted,))
     return replace(query, terms=(*query.terms, dated.weighted.term), weighted=(*query.weighted, dated.weighted))
 
@@ -116,15 +116,17 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
 def _dates(text: str) -> list[DateSpan]:
     """Dates outside quotes and without a sign: what the user marks is meant word for word."""
     from qmd.clock import local_today
+    from qmd.dates.ranges import is_said
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
 
     language = language_of(text.lower().split())
     # English is written with the day first and with the month first; the other languages agree.
-    spans = [
-        *find_dates(text, day_first=None if language in (None, "en") else True),
-        *find_relative(text, local_today()),
-    ]
+    found = find_dates(text, day_first=None if language in (None, "en") else True, years=True)
+    spans = [one for one in found if is_said(text, one)]
+    # `last quarter of 2020` and `last week of May 2020` are not said from today.
+    taken = {place for one in spans for place in range(one.start - 4, one.end)}
+    spans += [one for one in find_relative(text, local_today()) if taken.isdisjoint(range(one.start, one.end + 1))]
     marked = [match.span() for match in re.finditer(_QUOTED, text)]
     return [
         one
@@ -138,6 +140,11 @@ def _any_of(text: str, words: Sequence[str]) -> LexicalTerm:
     return LexicalTerm(text, "(" + " OR ".join(f'"{word}"' for word in words) + ")")
 
 
+def _rest(text: str, spans: Sequence[DateSpan]) -> str:
+    sure = [one for one in spans if one.is_relative or (one.last - one.first).days < 364]  # 2019 may be in a name
+    return _without(text, sure) if any(map(str.isalnum, _without(text, spans))) else ""
+
+
 def _without(text: str, spans: Sequence[DateSpan]) -> str:
     kept: list[str] = []
     position = 0
@@ -145,8 +152,7 @@ def _without(text: str, spans: Sequence[DateSpan]) -> str:
         kept.append(text[position : one.start])
         position = max(position, one.end)
     kept.append(text[position:])
-    rest = " ".join(" ".join(kept).split())
-    return rest if any(character.isalnum() for character in rest) else text
+    return " ".join(" ".join(kept).split())
 
 
 def _ways(spans: Sequence[DateSpan], said: str) -> list[str]:

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
-from qmd.names import is_below, places_on_disk, split_address, storable, to_disk, without_scheme
-from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
+from qmd.names import file_name, is_below, places_on_disk, split_address, storable, to_disk, without_scheme
+from qmd.records import Collection, Scope, StoredDocument
+from qmd.retrieval.references import Reading, bare_name, read_reference
 from qmd.store.base import IndexReader
 
 # Kept as text: a search imports this for the notes on a path, and asks none of them.
 _DOCID = r"#?([0-9a-fA-F]{6,64})\Z"
-_RANGE = r"(?s)(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-(?P<end>\d{1,15}))?\Z"
-_WIKI_LINK = r"!?\[\[([^\[\]|#]+)(?:#([^\[\]|]*))?(?:\|[^\[\]]*)?\]\]\Z"
 _LIST_PART = r"(?:\[\[[^\[\]]*\]\]|[^,])+"
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion."""
-_AMBIGUOUS_SHOWN = 10
-_MANY_LINES = 1_000_000_000
+_MOST_LISTED = 10
+_ALL = 1_000_000
+
+_Look = Callable[[IndexReader, str], list[StoredDocument]]
 
 
-class LineRange(Struct, frozen=True):
-    """A reference without its suffix: `name`, first line (>= 1) and number of lines, None where not given."""
+class Found(Struct, frozen=True):
+    """The document that a reference means, and how it was read."""
 
-    name: str
-    start: int | None
-    count: int | None
+    document: StoredDocument
+    reading: Reading
+    warnings: tuple[str, ...] = ()
+    """Where else its text lies under that name, in one line."""
 
 
 class Resolution(Struct, frozen=True):
@@ -44,63 +46,37 @@ class Resolution(Struct, frozen=True):
     is_glob: bool
 
 
-def parse_line_range(reference: str) -> LineRange:
-    """Split `notes/a.md:10:5` and `notes/a.md:10-14` into name, first line 10 and count 5; line 0 is line 1."""
-    match = re.match(_RANGE, reference)
-    if match is None or match["name"].endswith(":") or match["name"].lower() in ("qmd", "#"):
-        return LineRange(reference, None, None)
-    start = max(_line_number(match["start"]), 1)
-    if match["end"] is not None:
-        first, last = sorted((start, max(_line_number(match["end"]), 1)))
-        return LineRange(match["name"], first, last - first + 1)
-    return LineRange(match["name"], start, None if match["count"] is None else _line_number(match["count"]))
+def resolve_document(reader: IndexReader, reference: str, folder: Path | None = None) -> Found:
+    """The one document that `reference` names; of several with one text the nearest to the top of a collection.
 
-
-def split_wiki_link(reference: str) -> tuple[str, str] | None:
-    """(note, heading or `^block`) of `[[Note#Heading|shown]]`; None for other names."""
-    match = re.match(_WIKI_LINK, reference.strip())
-    return (match[1].strip(), (match[2] or "").strip()) if match is not None else None
-
-
-def _line_number(digits: str) -> int:
-    # Beyond any file's end one number is as good as another, and Python reads no number of thousands of digits.
-    return min(int(digits[:18]), _MANY_LINES)
-
-
-def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
-    """The one document that `reference` names; see `resolve_lines`."""
-    return resolve_lines(reader, reference)[0]
-
-
-def resolve_lines(reader: IndexReader, reference: str, folder: Path | None = None) -> tuple[StoredDocument, LineRange]:
-    """The one document that `reference` names, and the lines of it that a `:from:count` behind the name selects.
-
-    Tried in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a collection's
-    folder, end of a path at a `/`, name of a note (file, title, alias), as it is or as a wiki link. Each spelling is
-    tried as written before percent signs are decoded. The name of a file in `folder`, where a person stands, means
-    that file before the end of any other path.
+    Tried for each reading, in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path
+    under a collection's folder, the same with `.md` behind it, end of a path at a `/` with and without its ending,
+    title, alias. Each spelling is tried as written before percent signs are decoded. The name of a file in `folder`,
+    where a person stands, means that file before the end of any other path, and of copies that in its collection.
 
     Raises:
         UsageError: Empty reference, or several documents fit; the message lists them.
         MissingDocumentError: Nothing fits; the hint has similar paths.
     """
     reference = storable(reference)
-    wanted = reference.strip()
-    if not wanted:
+    if not reference.strip():
         raise UsageError("the document reference is empty", hint="qmd get collection/path.md, or qmd get '#docid'")
-    # A file may really be called "notes:12", or end in a space, so the whole reference comes first.
-    given = parse_line_range(wanted)
-    for name in dict.fromkeys((reference, wanted, given.name)):
-        found = _find(reader, name, folder)
-        if len(found) == 1:
-            return found[0], given if name == given.name else LineRange(name, None, None)
-        if found:
-            names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
-            more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
-            raise UsageError(f"Ambiguous path {name}: {names}{more}", hint="name the collection, or use the docid")
-    similar = _similar_paths(reader, name)
-    hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
-    raise MissingDocumentError(f"document not found: '{name}'", hint=hint)
+    found, reading = _look_up(reader, reference, folder)
+    if not found:
+        similar = _similar_paths(reader, bare_name(reference))
+        hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
+        raise MissingDocumentError(f"document not found: '{bare_name(reference)}'", hint=hint)
+    if len({document.hash for document in found}) > 1:
+        names = _listed([f"{document.uri} ({document.docid})" for document in found])
+        hint = f"name the collection, or use the docid: qmd get '{found[0].docid}'"
+        raise UsageError(f"Ambiguous path {reading.name}: {names}", hint=hint)
+    others = _listed([document.uri for document in found[1:]]).replace("\n", r"\x0a")
+    return Found(found[0], reading, (f"the same text is in {others}",) if others else ())
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more
 
 
 def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None) -> Resolution:
@@ -168,10 +144,7 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
     from qmd.analysis.distance import edit_distance
     from qmd.analysis.note_names import name_key
-    from qmd.names import file_name
 
-    linked = split_wiki_link(name)
-    name = linked[0] if linked is not None else name
     address = without_scheme(name)
     wanted = (name.removeprefix("./") if address is None else address).casefold()
     last = wanted.rsplit("/", 1)[-1]
@@ -192,26 +165,38 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def _find(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
-    """Documents at the first tier where any fits; more than one means that the reference is ambiguous."""
-    here = _in_folder(reader, name, folder)
-    if here:
-        return here
-    spellings = tuple(dict.fromkeys((name, unquote(name))))
-    paths = () if name.startswith("#") else spellings
-    by_path = ((_exact, spellings), (_by_docid, (name,)), (_under_a_collection, paths), (_by_suffix, paths))
-    tiers: list[tuple[Callable[[IndexReader, str], list[StoredDocument]], Sequence[str]]] = [*by_path]
-    linked = split_wiki_link(name)
-    if linked is not None:
-        file = (f"{linked[0]}.md",)
-        tiers = [(_exact, spellings), (_exact, file), (_by_suffix, file)]
-    tiers.append((_by_name, paths if linked is None else linked[:1]))
-    for look, names in tiers:
-        for one in names:
-            found = look(reader, one)
+def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[list[StoredDocument], Reading]:
+    """Documents of the first reading, at the first tier, that fit, the nearest first; more than one may be copies."""
+    for reading in read_reference(reference):
+        for look, name in _tiers(reading, folder):
+            found = look(reader, name)
+            if len(found) > 1:
+                order = [one.name for one in reader.collections()]
+                places = places_on_disk(folder, reader.collections()) if folder is not None else ()
+                here = {one.name for one, _ in places}
+                found.sort(key=lambda one: (one.path.count("/"), len(one.path), order.index(one.collection), one.path))
+                found.sort(key=lambda one: one.collection not in here)
             if found:
-                return found
-    return []
+                return found, reading
+    return [], reading
+
+
+def _tiers(reading: Reading, folder: Path | None) -> Iterator[tuple[_Look, str]]:
+    """How each spelling of a name is looked for, in order."""
+    name = reading.name
+    spellings = tuple(dict.fromkeys((name, unquote(name))))
+    notes = tuple(f"{one}.md" for one in spellings)
+    paths, files = ((), ()) if name.startswith("#") else (spellings, (*spellings, *notes))
+    tiers: tuple[tuple[_Look, Sequence[str], str], ...] = (
+        (partial(_in_folder, folder=folder), (name, f"{name}.md"), "any file"),
+        (_exact, spellings, "any file path"),
+        (_by_docid, (name,), "any file"),
+        (_under_a_collection, files, "any file"),
+        (_exact, notes, "any file path"),
+        (_by_file, paths, "any file"),
+        (_by_title, paths, "any title"),
+    )
+    return ((look, one) for look, names, ways in tiers if reading.by in ways for one in names)
 
 
 def _in_folder(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
@@ -241,10 +226,8 @@ def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
 
 
 def _by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Documents of a docid; the first when all share one text: a docid names a content, and either copy will do."""
     docid = re.match(_DOCID, name)
-    found = list(reader.find_docid(docid[1])) if docid else []
-    return found[:1] if len({document.hash for document in found}) == 1 else found
+    return list(reader.find_docid(docid[1])) if docid else []
 
 
 def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
@@ -272,8 +255,13 @@ def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
     return []
 
 
-def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Documents whose path ends with the name at a `/`; letter case decides only among several."""
+def _by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Documents whose path ends with the name at a `/`: as it is, in another case, without its ending, or nearly so.
+
+    The first of these that fits any is meant. Nearly: but for what `name_key` takes no notice of.
+    """
+    from qmd.analysis.note_names import name_key
+
     scope = Scope()
     wanted = name
     virtual = _virtual_parts(reader, name)
@@ -281,32 +269,34 @@ def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
         collection, wanted = virtual
         scope = Scope(collections=(collection,))
     wanted = wanted.removeprefix("./").strip("/")
-    if not wanted:
+    if not wanted or "\0" in wanted:
         return []
-    last = wanted.rsplit("/", 1)[-1]
-    if not any(mark in last for mark in "*?["):
-        # The store finds the paths that hold the name as it is written; only another letter case needs all of them.
-        holding = replace(scope, filters=(MetadataFilter("path", "=", last),))
-        same_case = [d for d in reader.iter_documents(holding) if f"/{d.collection}/{d.path}".endswith("/" + wanted)]
-        if same_case:
-            return same_case
-    ending = "/" + wanted.casefold()
-    found = [d for d in reader.iter_documents(scope) if f"/{d.collection}/{d.path}".casefold().endswith(ending)]
-    return [d for d in found if f"/{d.collection}/{d.path}".endswith("/" + wanted)] or found
+    last = wanted.rpartition("/")[2]
+    keys = {name_key(last), name_key(file_name(last))}
+    named = {one.document_id for key in keys for one in reader.find_named(key, scope, _ALL) if one.kind == "file"}
+    documents = [*reader.documents(sorted(named)).values()]
+    whole = [f"/{one.collection}/{one.path}" for one in documents]
+    bare = [f"{path.rpartition('/')[0]}/{file_name(path)}" for path in whole]
+    keyed: Callable[[str], str] = lambda path: "/".join(map(name_key, path.split("/")))  # noqa: E731
+    for places, form in ((whole, str), (whole, str.casefold), (bare, str), (whole, keyed), (bare, keyed)):
+        fits = [form(place).endswith(f"/{form(wanted)}") for place in places]
+        if any(fits):
+            return [one for one, fit in zip(documents, fits, strict=True) if fit]
+    return []
 
 
-def _by_name(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Notes that have the name: by their file's, else by their title, else by an alias."""
+def _by_title(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Notes that have the title, those that have it as it is written first of all, else the alias."""
     if name.startswith(("/", "./", "../", "~/")) or without_scheme(name) is not None or name.lower().endswith(".md"):
         return []
     from qmd.analysis.note_names import name_key
 
     named = reader.find_named(name_key(name))
     documents = reader.documents([one.document_id for one in named])
-    for kind in ("file", "title", "alias"):
+    for kind in ("title", "alias"):
         found = [documents[one.document_id] for one in named if one.kind == kind and one.document_id in documents]
         if found:
-            return sorted(found, key=lambda document: (document.collection, document.path))
+            return [document for document in found if document.title == name] or found
     return []
 
 
@@ -314,15 +304,13 @@ def _resolve_list(reader: IndexReader, names: Sequence[str], folder: Path | None
     documents: dict[int, StoredDocument] = {}
     problems: list[str] = []
     for name in names:
-        bare = parse_line_range(name).name
-        found = _find(reader, name, folder) or (_find(reader, bare, folder) if bare != name else [])
-        if len(found) == 1:
+        found, _ = _look_up(reader, name, folder)
+        if len({document.hash for document in found}) == 1:
             documents.setdefault(found[0].id, found[0])
         elif found:
-            uris = ", ".join(document.uri for document in found[:_AMBIGUOUS_SHOWN])
-            problems.append(f"Ambiguous path {name}: {uris}")
+            problems.append(f"Ambiguous path {name}: {_listed([document.uri for document in found])}")
         else:
-            similar = _similar_paths(reader, bare, 3)
+            similar = _similar_paths(reader, bare_name(name), 3)
             suffix = f" (did you mean: {', '.join(similar)}?)" if similar else ""
             problems.append(f"File not found: {name}{suffix}")
     return Resolution(tuple(documents.values()), tuple(problems), is_glob=False)

@@ -171,7 +171,7 @@ def _search_words(run: Run, dated: dating.Dated, depth: int) -> Words:
         return Words(queries, rankings)
     marked = lex_operators(dated.rest, trace)
     plain = lexical_query(reader, marked or dated.rest, query.scope, trace, lex_syntax=marked is not None)
-    plain = replace(dating.complete_query(plain, dated, query.text), text=query.text)
+    plain = replace(dating.complete_query(plain, dated), text=query.text)
     if is_dense:
         return Words((plain,))
     ranking = lexical_ranking(run, plain, "original", depth)
@@ -225,7 +225,9 @@ def _fuse(run: Run, words: Words, meaning: Dense, unknown: Set[int], dated: dati
     # Of several lines each is one way to ask, and none is all that was typed.
     if words.rankings and len(query.subqueries) < 2:
         found = literal.find_literal(reader, words.queries[0], fused, query.scope, run.options.limit)
-        fused = put_first(fused, found, literal.LITERAL, query.text)
+        # A note of a day need not say it as the query does, and goes before those that do.
+        mentions = {one for one, kind in dated.documents.items() if (dated.group, kind) == ("date", "mention")}
+        fused = put_first(fused, {one: found[one] for one in found.keys() - mentions}, literal.LITERAL, query.text)
     is_admitted = term_filter(reader, words.queries, query.scope)
     return fused if is_admitted is None else [entry for entry in fused if is_admitted(entry.document_id)]
 

@@ -34,6 +34,9 @@ def links(text: str) -> list[Link]:
         ("[text][ref]\n\n[Ref]: path.md", Link("path.md", "", "text", 1)),
         ("[ref][]\n\n[ref]: <path.md>", Link("path.md", "", "ref", 1)),
         ('---\nparent: "[[note|Note]]"\n---\n', Link("note", "", "Note", 2)),
+        ("---\nid: x\nupdated: 1608486400000\n---\n[[a price|proj.x#y z]]", Link("proj.x", "y z", "a price", 5)),
+        ("---\nupdated: 1608486400000\n---\n[[note|as shown]]", Link("note", "", "as shown", 4)),
+        ("[[dendron://vault/proj.x#y]]", Link("proj.x", "y", "", 1)),
         ("\n\n[[Größe]]", Link("Größe", "", "", 3)),
     ],
 )
@@ -63,7 +66,23 @@ def test_links_come_in_order_with_their_lines_and_code_between_does_not_shift_th
 
 @pytest.mark.parametrize(
     "piece",
-    ["[[", "](", "](<", '](a "', "``x ", "](a(b)", "[a", "][", "\n[a]:", "`", "[](a", "](a\t", "[a](b)[", "[[a|"],
+    [
+        "[[",
+        "](",
+        "](<",
+        '](a "',
+        "``x ",
+        "](a(b)",
+        "[a",
+        "][",
+        "\n[a]:",
+        "---\nx\n",
+        "`",
+        "[](a",
+        "](a\t",
+        "[a](b)[",
+        "[[a|",
+    ],
 )
 def test_marks_that_nothing_closes_take_time_in_proportion_to_the_text(piece: str) -> None:
     assert len(find_links(piece * 200_000, ())) <= MAX_LINKS

@@ -228,7 +228,7 @@ def _connected(index: qmd.Index, ask: Connect) -> Answer:
         for one in getattr(found, kind):
             name = one.document.uri.removeprefix("qmd://") if one.document else one.link.target
             rows.append((f"{kind} {name}", f"{one.link.line} {one.link.text or None}"))
-    return Answer(tuple(rows))
+    return Answer(tuple(rows), found.warnings)
 
 
 def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
@@ -236,7 +236,7 @@ def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
         found = index.multi_get(ask.reference, max_lines=ask.max_lines)
         return Answer(tuple(_lines_of(one.document.uri, one.text) for one in found.documents), found.problems)
     one = index.get(ask.reference, from_line=ask.from_line, max_lines=ask.max_lines)
-    return Answer((_lines_of(one.document.uri, one.text),))
+    return Answer((_lines_of(one.document.uri, one.text),), one.warnings)
 
 
 # --- MCP and HTTP ---------------------------------------------------------------------------------
@@ -257,14 +257,15 @@ def mcp_front_end(index: Index) -> FrontEnd:
         texts = [block.text for block in result.content if isinstance(block, TextContent)]
         if result.is_error:
             return Answer(error=_error_line("\n".join(texts)))
+        warnings = tuple(text.removeprefix("Warning: ") for text in texts if text.startswith("Warning: the same text"))
         if isinstance(ask, Connect) and not ask.related:
-            return Answer(_link_rows(result.structured_content))
+            return Answer(_link_rows(result.structured_content), warnings)
         if not isinstance(ask, Fetch):
             found = result.structured_content
             return Answer(_rows(found["results"]), tuple(found.get("warnings", ())))
         resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
         texts_of = [one for one in resources if isinstance(one, TextResourceContents)]
-        return Answer(tuple(_lines_of(str(one.uri), one.text) for one in texts_of))
+        return Answer(tuple(_lines_of(str(one.uri), one.text) for one in texts_of), warnings)
 
     return ask_mcp
 

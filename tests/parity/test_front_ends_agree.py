@@ -123,6 +123,9 @@ REFUSED = (
 FETCHES = (
     Fetch("[[Roses#Pruning]]"),
     Fetch("Odd name"),
+    Fetch("garden/deep/roses#pruning"),
+    Fetch("[[red flowers|deep/roses#Pruning]]"),
+    Fetch("Rate limiter"),
     Fetch("qmd://garden/tomatoes.md"),
     Fetch("garden/tomatoes.md"),
     Fetch("tomatoes.md"),
@@ -140,6 +143,9 @@ FETCHES = (
 CONNECTIONS = (
     Connect("beds"),
     Connect("[[Roses]]"),
+    Connect("[[red flowers|roses]]:2-3"),
+    Connect("limiter"),
+    Connect("limiter", related=True),
     Connect("tomatoes.md"),
     Connect("no such note"),
     Connect("beds", related=True),

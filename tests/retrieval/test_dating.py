@@ -52,6 +52,12 @@ def test_the_note_of_the_day_comes_first_however_the_day_is_written(date: str, m
     assert answer.warnings == ()
 
 
+def test_the_note_of_the_day_comes_before_one_that_says_the_day_as_the_question_does() -> None:
+    index = journal()
+    index.add("summary.md", "# Summary\n\nstandup of 17 October 2018\n")
+    assert paths(ask(index, "17 October 2018"))[0] == "journal/2018-10-17.md"
+
+
 def test_a_note_of_the_day_that_holds_no_other_word_is_found() -> None:
     assert paths(ask(journal(), "zucchini 2 November 2018"))[0] == "2018-11/nov-2.md"
 
@@ -66,6 +72,26 @@ def test_among_the_notes_of_a_month_the_rest_of_the_question_decides() -> None:
     index = journal()
     index.add("2018-11/nov-3.md", "# Garden\n\nTomatoes.\n")
     assert paths(ask(index, "tomatoes in November 2018"))[:2] == ["2018-11/nov-3.md", "2018-11/nov-2.md"]
+
+
+@pytest.mark.parametrize("date", ["from 14 to 16 October 2018", "between 2018-10-14 and 2018-10-16", "14.-16.10.2018"])
+def test_the_notes_of_a_range_of_days_come_first(date: str) -> None:
+    days = [f"journal/2018-10-{day}.md" for day in (14, 15, 16)]
+    assert sorted(paths(ask(journal(), f"standup {date}"))[:3]) == days
+
+
+@pytest.mark.parametrize("date", ["nov-dec 2018", "autumn 2018", "last quarter of 2018", "2018"])
+def test_of_the_notes_of_a_long_range_those_come_first_that_the_rest_fits(date: str) -> None:
+    index = journal()
+    index.add("2017-11/nov-2.md", "# Deployment\n\nThe rollback failed.\n")
+    assert paths(ask(index, f"rollback minutes {date}"))[0] == "2018-11/nov-2.md"
+
+
+def test_the_number_of_a_year_stays_a_word_of_the_question() -> None:
+    index = journal()
+    index.add("plan.md", "# Budget of 2018\n\nbudget\n")
+    assert paths(ask(index, "budget of 2018"))[0] == "plan.md"
+    assert "2018" in [term.text for term in ask(index, "budget in 2018").terms]
 
 
 def test_a_log_is_found_by_each_of_its_dated_headings() -> None:

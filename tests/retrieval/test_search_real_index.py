@@ -153,7 +153,7 @@ def test_what_is_found_is_fetched_by_docid_and_by_address(build: Build, stems: l
     assert len(hits) == len(stems)
     for hit in hits:
         for reference in (hit.document.docid, hit.document.uri):
-            assert resolve_document(reader, reference) == hit.document
+            assert resolve_document(reader, reference).document == hit.document
 
 
 LANGUAGES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {

@@ -11,7 +11,7 @@ from qmd.app.disk_paths import recall_hit
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
-from qmd.cli.output import out
+from qmd.cli.output import out, warn
 from qmd.errors import NotFoundError
 from qmd.plugins.editor.launching import Launch, launch, plan_launch
 
@@ -26,7 +26,7 @@ _Target = Annotated[
     list[str] | None,
     Argument(
         metavar="<note>",
-        help="Name, path, address or #docid, or the number of a hit; :LINE goes to a line.",
+        help="Name, path, link or #docid, or the number of a hit; :LINE or #HEADING goes there.",
         autocompletion=completion.documents,
     ),
 ]
@@ -43,7 +43,9 @@ def open_note(invocation: Invocation, note: _Target = None, print_only: _Print =
     if reference.isascii() and reference.isdigit() and len(reference) <= _MOST_DIGITS:
         reference, line = recall_hit(locations, int(reference))
     with invocation.open(locations) as opened:
-        found = opened.get(reference, max_lines=1)
+        found = opened.get(reference, max_lines=1, folder=invocation.cwd)
+        for warning in found.warnings:
+            warn(warning)
         plan = _plan(invocation, opened, found.document, line or found.first_line)
     if print_only:
         out(f"{plan}\n")

@@ -55,7 +55,7 @@ GET_ARGUMENTS = (
     ToolArgument(
         "file",
         "string",
-        "Path, note name, [[Note#Heading]], qmd:// address or #docid; may end in :LINE or :LINE:COUNT.",
+        "Path, note name, [[Note]], qmd:// address or #docid; may end in :LINE, :LINE:COUNT or #Heading.",
         True,
     ),
     ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
@@ -140,7 +140,8 @@ def _search(index: Index, request: SearchRequest, listener: Listener) -> Shown:
 
 def _get(index: Index, asked: Values, listener: Listener) -> Shown:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
-    return Shown((presentation.resource(fetched, line_numbers=asked["lineNumbers"]),))
+    said = (f"Warning: {warning}" for warning in fetched.warnings)
+    return Shown((presentation.resource(fetched, line_numbers=asked["lineNumbers"]), *said))
 
 
 def _multi_get(index: Index, asked: Values, listener: Listener) -> Shown:
@@ -162,7 +163,8 @@ def _status(index: Index, asked: Values, listener: Listener) -> Shown:
 
 def _links(index: Index, asked: Values, listener: Listener) -> Shown:
     found = index.links(asked["file"])
-    return Shown((render_links(found, file_of),), links_object(found, file_of))
+    said = (f"Warning: {warning}" for warning in found.warnings)
+    return Shown((render_links(found, file_of), *said), links_object(found, file_of))
 
 
 def _related(index: Index, asked: Values, listener: Listener) -> Shown:

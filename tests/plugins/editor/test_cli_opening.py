@@ -43,7 +43,7 @@ def test_no_shell_reads_the_name_of_a_note(indexed: Qmd, editor: Path, notes: Pa
 
 def test_open_print_shows_what_would_run(indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "code -w")
-    run = indexed("open", "we ird/c & d.md", "--print")
+    run = indexed("open", "[[as shown|we ird/c & d]]", "--print")
     assert (run.status, run.out) == (0, f"code -w -g '{notes}/we ird/c & d.md:1'\n")
 
 

@@ -1,0 +1,87 @@
+"""What a reference may mean, before anything is looked up: which of it is a name, and which asks for a part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+_RANGE = r"(?s)(?P<name>.+?)(?::|#L)(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-L?(?P<end>\d{1,15}))?\Z"
+_WIKI_LINK = r"!?\[\[([^\[\]]+)\]\]\Z"
+_MOST_SIGNS = 4
+
+
+class Reading(Struct, frozen=True):
+    """One way to understand a reference: the name in it, and which part of the document it asks for."""
+
+    name: str
+    start: int | None = None
+    count: int | None = None
+    heading: str = ""
+    """`Heading`, `Heading#Subheading` or `^block`; empty without."""
+    by: Literal["any", "path", "file", "title"] = "any"
+    """How it is a name: in any way, as a path that is written like this, by a file's name or path, or by a title."""
+
+
+def read_reference(reference: str) -> Iterator[Reading]:
+    """The ways to understand a reference, the likeliest first.
+
+    A file may really be called `notes:12`, `C#.md` or `[[a]]`, or end in a space, so the whole reference comes first,
+    then it is a name with lines or a heading behind it. A link is `[[note|shown]]`; Dendron writes `[[shown|note]]`,
+    which is meant where that alone is the name of a file, or where nothing is called by the other.
+    """
+    wanted = reference.strip()
+    given = parse_line_range(wanted)
+    linked = re.match(_WIKI_LINK, given.name)
+    for name in dict.fromkeys((reference, wanted)):
+        yield Reading(name, by="path" if linked else "any")
+    if linked is None:
+        yield from (given, *_parts(Reading(wanted)))
+        return
+    yield replace(given, name=linked[1].strip(), by="path")
+    sides = [replace(given, name=side) for side in _sides(linked[1])]
+    for by in ("file", "title"):
+        for side in sides:
+            yield from (replace(one, by=by) for one in (side, *_parts(side)))
+
+
+def parse_line_range(reference: str) -> Reading:
+    """Split `notes/a.md:10:5`, `:10-14` or `#L10-L14` into name, first line 10 and count 5; line 0 is line 1."""
+    match = re.match(_RANGE, reference)
+    if match is None or match["name"].endswith(":") or match["name"].lower() in ("qmd", "#"):
+        return Reading(reference)
+    start = max(int(match["start"]), 1)
+    if match["end"] is not None:
+        first, last = sorted((start, max(int(match["end"]), 1)))
+        return Reading(match["name"], first, last - first + 1)
+    return Reading(match["name"], start, None if match["count"] is None else int(match["count"]))
+
+
+def bare_name(reference: str) -> str:
+    """What a reference calls its document: without lines, brackets and heading."""
+    name = parse_line_range(reference.strip()).name
+    linked = re.match(_WIKI_LINK, name)
+    name = next(iter(_sides(linked[1])), "") if linked else name
+    return [name, *(part.name for part in _parts(Reading(name)))][-1]
+
+
+def _sides(linked: str) -> list[str]:
+    """What either side of a link's bar names, each once; a note of another vault of Dendron with and without that."""
+    left, _, right = linked.partition("|")
+    # In a table the bar is escaped.
+    sides = [left.removesuffix("\\").strip(), right.strip()]
+    places = [side.removeprefix("dendron://") for side in sides]
+    notes = [place.partition("/")[2] for place in places if place not in sides]
+    return [side for side in dict.fromkeys((*places, *notes)) if side]
+
+
+def _parts(whole: Reading) -> Iterator[Reading]:
+    """Name and heading by each of the first signs that may part them, the longest name first."""
+    for sign in reversed([*islice(re.finditer(r"(?<!\A)#(?!#)", whole.name), _MOST_SIGNS)]):
+        name, heading = whole.name[: sign.start()].strip(), whole.name[sign.end() :].strip()
+        if name and heading:
+            yield replace(whole, name=name, heading=heading)
