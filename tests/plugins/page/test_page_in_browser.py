@@ -158,9 +158,10 @@ def test_words_are_answered_while_typing_and_marked(watched: Watched) -> None:
 def test_a_stale_answer_never_replaces_a_newer_one(watched: Watched, address: str) -> None:
     page = watched.open()
     held: list[Route] = []
-    page.route(re.compile(r"/page/hits\?q=frost&"), lambda route: held.append(route))
-    page.keyboard.type("frost")
-    page.wait_for_selector("body.busy")
+    asked = re.compile(r"/page/hits\?q=frost&")
+    page.route(asked, lambda route: held.append(route))
+    with page.expect_request(asked):
+        page.keyboard.type("frost")
     page.fill("#q", "")
     ask(page, "clay")
     assert held
