@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from qmd.records import Heading
-from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold
+from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, as_typed, fold
 
 if TYPE_CHECKING:
     from qmd.ingest.markdown import Span
@@ -244,8 +244,7 @@ class TermPlaces:
     def exact(self, numbers: Iterable[int], start: int, end: int) -> frozenset[int]:
         """Those of the terms that stand in a span as the user wrote them, not only another form of them."""
         folded = self._matched.folded[self.folded(start) : self.folded(end)]
-        wanted = ((number, re.escape(fold(self.terms[number].term.text))) for number in numbers)
-        return frozenset(number for number, text in wanted if re.search(rf"(?<!\w){text}(?!\w)", folded))
+        return frozenset(number for number in numbers if as_typed(self.terms[number].term).search(folded))
 
     def line(self, occurrence: Occurrence) -> int:
         """The line of the text that an occurrence stands on."""

@@ -17,7 +17,7 @@ from qmd.names import aliases_of
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lexical import LexicalQuery
-from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, coverage, fold
+from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold
 from qmd.store.base import IndexReader
 
 LITERAL, WORDS = "literal", "words"
@@ -56,7 +56,7 @@ def find_literal(
     typed = typed_terms(query.terms)
     if not typed:
         return {}
-    wanted = [_pattern(term) for term in typed]
+    wanted = [as_typed(term) for term in typed]
     required = _required(query.terms, typed)
     holders = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
     are_all = len(holders) < _BATCH
@@ -109,15 +109,3 @@ def _stand_together(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
     places.sort(key=lambda place: place.offset)
     terms = [WeightedTerm(LexicalTerm(pattern.pattern, ""), 1.0) for pattern in wanted]
     return coverage(places, terms, WINDOW_CHARS) == 1.0
-
-
-def _pattern(term: LexicalTerm) -> re.Pattern[str]:
-    """What finds a term between borders of words; a name with symbols (`C++`) with its symbols."""
-    wanted = fold(term.text)
-    is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
-    words = re.findall(r"[^\W_]+", wanted) if is_plain else [wanted]
-    first, *rest = map(re.escape, words)
-    # The border on the left is looked at behind the first word: what begins with a literal is found at memory speed.
-    left = rf"(?<![^\W_]{first})" if wanted[:1].isalnum() else ""
-    right = r"(?![^\W_])" if wanted[-1:].isalnum() else ""
-    return re.compile(r"[\W_]+".join((first + left, *rest)) + right)

@@ -120,6 +120,18 @@ def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[s
             yield _find(folded, tuple(fold(text).split()), bool(star))
 
 
+def as_typed(term: LexicalTerm) -> re.Pattern[str]:
+    """What finds a term in a folded text as it was typed, between borders of words; `C++` with its symbols."""
+    wanted = fold(term.text)
+    is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
+    words = re.findall(r"[^\W_]+", wanted) if is_plain else [wanted]
+    first, *rest = map(re.escape, words)
+    # The border on the left is looked at behind the first word: what begins with a literal is found at memory speed.
+    left = rf"(?<![^\W_]{first})" if wanted[:1].isalnum() else ""
+    right = r"(?![^\W_])" if wanted[-1:].isalnum() else ""
+    return re.compile(r"[\W_]+".join((first + left, *rest)) + right)
+
+
 def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MatchedText:
     """`text` folded, behind the whole lines of `before`, with every place where a term occurs."""
     folded = fold(before + text)
