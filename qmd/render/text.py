@@ -46,7 +46,7 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
 
 
 def _in_brief(passage: Passage) -> Passage:
-    """The lines around the best one that have room, without the blank ones at the ends; of one long line its front."""
+    """The lines around the best one that have room; of one long line its front."""
     if len(passage.text) <= CLOSEST_CHARACTERS:
         return passage
     lines = passage.text.split("\n")

@@ -10,14 +10,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.clock import batches
-from qmd.names import aliases_of
 from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.literal import LITERAL, MOST_WORDS
 from qmd.retrieval.lookup import context_for
-from qmd.retrieval.matching import WINDOW_CHARS, MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
+from qmd.retrieval.matching import (
+    WINDOW_CHARS,
+    MatchedText,
+    WeightedTerm,
+    coverage,
+    inverse_frequency,
+    match_text,
+    names_before,
+)
 from qmd.retrieval.naming import NAME, PART
 from qmd.retrieval.query import SearchOptions
 from qmd.retrieval.snippets import FILL_CHARS, filled_passages
@@ -114,9 +121,7 @@ def build_hits(
             document, text = entry.document, texts.get(entry.document.hash)
             if text is None:
                 continue
-            # Names stand in front of the text, so that they count as said together with its first lines.
-            names = "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
-            names += scale.said.get(document.id, "")
+            names = names_before(document) + scale.said.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
             raw.append(scale.judge(_measure(matched, len(names), entry, scale)))
             if len(shown) < options.limit:

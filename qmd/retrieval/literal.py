@@ -13,11 +13,10 @@ from itertools import islice
 from msgspec.structs import replace
 
 from qmd.clock import batches
-from qmd.names import aliases_of
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lexical import LexicalQuery
-from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold
+from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold, names_before
 from qmd.store.base import IndexReader
 
 LITERAL, WORDS = "literal", "words"
@@ -82,8 +81,7 @@ def _holding(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Patter
     texts = reader.texts([document.hash for document in documents.values()])
     found = {}
     for number, document in documents.items():
-        names = (document.path, document.title, *aliases_of(document.metadata))
-        text = "\n".join((*names, texts.get(document.hash, "")))
+        text = names_before(document) + texts.get(document.hash, "")
         if _stand_together(text.lower(), wanted) or (not text.isascii() and _stand_together(fold(text), wanted)):
             found[number] = WORDS
     return found

@@ -12,7 +12,8 @@ from itertools import islice
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk, normal_form, without_accents
-from qmd.records import LexicalTerm
+from qmd.names import aliases_of
+from qmd.records import LexicalTerm, StoredDocument
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
@@ -124,7 +125,7 @@ def as_typed(term: LexicalTerm) -> re.Pattern[str]:
     """What finds a term in a folded text as it was typed, between borders of words; `C++` with its symbols."""
     wanted = fold(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
-    words = re.findall(r"[^\W_]+", wanted) if is_plain else [wanted]
+    words = (re.findall(r"[^\W_]+", wanted) if is_plain else []) or [wanted]
     first, *rest = map(re.escape, words)
     # The border on the left is looked at behind the first word: what begins with a literal is found at memory speed.
     left = rf"(?<![^\W_]{first})" if wanted[:1].isalnum() else ""
@@ -136,6 +137,11 @@ def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> Ma
     """`text` folded, behind the whole lines of `before`, with every place where a term occurs."""
     folded = fold(before + text)
     return MatchedText(folded, find_occurrences(folded, terms), before.count("\n"))
+
+
+def names_before(document: StoredDocument) -> str:
+    """Path, title and aliases as lines that stand before a text, so that they count as said with its first ones."""
+    return "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
 
 
 def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], window: int | None = None) -> float:
