@@ -18,12 +18,12 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4700,
-    "cli": 3830,
+    "cli": 3890,
     "retrieval": 4120,
     "inference": 3640,
-    "app": 3600,
+    "app": 3620,
     "plugins/forms": 3280,
-    "plugins/mcp": 3180,
+    "plugins/mcp": 3190,
     "render": 2750,
     "ingest": 2290,
     "plugins/lance": 2150,
@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
-    "plugins/doctor": 1150,
+    "plugins/doctor": 1160,
     "plugins/browse": 1110,
     "config": 950,
     "plugins/bench": 880,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_320, 191
+MOST_LINES, MOST_FILES = 31_390, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_710
-MOST_LINES_OF_TESTS = 39_170
+MOST_LINES_OF_ALL = 50_800
+MOST_LINES_OF_TESTS = 39_200
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

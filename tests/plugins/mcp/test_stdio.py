@@ -34,7 +34,12 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 @pytest.fixture
 def environ(database: Path, tmp_path: Path) -> dict[str, str]:
-    own = {"INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(tmp_path / "config"), "QMD_DAEMON": "off"}
+    own = {
+        "INDEX_PATH": str(database),
+        "QMD_CONFIG_DIR": str(tmp_path / "config"),
+        "QMD_DAEMON": "off",
+        "QMD_DEBUG": "1",
+    }
     return environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"), **own)
 
 
