@@ -96,7 +96,7 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(client: Http
         (b"[" * 100_000, 400, "not JSON"),
         (b'{"searches":5}', 400, "searches: expected a list"),
         (b'{"searches":[{"type":"zip","query":"x"}]}', 400, "searches.0.type"),
-        (b'{"searches":[{"type":"lex","query":"x"}],"collection":"docs"}', 400, "did you mean 'collections'?"),
+        (b'{"searches":[{"type":"lex","query":"x"}],"colection":"docs"}', 400, "did you mean 'collections'?"),
         (b'{"searches":[{"type":"lex","query":"a\\nb"}]}', 400, "single-line"),
     ],
 )
