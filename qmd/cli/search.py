@@ -259,6 +259,6 @@ def _mention_built_in_models(locations: Locations, response: SearchResponse) -> 
     marker = locations.cache / "built-in-models-mentioned"
     if marker.exists():
         return
-    say("Tip: answered by built-in models. Larger, multilingual ones: qmd models pull")
+    say("Tip: answered by built-in models. Larger ones: qmd models pull")
     with contextlib.suppress(OSError):  # a read-only cache only means that it is said again
         create_private(marker)
