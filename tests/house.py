@@ -53,7 +53,7 @@ MOST_LINES, MOST_FILES = 31_580, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 51_100
-MOST_LINES_OF_TESTS = 39_440
+MOST_LINES_OF_TESTS = 39_450
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

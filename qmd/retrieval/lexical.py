@@ -128,11 +128,12 @@ def _find_others(
         for term, frequency in frequencies.items()
         if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
     ]
-    # In another language most are no errors: one line tells of all, and one sign of it is enough to leave them be.
-    traces = (trace, (trace, Trace(None))[language != "en"])
-    is_alone, is_foreign = not any(frequencies.values()), not {language, language_of(text)} <= {"en", None}
+    is_alone = not any(frequencies.values())
+    # One sign of another language is enough to leave its words be; most are no errors, and one line tells of all.
+    is_foreign = not {language, language_of(text)} <= {"en", None}
+    missed = trace if language == "en" else Trace(None)
     instead = {
-        term: [forms[term]] if term in forms else _substitutes(reader, term, scope, traces, is_alone, is_foreign)
+        term: [forms[term]] if term in forms else _substitutes(reader, term, scope, trace, missed, is_alone, is_foreign)
         for term in unknown[:MOST_UNKNOWN]
     }
     if len(unknown) > MOST_UNKNOWN:
@@ -157,10 +158,12 @@ def _forms(
     stem_words = SnowballStemmer(LANGUAGES[language].lower()).stem_words
     found = {}
     for term, frequency in [one for one in frequencies.items() if one[0].fts[1:-1].isalpha()][:MOST_UNKNOWN]:
-        # What the index keeps has lost its accents, by which some stemmers go; endings may change letters before them.
+        # What the index keeps has lost its accents, by which some stemmers go.
         word = term.fts[1:-1]
         stems = set(map(without_accents, stem_words([word, without_accents(word)])))
-        near = reader.terms_from((start := min(stems, key=len))[: max(3, len(start) - 2)], MOST_TERMS)
+        # Endings may change the letters before them.
+        start = min(stems, key=len)
+        near = reader.terms_from(start[: max(3, len(start) - 2)], MOST_TERMS)
         stemmed = zip(near, map(without_accents, stem_words(near)), strict=True)
         # What no note has as typed is not meant by an English word that only looks like it.
         same = [one for one, stem in stemmed if stem in stems and (frequency or is_word(word) or not is_word(one))]
@@ -227,7 +230,13 @@ def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Sco
 
 
 def _substitutes(
-    reader: IndexReader, term: LexicalTerm, scope: Scope, traces: tuple[Trace, Trace], is_alone: bool, is_foreign: bool
+    reader: IndexReader,
+    term: LexicalTerm,
+    scope: Scope,
+    trace: Trace,
+    missed: Trace,
+    is_alone: bool,
+    is_foreign: bool,
 ) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none.
 
@@ -235,7 +244,8 @@ def _substitutes(
         reader: The index.
         term: What no document holds.
         scope: Where.
-        traces: The first gets a warning of what is searched instead, the second one of what is not.
+        trace: Gets a warning of what is searched instead,
+        missed: and this one of what is not.
         is_alone: Whether no word of the query is known.
         is_foreign: Whether the query is in another language than English, whose words resemble English ones by chance.
     """
@@ -250,10 +260,10 @@ def _substitutes(
     spellings = [one for one in spellings if not (is_foreign and is_word(one))]
     if not spellings or term.required or not _is_sure(term.text, len(spellings), is_alone=is_alone):
         guess = f": did you mean '{spellings[0]}'?" if spellings else ""
-        traces[1].warn(f"'{term.text}' does not appear in any note{guess}")
+        missed.warn(f"'{term.text}' does not appear in any note{guess}")
         return []
     tried = spellings[:SPELLINGS]
-    traces[0].warn(f"'{term.text}' does not appear in any note: searched for {_quoted(tried)} instead")
+    trace.warn(f"'{term.text}' does not appear in any note: searched for {_quoted(tried)} instead")
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in tried]
 
 
