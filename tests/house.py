@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4700,
     "cli": 3830,
-    "retrieval": 4120,
+    "retrieval": 4170,
     "inference": 3640,
     "app": 3600,
     "plugins/forms": 3280,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_320, 191
+MOST_LINES, MOST_FILES = 31_380, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_710
-MOST_LINES_OF_TESTS = 39_170
+MOST_LINES_OF_ALL = 50_760
+MOST_LINES_OF_TESTS = 39_240
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

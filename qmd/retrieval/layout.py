@@ -36,6 +36,19 @@ _FAR = 4
 TITLE_SHARE = 0.3
 """What a term counts that the title or path holds: the whole document is about it."""
 
+_DECLARATION = (
+    r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
+    r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
+    r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
+    r"|const|let|var|macro_rules!)\b"
+)
+_SUMMARY = (
+    r"(?i)(?:\w+ )?(?:summary|conclusions?|consensus|decisions?|resolutions?|outcomes?|takeaways?|recap|tl;?dr"
+    r"|zusammenfassung|fazit|ergebnis(?:se)?|beschl(?:uss|üsse)|résumé|décisions?|resum(?:en|o)|conclusi(?:ón|ones|oni)"
+    r"|conclusão|riassunto|samenvatting|conclusies?|выводы?|итоги?|总结|结论|まとめ|結論)\s*(?:$|[/:,&({]|and\b|of\b)"
+)
+"""Headings of what was said in brief, or decided."""
+
 _ADDRESS = r"https?://[^\s<>]+"
 _FOLDED_EXACTLY = 100_000
 """Code points of a line in which places are looked up exactly, where folding changes lengths."""
@@ -62,7 +75,7 @@ class Layout:
         self.text = text
         self.lines = text.split("\n")
         self.starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
-        self._headings = headings
+        self.headings = headings
         self.first, self.last = 0, len(self.lines) - 1
         self._is_source = is_source
         self._heading_lines = [self.line_at(heading.offset) for heading in headings]
@@ -78,13 +91,31 @@ class Layout:
         found: list[Heading] = []
         level = 7
         for number in range(bisect_right(self._heading_lines, line) - 1, -1, -1):
-            heading = self._headings[number]
+            heading = self.headings[number]
             if heading.level < level:
                 found.append(heading)
                 level = heading.level
             if level == 1:
                 break
         return tuple(heading.text for heading in reversed(found))
+
+    def summary(self, line: int) -> int | None:
+        """The line of the heading under which the innermost section around a line, that does so, sums itself up."""
+        level, levels = 7, [heading.level for heading in self.headings]
+        for number in range(bisect_right(self._heading_lines, line) - 1, -1, -1):
+            if levels[number] >= level:
+                continue
+            level = levels[number]
+            end = next((at for at in range(number + 1, len(levels)) if levels[at] <= level), len(levels))
+            top = min(levels[number + 1 : end], default=0)
+            for at in range(number + 1, end):
+                if levels[at] == top and re.match(_SUMMARY, self.headings[at].text):
+                    return self._heading_lines[at]
+        return None
+
+    def declares(self, line: int) -> bool:
+        """Whether a line of source code declares something."""
+        return self._is_source and re.match(_DECLARATION, self.lines[line]) is not None
 
     def blocks(self) -> Iterator[tuple[Kind, int, int]]:
         """Every block in order: what it is, its first and its last line."""
@@ -213,6 +244,9 @@ class TermPlaces:
         terms: The terms, weighed by what they tell of a place in this text.
         occurrences: Where they stand in the folded text, ascending; those of title and path come first.
         total: Weight of all terms, found or not.
+        named: The terms that stand before the text, in its path, title, aliases or date.
+        share_named: Their share of the query.
+        names: What stands there, folded.
     """
 
     def __init__(self, layout: Layout, terms: Sequence[WeightedTerm], matched: MatchedText) -> None:
@@ -222,6 +256,10 @@ class TermPlaces:
         self._before = self._lines[matched.lines_before]
         self.occurrences = self._without_addresses()
         self._offsets = [occurrence.offset for occurrence in self.occurrences]
+        self.names = matched.folded.split("\n", matched.lines_before)[:-1]
+        self.named = frozenset(one.term for one in self.occurrences[: bisect_left(self._offsets, self._before)])
+        asked = math.fsum(one.weight for one in terms)
+        self.share_named = math.fsum(terms[number].weight for number in self.named) / asked if asked > 0 else 0.0
         self.terms = self._weigh(terms)
         self.total = math.fsum(term.weight for term in self.terms)
         self._held: dict[tuple[int, int], frozenset[int]] = {}
@@ -290,12 +328,11 @@ class TermPlaces:
         What the user put in quotes outweighs all else together.
         """
         counts = Counter(occurrence.term for occurrence in self.occurrences)
-        named = {one.term for one in self.occurrences[: bisect_left(self._offsets, self._before)]}
         size = len(self._layout.lines) + 1
         weights = [
             one.weight
             * (math.log(1 + size / max(counts[number], 1)) / math.log(1 + size))
-            * (TITLE_SHARE if number in named else 1.0)
+            * (TITLE_SHARE if number in self.named else 1.0)
             for number, one in enumerate(terms)
         ]
         all_together = math.fsum(weights)

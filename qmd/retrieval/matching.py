@@ -174,6 +174,16 @@ def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], si
         yield first, weight
 
 
+def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
+    """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
+    best, best_weight = 0, -1.0
+    for first, weight in windows(matched.occurrences, terms, size // 2):
+        if weight > best_weight + 1e-9:
+            best, best_weight = matched.occurrences[first].offset, weight
+    start = max(matched.folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
+    return start, min(start + size, len(matched.folded))
+
+
 def stem(word: str) -> str:
     """What forms of an English word share, roughly: a suffix less. Only for finding places in a text already chosen."""
     if len(word) <= _MIN_STEM or not word.isascii() or word.isdigit():

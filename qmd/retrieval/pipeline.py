@@ -19,7 +19,7 @@ from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, Fused, best_chu
 from qmd.retrieval.hits import RankedCandidate, Scale, build_hits, fold_copies
 from qmd.retrieval.lexical import Words, lex_operators, lexical_query, lexical_ranking, term_filter
 from qmd.retrieval.query import SearchOptions
-from qmd.retrieval.snippets import best_passage
+from qmd.retrieval.snippets import filled_passages
 from qmd.retrieval.trace import Listener, Run, Trace
 from qmd.store.base import IndexReader
 
@@ -312,7 +312,9 @@ def _list_by_date(run: Run) -> SearchResponse:
     hits = []
     for document in shown:
         text = texts.get(document.hash, "")
-        passage = best_passage(text, (), path=document.path, title=document.title, max_chars=options.snippet_chars)
+        passage, _ = filled_passages(
+            text, (), path=document.path, title=document.title, max_chars=options.snippet_chars
+        )
         hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None, also_in=copies[document.id]))
     warnings = () if hits else ("no note matches these filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)

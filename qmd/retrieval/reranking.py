@@ -13,8 +13,7 @@ from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.expansion import CJK_SHARE
 from qmd.retrieval.fusion import INFLUENCES, blend_rerank
 from qmd.retrieval.hits import RankedCandidate
-from qmd.retrieval.matching import WeightedTerm, inverse_frequency, match_text
-from qmd.retrieval.snippets import best_span
+from qmd.retrieval.matching import WeightedTerm, best_span, inverse_frequency, match_text
 from qmd.retrieval.trace import Run
 from qmd.store.base import IndexReader
 

@@ -48,19 +48,20 @@ for stand in the first 300 tokens (.735 of garden's instead of .771), and no mor
 
 PART_SHARE = 0.25
 MOST_PARTS = 3
-"""Share of the query's weight that a further passage of a note has to add, and passages of a note at most."""
+"""Share of the query's weight, less that of names, that a further passage has to add; passages of a note at most."""
+
+LITTLE_SHARE = 0.5
+"""Share of the query's weight below which the words of the best passage say little: the chunk has one, too."""
+
+NAMED_SHARE = 0.7
+"""Share of the query's weight in the names of a document, its date among them, from which the document is asked for and
+not a place in it: `books read oct-dec 2020`. Five texts more are shown on three vaults, none fewer; with .8 two."""
 
 _MOST_STRETCHES = 8
 _MOST_SEEDS = 3
 """Stretches of a text, and units of each, that a passage is put together around, so that the best can be taken."""
 
 _ELLIPSIS = "..."
-_DECLARATION = (
-    r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
-    r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
-    r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
-    r"|const|let|var|macro_rules!)\b"
-)
 
 
 class _Draft(Struct, frozen=True):
@@ -85,40 +86,6 @@ class _Draft(Struct, frozen=True):
         )
 
 
-def best_passage(
-    text: str,
-    terms: Sequence[WeightedTerm],
-    *,
-    path: str = "",
-    title: str = "",
-    chunk: tuple[int, int] | None = None,
-    chunk_only: bool = False,
-    max_chars: int = PASSAGE_CHARS,
-    matched: MatchedText | None = None,
-) -> Passage:
-    """The part of `text` to show.
-
-    Words choose: the place with the largest weight of distinct terms close together, where a term counts the more the
-    fewer places of the text have it. The chunk decides where words say little. Paragraphs, list items, table rows and
-    fenced code are shown whole where there is room; front matter only where no other part holds a term.
-
-    Args:
-        text: The whole document.
-        terms: Terms of the query with their weights.
-        path: Tells what the text is: of markdown the blocks are known, of source code a line that declares something is
-            shown before equally good ones.
-        title: Of the document; left out of the passage's headings.
-        chunk: Span that vectors found, if any.
-        chunk_only: Whether the passage has to lie in it: for a search by meaning alone.
-        max_chars: Longest passage in code points; one that has to be cut inside a block has `...` there.
-        matched: `text` with the places of `terms`, where the caller has looked for them already.
-
-    Returns:
-        The passage; line numbers are those of the file.
-    """
-    return _Chooser(text, terms, path, chunk, max_chars, matched or match_text(text, terms)).choose(title, chunk_only)
-
-
 def filled_passages(
     text: str,
     terms: Sequence[WeightedTerm],
@@ -131,24 +98,42 @@ def filled_passages(
     fill_chars: int = FILL_CHARS,
     matched: MatchedText | None = None,
 ) -> tuple[Passage, tuple[Passage, ...]]:
-    """`best_passage`, and the passages for those who read on, in the order of the text.
+    """The part of `text` to show, and the passages for those who read on, the best first.
 
-    The best one grows to its section, as far as `fill_chars` go; then come others that hold much of the query that it
-    lacks: for each part of a question its own.
+    Words choose: the place with the largest weight of distinct terms close together, where a term counts the more the
+    fewer places of the text have it. The chunk decides where words say little, and the beginning is shown where the
+    names of the document say nearly all that was asked for. Paragraphs, list items, table rows and fenced code are
+    shown whole where there is room; front matter only where no other part holds a term.
+
+    For those who read on the best passage grows to its section, and to the whole text where that is short. Then come
+    others that hold much of the query that it lacks, for each part of a question its own; and the chunk where words say
+    little; and what the section says in brief.
+
+    Args:
+        text: The whole document.
+        terms: Terms of the query with their weights.
+        path: Tells what the text is: of markdown the blocks are known, of source code a line that declares something is
+            shown before equally good ones.
+        title: Of the document; left out of the passage's headings.
+        chunk: Span that vectors found, if any.
+        chunk_only: Whether the best passage has to lie in it: for a search by meaning alone.
+        max_chars: Longest passage in code points; one that has to be cut inside a block has `...` there.
+        fill_chars: As long may the best one become.
+        matched: `text` with the places of `terms` and its names before it, where the caller has looked for them.
+
+    Returns:
+        The best passage, and all; line numbers are those of the file.
     """
-    chooser = _Chooser(text, terms, path, chunk, max_chars, matched or match_text(text, terms))
-    best = chooser.choose(title, chunk_only)
-    return best, chooser.fill(best, title, fill_chars)
+    chooser = _Chooser(text, terms, path, title, chunk, matched or match_text(text, terms))
+    best = chooser.choose(_Room(max_chars), chunk_only)
+    return best, chooser.fill(best, _Room(max_chars), _Room(fill_chars, fills=True))
 
 
-def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
-    """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
-    best, best_weight = 0, -1.0
-    for first, weight in windows(matched.occurrences, terms, size // 2):
-        if weight > best_weight + 1e-9:
-            best, best_weight = matched.occurrences[first].offset, weight
-    start = max(matched.folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
-    return start, min(start + size, len(matched.folded))
+class _Room(Struct, frozen=True):
+    """What a passage may take: code points, and whether it grows until they are used up."""
+
+    chars: int
+    fills: bool = False
 
 
 class _Chooser:
@@ -159,8 +144,8 @@ class _Chooser:
         text: str,
         terms: Sequence[WeightedTerm],
         path: str,
+        title: str,
         chunk: tuple[int, int] | None,
-        max_chars: int,
         matched: MatchedText,
     ) -> None:
         from qmd.ingest.outline import kind_of, read_outline
@@ -171,61 +156,75 @@ class _Chooser:
         self._layout = Layout(text, outline.headings, outline.fences, is_source=self._is_source)
         self._places = TermPlaces(self._layout, terms, matched)
         self._text = text
+        self._title = title
         self._chunk = chunk
-        self._room = max_chars
         self._terms_of_trails: dict[tuple[str, ...], frozenset[int]] = {}
         self._drafts_found: Sequence[_Draft] = ()
-        self._is_filling = False
 
-    def choose(self, title: str, chunk_only: bool) -> Passage:
+    def choose(self, room: _Room, chunk_only: bool) -> Passage:
         """The best passage of all that come into question."""
         layout, places = self._layout, self._places
         if self._body < len(self._text):
             layout.first = layout.line_at(self._body)
         span = self._chunk if chunk_only and self._chunk is not None else (layout.starts[layout.first], len(self._text))
-        drafts = self._drafts(*places.between(*span))
+        drafts = self._drafts(*places.between(*span), room)
         if self._chunk is not None:
-            drafts.append(self._first_of(*self._chunk))
+            drafts.append(self._first_of(*self._chunk, room))
         elif not drafts and layout.first > 1:
             front = places.between(0, layout.starts[layout.first])
             body, layout.first, layout.last = layout.first, 1, layout.first - 2
-            drafts = self._drafts(*front)
+            drafts = self._drafts(*front, room)
             if not drafts:
                 layout.first, layout.last = body, len(layout.lines) - 1
-        if not drafts:
-            drafts = [self._first_of(self._body, len(self._text))]
-        self._drafts_found = sorted(drafts, key=lambda draft: (-round(draft.score, 6), draft.units[draft.low].start))
-        return self._passage(self._drafts_found[0], title)
+        drafts.sort(key=lambda draft: (-round(draft.score, 6), draft.units[draft.low].start))
+        if not drafts or (not chunk_only and self._is_named(drafts[0])):
+            headings = [one.offset for one in layout.headings[:1] if fold(one.text) in places.names]
+            drafts.insert(0, self._first_of(max(self._body, *headings, 0), len(self._text), room))
+        self._drafts_found = drafts
+        return self._passage(drafts[0], room)
 
-    def fill(self, best: Passage, title: str, room: int) -> tuple[Passage, ...]:
-        """The chosen passage grown to its section, and the others that hold a part of the query that it lacks."""
+    def _is_named(self, best: _Draft) -> bool:
+        """Whether the document is asked for by its names, and not the place under a heading that holds words, too."""
+        places = self._places
+        if self._is_source or places.share_named < NAMED_SHARE:
+            return False
+        own = places.weight(places.held(*best.span) - places.named)
+        nearest = {fold(one) for one in self._layout.trail(best.line)[-1:]}.difference(places.names)
+        return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
+
+    def fill(self, best: Passage, room: _Room, first_room: _Room) -> tuple[Passage, ...]:
+        """The chosen passage grown, the others that hold a part of the query that it lacks, and what else may tell."""
         layout, places = self._layout, self._places
-        short, self._room, self._is_filling = self._room, room, True
-        units = layout.units(layout.starts[best.line - 1], room)
+        units = layout.units(layout.starts[best.line - 1], first_room.chars)
         seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
-        taken = [self._grown(units, seed)]
-        passages = [replace(self._passage(taken[0], title), line=best.line)]
-        self._room, self._is_filling = short, False
+        taken = [self._grown(units, seed, first_room)]
+        passages = [replace(self._passage(taken[0], first_room), line=best.line)]
         held = places.held(*taken[0].span)
-        for draft in self._drafts_found[1:]:
-            new = places.held(*draft.span) - held
-            if places.weight(new) < PART_SHARE * places.total or any(draft.meets(other) for other in taken):
-                continue
-            taken.append(draft)
-            passages.append(self._passage(draft, title))
-            held |= new
-            if len(taken) == MOST_PARTS:
-                break
-        return tuple(sorted(passages, key=lambda passage: passage.start_line))
+        others = [(draft, False) for draft in self._drafts_found[1:]]
+        if self._chunk is not None and places.weight(held) < LITTLE_SHARE * places.total:
+            others.append((self._first_of(*self._chunk, replace(room, fills=True)), True))
+        summary = layout.summary(best.line - 1)
+        if summary is not None:
+            others.append(
+                (self._first_of(layout.starts[summary + 1], len(self._text), replace(room, fills=True)), True)
+            )
+        for draft, is_own in others:
+            new = places.held(*draft.span) - held - places.named
+            has_part = is_own or places.weight(new) >= PART_SHARE * places.total
+            if len(taken) < MOST_PARTS and has_part and not any(draft.meets(other) for other in taken):
+                taken.append(draft)
+                passages.append(self._passage(draft, room))
+                held |= new
+        return tuple(passages)
 
-    def _stretches(self, low: int, high: int) -> list[tuple[int, int]]:
+    def _stretches(self, low: int, high: int, room: _Room) -> list[tuple[int, int]]:
         """The best stretches of occurrences, as first and last index, that have none in common with each other."""
         places = self._places
         occurrences = places.occurrences[low:high]
         first_in, last_in = places.between(*self._chunk) if self._chunk is not None else (0, 0)
         scored = [
             (weight + CHUNK_BONUS * places.total * (first_in <= low + last < last_in), -last, first)
-            for last, (first, weight) in enumerate(windows(occurrences, places.terms, self._room))
+            for last, (first, weight) in enumerate(windows(occurrences, places.terms, room.chars))
         ]
         taken: list[tuple[int, int]] = []
         for _, negative, first in heapq.nlargest(8 * _MOST_STRETCHES, scored):
@@ -233,59 +232,76 @@ class _Chooser:
                 taken.append((first, -negative))
         return [(low + first, low + last) for first, last in taken[:_MOST_STRETCHES]]
 
-    def _drafts(self, low: int, high: int) -> list[_Draft]:
+    def _drafts(self, low: int, high: int, room: _Room) -> list[_Draft]:
         """Passages around the heaviest units of the best stretches of the occurrences from `low` to before `high`."""
         places = self._places
         drafts = []
-        for first, last in self._stretches(low, high):
+        for first, last in self._stretches(low, high, room):
             start, end = places.offset(places.occurrences[first]), places.offset(places.occurrences[last])
-            units = self._layout.units(end, self._room)
+            units = self._layout.units(end, room.chars)
             weights = {
                 number: places.weight(places.held(unit.start, unit.end))
                 for number, unit in enumerate(units)
                 if unit.end > start and unit.start <= end
             }
             seeds = heapq.nlargest(_MOST_SEEDS, weights, key=lambda number: (weights[number], -number)) or [0]
-            drafts += [self._grown(units, seed) for seed in seeds]
+            drafts += [self._grown(units, seed, room) for seed in seeds]
         return drafts
 
-    def _first_of(self, start: int, end: int) -> _Draft:
+    def _first_of(self, start: int, end: int, room: _Room) -> _Draft:
         """A passage from the first letter or digit of a span on; of the body where the span has none."""
         written = self._first_written(start, end)
         if written is None:
             written = self._first_written(self._layout.starts[self._layout.first], len(self._text)) or 0
-        units = self._layout.units(written, self._room)
+        units = self._layout.units(written, room.chars)
         seed = next((number for number, unit in enumerate(units) if unit.end > written), len(units) - 1)
-        return self._grown(units, seed)
+        return self._grown(units, seed, room)
 
     def _first_written(self, start: int, end: int) -> int | None:
         match = re.compile(r"[^\W_]").search(self._text, start, end)
         return match.start() if match is not None else None
 
-    def _grown(self, units: Sequence[Unit], seed: int) -> _Draft:
-        """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room."""
+    def _grown(self, units: Sequence[Unit], seed: int, room: _Room) -> _Draft:
+        """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room.
+
+        A passage that fills its room takes first what lies in the chunk, and in a short text goes on over headings.
+        """
         if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
             seed += units[seed + 1].is_piece  # the two cannot be shown together
-        low, high = self._with_header(units, seed), seed
-        held = self._places.held(units[low].start, units[high].end)
+        low, high = self._with_header(units, seed, room), seed
+        crosses, is_short = False, room.fills and len(self._text) - self._body <= room.chars
         while True:
-            choices = []
-            for step, at in ((1, high + 1), (-1, low - 1)):
-                if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed]):
-                    continue
-                new = self._places.held(units[at].start, units[at].end) - held
-                has_room = self._has_room(units[min(low, at)], units[max(high, at)])
-                if new or has_room:
-                    turn = (high - seed <= seed - low) == (step == 1)
-                    choices.append((self._places.weight(new), turn, at))
-            if not choices:
+            at = self._next(units, low, high, seed, room, crosses)
+            if at is not None:
+                low, high = min(low, at), max(high, at)
+            elif crosses or not is_short:
                 break
-            _, _, at = max(choices)
-            low, high = min(low, at), max(high, at)
-            held |= new
+            else:
+                crosses = True
+        while crosses and high > seed and units[high].kind == "heading":
+            high -= 1
         return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
 
-    def _may_join(self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit) -> bool:
+    def _next(self, units: Sequence[Unit], low: int, high: int, seed: int, room: _Room, crosses: bool) -> int | None:
+        """The unit by which `units[low:high + 1]` grows, if any."""
+        held = self._places.held(units[low].start, units[high].end)
+        choices = []
+        for step, at in ((1, high + 1), (-1, low - 1)):
+            if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed], room, crosses):
+                continue
+            unit, first, last = units[at], units[min(low, at)], units[max(high, at)]
+            new = self._places.held(unit.start, unit.end) - held
+            lines = self._layout.lines[first.first : last.last + 1]
+            most = SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES
+            if new or room.fills or sum(map(bool, map(str.strip, lines))) <= most:
+                by_meaning = room.fills and self._is_in_chunk(unit.start, unit.end)
+                turn = (high - seed <= seed - low) == (step == 1)
+                choices.append((by_meaning, self._places.weight(new), turn, at))
+        return max(choices)[-1] if choices else None
+
+    def _may_join(
+        self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, room: _Room, crosses: bool
+    ) -> bool:
         """Whether a unit may become the new first or last one of `units[low:high + 1]`.
 
         A part of fenced code stands alone: between it and its neighbours lies a mark that nothing would close.
@@ -294,26 +310,21 @@ class _Chooser:
         if unit.block != seed.block and any(one.kind == "fence" and one.is_piece for one in (unit, seed)):
             return False
         start, end = min(units[low].start, unit.start), max(units[high].end, unit.end)
-        if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > self._room:
+        if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > room.chars:
             return False
         only_headings = units[high].kind == "heading"
-        if (unit.kind == "heading" and at > high) or (units[low].kind == "heading" and at < low):
+        is_border = (unit.kind == "heading" and at > high) or (units[low].kind == "heading" and at < low)
+        if is_border and not crosses:
             return only_headings and at > high
         is_long = units[high].end - units[low].start > SHORT_CHARS // 2
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
-    def _has_room(self, first: Unit, last: Unit) -> bool:
-        if self._is_filling:
-            return True
-        written = sum(map(bool, map(str.strip, self._layout.lines[first.first : last.last + 1])))
-        return written <= (SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES)
-
-    def _with_header(self, units: Sequence[Unit], row: int) -> int:
+    def _with_header(self, units: Sequence[Unit], row: int, room: _Room) -> int:
         """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
         top = row
         while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
             top -= 1
-        return top if units[row].end - units[top].start <= self._room else row
+        return top if units[row].end - units[top].start <= room.chars else row
 
     def _judge(self, start: int, end: int) -> tuple[int, float]:
         """The line that holds most of the query in a span, and what the span is worth."""
@@ -331,7 +342,7 @@ class _Chooser:
         score += CLOSE_BONUS * max((one for _, one in windows(occurrences, places.terms, CLOSE_CHARS)), default=0.0)
         score += EXACT_BONUS * places.weight(places.exact(held, start, end))
         score += CHUNK_BONUS * places.total * self._is_in_chunk(start, end)
-        score += DECLARATION_BONUS * places.total * self._declares(line)
+        score += DECLARATION_BONUS * places.total * self._layout.declares(line)
         return line, score
 
     def _terms_above(self, line: int) -> frozenset[int]:
@@ -355,19 +366,16 @@ class _Chooser:
             on_line,
             key=lambda n: (
                 round(self._places.weight(on_line[n]), 6),
-                self._declares(n),
+                self._layout.declares(n),
                 self._is_in_chunk(starts[n], starts[n + 1]),
                 -n,
             ),
         )
 
-    def _declares(self, line: int) -> bool:
-        return self._is_source and re.match(_DECLARATION, self._layout.lines[line]) is not None
-
     def _is_in_chunk(self, start: int, end: int) -> bool:
         return self._chunk is not None and self._chunk[0] < end and start < self._chunk[1]
 
-    def _passage(self, draft: _Draft, title: str) -> Passage:
+    def _passage(self, draft: _Draft, room: _Room) -> Passage:
         layout = self._layout
         first, last = draft.units[draft.low], draft.units[draft.high]
         shown = self._text[first.start : last.end]
@@ -376,8 +384,8 @@ class _Chooser:
             shown = _ELLIPSIS + shown.lstrip()
         shown = shown.rstrip() + _ELLIPSIS if rest.strip() else shown + rest
         shown = shown.replace("\r\n", "\n").removesuffix("\r")
-        if len(shown) > self._room:
-            shown = shown[: max(self._room - len(_ELLIPSIS), 0)] + _ELLIPSIS
+        if len(shown) > room.chars:
+            shown = shown[: max(room.chars - len(_ELLIPSIS), 0)] + _ELLIPSIS
         total = len(layout.lines) - (layout.lines[-1] == "" and len(layout.lines) > 1)
         trail = layout.trail(draft.line)
         return Passage(
@@ -387,6 +395,6 @@ class _Chooser:
             line=draft.line + 1,
             lines_before=first.first,
             lines_after=max(total - last.last - 1, 0),
-            heading_trail=trail[1:] if trail and trail[0] == title else trail,
+            heading_trail=trail[1:] if trail and trail[0] == self._title else trail,
             is_code=self._is_source or (first.kind == "fence" and first.is_piece),
         )

@@ -1,12 +1,15 @@
 """What share of questions is answered within the first tokens that are printed.
 
     pip install bpe-openai
-    python -m tests.benchmarks.bench_tokens INDEX=QUESTIONS… [--modes hybrid,lexical] [--save FILE] [--compare FILE]
+    python -m tests.benchmarks.bench_tokens INDEX=QUESTIONS… [--modes hybrid,lexical] [--several]
+        [--save FILE] [--compare FILE]
 
 A question counts where an expected text of it (fixtures of `qmd bench`, those with an `expected_text`) stands in the
 first 300, 1,000 or 3,000 tokens (o200k) of what is printed, verdict and warnings included: through a pipe (`cli`, five
-hits) and as the text of the MCP tool (`mcp`, ten hits). Beside it the share of questions whose file is first, and the
-median of all tokens. --compare prints differences to a saved run with 95 % intervals (paired bootstrap).
+hits) and as the text of the MCP tool (`mcp`, ten hits). With --several all expected texts of a question are needed,
+over several notes or places (`questions/several-*.json`), and the figure is the mean share of them. Beside it stand the
+share of questions whose file is first, and the median of all tokens. --compare prints differences to a saved run with
+95 % intervals (paired bootstrap).
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="INDEX=QUESTIONS")
     parser.add_argument("--modes", default="hybrid")
+    parser.add_argument("--several", action="store_true")
     parser.add_argument("--save", type=Path)
     parser.add_argument("--compare", type=Path)
     options = parser.parse_args(argv)
@@ -60,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         cases = [case for case in read_fixture(Path(questions)).cases.values() if case.expected_text]
         with open_reader(Path(index)) as reader:
             for mode in options.modes.split(","):
-                for form, found in ask(reader, engines, cases, mode).items():
+                for form, found in ask(reader, engines, cases, mode, options.several).items():
                     name = f"{Path(questions).stem} {mode} {form}"
                     kept |= {f"{name} {what}": values for what, values in found.items()}
                     print(line_of(name, found))
@@ -74,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def ask(
-    reader: IndexReader, engines: Engines, cases: Sequence[Case], mode: str
+    reader: IndexReader, engines: Engines, cases: Sequence[Case], mode: str, several: bool = False
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Form → measure → question → value."""
     encoding = get_encoding("o200k_base")
@@ -85,10 +89,11 @@ def ask(
         for case in cases:
             response = search(reader, engines, parse_query(case.query), options)
             tokens = encoding.encode(printed(response, case.query, form))
-            values = {
-                str(n): float(holds_any(re.sub(_NUMBER, "", encoding.decode(tokens[:n])), case.expected_text))
-                for n in WITHIN
-            }
+            needed = [(text,) for text in case.expected_text] if several else [case.expected_text]
+            values = {}
+            for n in WITHIN:
+                shown = re.sub(_NUMBER, "", encoding.decode(tokens[:n]))
+                values[str(n)] = average([float(holds_any(shown, texts)) for texts in needed])
             first = response.hits[0].document.path if response.hits else ""
             values["file"] = float(any(same_file(first, file) for file in case.expected_files))
             values["tokens"] = float(len(tokens))

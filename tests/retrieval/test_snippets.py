@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, parse_lex
-from qmd.retrieval.matching import WeightedTerm
-from qmd.retrieval.snippets import MOST_PARTS, best_passage, filled_passages
+from qmd.records import Passage
+from qmd.retrieval.matching import WeightedTerm, match_text
+from qmd.retrieval.snippets import MOST_PARTS, filled_passages
 
 TEXT = "# Notes\n\nintro\n\nThe limiter slides.\nAuth token flow\nend one\nend two\n"
 
@@ -18,6 +21,11 @@ TEXT = "# Notes\n\nintro\n\nThe limiter slides.\nAuth token flow\nend one\nend t
 def query_terms(text: str) -> list[WeightedTerm]:
     """Terms of `text`, all of the same weight."""
     return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
+
+
+def best_passage(*args: Any, **options: Any) -> Passage:
+    """The best one alone."""
+    return filled_passages(*args, **options)[0]
 
 
 PROSE = "This paragraph of filler says nothing that anybody would ask for, and it says so at length.\n\n" * 12
@@ -208,6 +216,70 @@ def test_a_long_section_is_filled_as_far_as_there_is_room() -> None:
     assert "The limiter slides." in filled.text
 
 
+def test_a_short_note_is_shown_whole_over_its_headings_but_for_the_last_ones() -> None:
+    text = (
+        "# Worktree\n\nSeveral branches.\n\n## Add\n\ngit worktree add\n\n## Remove\n\ngit worktree prune\n\n## Empty\n"
+    )
+    _, (whole,) = filled_passages(text, query_terms("several branches"))
+    assert whole.text == text.removesuffix("\n\n## Empty\n")
+
+
+def test_a_passage_grows_to_where_its_meaning_was_found() -> None:
+    lines = [f"Paragraph {number} has its thirty letters." for number in range(60)]
+    lines[30] = "Here the limiter slides."
+    text = "\n\n".join(lines)
+    chunk = (text.index(lines[20]), text.index(lines[30]))
+    _, (filled,) = filled_passages(text, query_terms("limiter slides"), chunk=chunk, fill_chars=440)
+    assert lines[21] in filled.text and lines[31] not in filled.text
+
+
+def test_the_chunk_has_a_passage_of_its_own_where_words_say_little() -> None:
+    text = f"My car.\n\n{PROSE}Automobiles burn petrol.\n\n{PROSE}"
+    chunk = (text.index("Automobiles"), text.index("petrol"))
+    _, (best, meant) = filled_passages(text, query_terms("car motor fuel"), chunk=chunk)
+    assert "My car." in best.text and "Automobiles burn petrol." in meant.text
+    assert len(filled_passages(text, query_terms("my car"), chunk=chunk)[1]) == 1
+
+
+def test_a_note_that_its_names_find_is_shown_from_its_beginning() -> None:
+    text = f"badge 1.0\n\n# Books read\n\nThe first of them.\n\n{PROSE}Of all books read in 2020 this is the last.\n"
+    terms = query_terms("books read 2020")
+    matched = match_text(text, terms, before="reading.md\nBooks read\n2020\n")
+    assert best_passage(text, terms, matched=matched).text.startswith("# Books read\n\nThe first of them.")
+    assert "the last" in best_passage(text, terms).text
+
+
+def test_what_stands_beside_the_name_is_shown_all_the_same() -> None:
+    text = f"# Books read\n\nThe first of them.\n\n{PROSE}An oven.\n"
+    terms = query_terms("books read 2020 oven")
+    matched = match_text(text, terms, before="Books read\n2020\n")
+    assert "oven" in best_passage(text, terms, matched=matched).text
+
+
+@pytest.mark.parametrize(
+    ("heading", "is_shown"),
+    [
+        ("Conclusion/Resolution", True),
+        ("Summary", True),
+        ("Zusammenfassung", True),
+        ("結論", True),
+        ("Decision trees", False),
+    ],
+)
+def test_what_a_section_says_in_brief_is_shown_with_a_place_in_it(heading: str, is_shown: bool) -> None:
+    other = "## Tea\n\nTea is hot.\n\n### Conclusion\n\nWe buy tea.\n\n"
+    text = f"# Minutes\n\n{other}## Rent\n\nThe rent is due.\n\n{PROSE}### {heading}\n\nWe pay it.\n\n{other}"
+    shown = [one.text for one in filled_passages(text, query_terms("rent"))[1]]
+    assert ("We pay it." in "".join(shown)) == is_shown and "We buy tea." not in "".join(shown)
+
+
+def test_passages_of_a_hundred_thousand_headings_take_no_longer_than_their_lines() -> None:
+    text = "# Conclusion\n" + "## a\n### Summary x\n" * 50_000 + "rent\n"
+    begun = process_time()
+    filled_passages(text, query_terms("rent"), chunk=(0, 20))
+    assert process_time() - begun < 4
+
+
 @given(
     st.lists(
         st.sampled_from(["# h", "## k", "rent due", "a deposit", "", "```", "- item rent", "| a | b |", "x" * 90])
@@ -218,7 +290,7 @@ def test_passages_are_apart_from_each_other_and_stand_in_the_text(lines: list[st
     best, passages = filled_passages("\n".join(lines), query_terms("rent deposit"), max_chars=20, fill_chars=fill_chars)
     assert 1 <= len(passages) <= MOST_PARTS
     assert sum(one.start_line <= best.line <= one.end_line for one in passages) == 1
-    for before, after in pairwise(passages):
+    for before, after in pairwise(sorted(passages, key=lambda one: one.start_line)):
         assert before.end_line < after.start_line
     for one in passages:
         assert len(one.text) <= max(fill_chars, 20)
