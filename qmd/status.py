@@ -116,6 +116,8 @@ class IndexStatus(Struct, frozen=True):
     """Who has its vectors now."""
     address: str | None = None
     """Where an index lies that is no file."""
+    advice: str | None = None
+    """Which model reads its notes, where the built-in one does not."""
 
     @property
     def embedding(self) -> EmbeddingRun | None:
@@ -150,6 +152,7 @@ FACTS = (
     Fact("vectors", lambda index: index.vectors),
     Fact("updatedAt", lambda index: index.updated_at),
     Fact("fingerprint", lambda index: index.fingerprint),
+    Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is a line more in every form; what it counts comes from the stores' `read_status`."""
 
@@ -160,6 +163,6 @@ def fact_values(index: IndexStatus, *, is_for_tool: bool) -> dict[str, int | str
 
 
 def fact_lines(index: IndexStatus, *, is_for_tool: bool = False) -> list[tuple[str, str]]:
-    """(label, value) of the facts that have a label, of all or of those of the tool."""
+    """(label, value) of the facts that have a label and a value, of all or of those of the tool."""
     facts = [fact for fact in FACTS if fact.label and (fact.is_for_tool or not is_for_tool)]
-    return [(fact.label, str(fact.value(index))) for fact in facts]
+    return [(fact.label, str(value)) for fact in facts if (value := fact.value(index)) is not None]

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4700,
-    "cli": 3830,
-    "retrieval": 4170,
-    "inference": 3640,
+    "store": 4720,
+    "cli": 3810,
+    "retrieval": 4240,
+    "inference": 3650,
     "app": 3600,
     "plugins/forms": 3280,
     "plugins/mcp": 3180,
@@ -36,7 +36,7 @@ BUDGETS: dict[str, int] = {
     "plugins/browse": 1110,
     "config": 950,
     "plugins/bench": 880,
-    "analysis": 770,
+    "analysis": 790,
     "plugins/fastembed": 690,
     "plugins/page": 680,
     "dates": 690,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_380, 191
+MOST_LINES, MOST_FILES = 31_490, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_760
-MOST_LINES_OF_TESTS = 39_240
+MOST_LINES_OF_ALL = 50_880
+MOST_LINES_OF_TESTS = 39_360
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

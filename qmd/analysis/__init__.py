@@ -6,6 +6,6 @@ It must not know the index, its tables or how terms are weighted.
 
 from __future__ import annotations
 
-ANALYSIS_VERSION = 4
+ANALYSIS_VERSION = 5
 """To be raised with every change of what `analyze_document` makes of a file, or of the headings that it is given: the
 next update then analyses the files again that an older version indexed."""

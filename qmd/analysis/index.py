@@ -5,6 +5,7 @@ from __future__ import annotations
 from qmd.analysis.identifiers import camel_words, identifier_parts, symbol_terms
 from qmd.analysis.note_names import note_names
 from qmd.analysis.scripts import analyze_text
+from qmd.analysis.stopwords import LANGUAGE_MARK, LANGUAGES, language_of
 from qmd.records import Document, IndexTerms
 
 
@@ -13,7 +14,7 @@ def analyze_document(document: Document) -> IndexTerms:
 
     `title` holds all that the note is called. `body` is the whole text, front matter included: its keywords and
     descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once,
-    among them the dates that the note names.
+    among them the dates that the note names, and its language where that is not English.
     """
     path, text = document.path, document.text
     names = "\n".join(note_names(document))
@@ -23,11 +24,12 @@ def analyze_document(document: Document) -> IndexTerms:
         from qmd.analysis.dates import date_terms
 
         dates = date_terms(document.dates)
+    marks = [f"{LANGUAGE_MARK}{found}0" for found in [language_of(text[:1_000], 3)] if found in LANGUAGES]
     parts = [part for word in camel_words(derived) for part in identifier_parts(word) if len(part) > 1]
     return IndexTerms(
         title=analyze_text(names),
         headings=analyze_text("\n".join([heading.text for heading in document.headings])),
         path=analyze_text(path),
         body=analyze_text(text),
-        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *dates])),
+        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *dates, *marks])),
     )

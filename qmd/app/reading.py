@@ -275,9 +275,15 @@ class ReadingIndex(OpenedIndex):
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
         try:
             with self._request() as (reader, _):
-                return replace(reader.status(None), address=self._locations.address)
+                status = replace(reader.status(None), address=self._locations.address)
+                language = reader.main_language()
         except NotFoundError:
             return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, (), address=self._locations.address)
+        if language is not None:
+            from qmd.inference.loader import advice_for
+
+            status = replace(status, advice=advice_for(self.engine_settings(), language))
+        return status
 
     def days_since_update(self) -> int | None:
         """Whole days since the last completed update; None before the first."""

@@ -146,8 +146,6 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         say(refreshed_line(response.refreshed))
     if options.explain and screen is None:
         _explain_expansion(response)
-    if invocation.command == "query":
-        _mention_built_in_models(locations, response)
     if screen is not None:
         from qmd.app.disk_paths import remember_hits
         from qmd.render.hit_screen import draw_hits
@@ -223,19 +221,3 @@ def _explain_expansion(response: SearchResponse) -> None:
     for text, reason in response.dropped_expansions:
         say(f"expansion dropped: '{text}': {reason}")
     say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
-
-
-def _mention_built_in_models(locations: Locations, response: SearchResponse) -> None:
-    """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
-    import contextlib
-
-    from qmd.files import create_private
-
-    if not any("built-in" in model for model in response.models):
-        return
-    marker = locations.cache / "built-in-models-mentioned"
-    if marker.exists():
-        return
-    say("Tip: answered by built-in models. Larger, multilingual ones: qmd models pull")
-    with contextlib.suppress(OSError):  # a read-only cache only means that it is said again
-        create_private(marker)

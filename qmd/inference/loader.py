@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +16,7 @@ from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines, Expander, Reranker, engine_room
 from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
-from qmd.inference.models.catalogue import find_model, full_model, is_gguf_address
+from qmd.inference.models.catalogue import advice_on, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
@@ -114,6 +115,14 @@ def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
         pull = f"; or get {record.name}: qmd models pull {record.name}" if record is not None else ""
         return ModelChoice(None, None, f"{role} model '{asked}' is not used; {remedy}{pull}")
     return ModelChoice(record, folder, f"{record.name} stands in for the {role} model '{asked}'; {remedy}")
+
+
+def advice_for(settings: EngineSettings, language: str) -> str | None:
+    """What to do about notes in another language than English; None where the built-in model does not embed."""
+    with suppress(ModelError):
+        if settings.room_for("embed") is None and choose_model(settings, "embed").record is None:
+            return advice_on(language)
+    return None
 
 
 class EmbedderIdentity(Struct, frozen=True):

@@ -120,7 +120,7 @@ def _dates(text: str) -> list[DateSpan]:
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
 
-    language = language_of(text.lower().split())
+    language = language_of(text)
     # English is written with the day first and with the month first; the other languages agree.
     found = find_dates(text, day_first=None if language in (None, "en") else True, years=True)
     spans = [one for one in found if is_said(text, one)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
+from qmd.analysis.scripts import script_of
+from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
 from qmd.records import Ranking, Scope, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
@@ -64,6 +66,7 @@ def search_dense(
     if not (coverage.has_vectors or supplied.vectors):
         return Dense()
     found = _rank(run, embedder, texts, sorted(also_score), k, supplied)
+    _advise(run, embedder, " ".join(map(_text, texts)))
     if not found:
         _explain_absence(reader, embedder, texts, run.query.scope, trace)
     return Dense(found, supplied.waiting, by_words)
@@ -139,6 +142,19 @@ def _explain_absence(
         if reader.vector_coverage(embedder.fingerprint).pending:
             hint = ": run 'qmd embed'" if reader.running_embedding() is None else " yet"
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
+
+
+def _advise(run: Run, embedder: Embedder, text: str) -> None:
+    """Name a model that reads the language of the query, or of most notes, where the built-in one does not."""
+    language = language_of(text, 2)
+    if language not in LANGUAGES:
+        scripts = {script_of(one) for one in text if one.isalpha() and not one.isascii()}
+        unread = "zh" if scripts == {"CJK"} else "" if scripts else None
+        language = unread if embedder.query_trust(text) == 0 else run.reader.main_language(run.query.scope)
+    if language is not None and embedder.description.tier == "built-in":
+        from qmd.inference.models.catalogue import advice_on
+
+        run.trace.warn(advice_on(language))
 
 
 def _text(item: SubQuery | str) -> str:

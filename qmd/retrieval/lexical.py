@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import filterfalse
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.query import analyze_query, has_user_operators, parse_lex, prefix_form
-from qmd.analysis.scripts import has_cjk
-from qmd.analysis.stopwords import language_of, stop_words_of
+from qmd.analysis.scripts import has_cjk, without_accents
+from qmd.analysis.stopwords import LANGUAGES, language_of, stop_words_of
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
+from qmd.store.records import sort_candidates
 
 PREFIX_TRUST = 0.8
 """Share of a term's weight that a prefix of it earns in coverage."""
@@ -39,6 +42,10 @@ MOST_UNKNOWN = 20
 """Unknown words of one text whose spelling is looked up, at up to 100 ms each: a pasted page has hundreds of them, and
 enough words that are known."""
 
+FORMS, FORMS_WEIGHT, MOST_TERMS = 5, 0.25, 1_000
+"""Forms of one word that are searched (a Spanish verb has a dozen), the weight of a ranking by them beside that by the
+words as typed, and terms of the index that are compared with a word; docs/dev/benchmarks.md has the figures."""
+
 SENTENCE_WORDS = 5
 """Words without an operator from which a query with a stop word is a sentence."""
 
@@ -58,11 +65,13 @@ class LexicalQuery(Struct, frozen=True):
         text: The query or sub-query.
         terms: What is searched, unknown words replaced by prefixes or corrected spellings.
         weighted: What coverage is measured with; unknown words keep their weight.
+        forms: The terms with other forms of the words in place of words; empty for English.
     """
 
     text: str
     terms: tuple[LexicalTerm, ...]
     weighted: tuple[WeightedTerm, ...]
+    forms: tuple[LexicalTerm, ...] = ()
 
 
 class Words(Struct, frozen=True):
@@ -79,7 +88,7 @@ class Words(Struct, frozen=True):
     @property
     def searched(self) -> tuple[LexicalTerm, ...]:
         """Every term that a text may hold for it."""
-        return tuple({term: None for query in self.queries for term in query.terms if not term.excluded})
+        return tuple({term: None for query in self.queries for term in query.forms or query.terms if not term.excluded})
 
     @property
     def found(self) -> set[int]:
@@ -98,25 +107,67 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
         lex_syntax: Whether quotes, `+`, `-` and `*` are operators.
     """
     terms = parse_lex(text) if lex_syntax else analyze_query(text)
-    frequencies = reader.document_frequencies(terms, scope)
-    weighted = weigh_terms(terms, frequencies, reader.count_documents(scope))
+    counts = reader.document_frequencies(terms, scope)
+    weighted = weigh_terms(terms, counts, reader.count_documents(scope))
+    forms, instead = _find_others(reader, text, dict(zip(terms, counts, strict=True)), scope, trace)
+    searched = tuple(one for term in terms for one in instead.get(term) or [term])
+    joined = {term: [term, found] for term, found in forms.items()} | instead
+    others = tuple(forms.get(term, term) for term in searched) if forms else ()
+    return LexicalQuery(text, searched, _reweighed(weighted, joined), others)
+
+
+def _find_others(
+    reader: IndexReader, text: str, frequencies: Mapping[LexicalTerm, int], scope: Scope, trace: Trace
+) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
+    """Forms of the words of another language than English, and what is searched in place of unknown words."""
+    language = language_of(text, 2) or reader.main_language(scope) or "en"
+    forms = _forms(reader, frequencies, scope, language)
     # Words alone: something else may be searched for in their place.
     unknown = [
         term
-        for term, frequency in zip(terms, frequencies, strict=True)
+        for term, frequency in frequencies.items()
         if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
     ]
-    is_alone = not any(frequencies)
-    language = language_of(text.lower().split()) if unknown else None
-    is_foreign = language not in (None, "en")
+    # In another language most are no errors: one line tells of all, and one sign of it is enough to leave them be.
+    traces = (trace, trace if language == "en" else Trace(None))
+    is_alone, is_foreign = not any(frequencies.values()), not {language, language_of(text)} <= {"en", None}
     instead = {
-        term: _substitutes(reader, term, scope, trace, is_alone=is_alone, is_foreign=is_foreign)
+        term: [forms[term]] if term in forms else _substitutes(reader, term, scope, traces, is_alone, is_foreign)
         for term in unknown[:MOST_UNKNOWN]
     }
     if len(unknown) > MOST_UNKNOWN:
         trace.warn(f"{len(unknown) - MOST_UNKNOWN} further words do not appear in any note")
-    searched = tuple(one for term in terms for one in instead.get(term) or [term])
-    return LexicalQuery(text, searched, _reweighed(weighted, instead))
+    missing = [term.text for term in filterfalse(instead.get, unknown[:MOST_UNKNOWN])]
+    if missing and language != "en":
+        trace.warn(f"the query is read as {LANGUAGES[language]}: no note has {_quoted(missing)}")
+    return forms, instead
+
+
+def _forms(
+    reader: IndexReader, frequencies: Mapping[LexicalTerm, int], scope: Scope, language: str
+) -> dict[LexicalTerm, LexicalTerm]:
+    """Plain words with the terms that have their stem in another language; none where words are marked."""
+    marks = {(term.required, term.excluded) for term in frequencies}
+    if language == "en" or marks != {(False, False)} or not find_spec("py_rust_stemmers"):
+        return {}
+    from py_rust_stemmers import SnowballStemmer
+
+    from qmd.inference.models.builtin import is_word
+
+    stem_words = SnowballStemmer(LANGUAGES[language].lower()).stem_words
+    found = {}
+    for term, frequency in [one for one in frequencies.items() if one[0].fts[1:-1].isalpha()][:MOST_UNKNOWN]:
+        # What the index keeps has lost its accents, by which some stemmers go; endings may change letters before them.
+        word = term.fts[1:-1]
+        stems = set(map(without_accents, stem_words([word, without_accents(word)])))
+        near = reader.terms_from((start := min(stems, key=len))[: max(3, len(start) - 2)], MOST_TERMS)
+        stemmed = zip(near, map(without_accents, stem_words(near)), strict=True)
+        # What no note has as typed is not meant by an English word that only looks like it.
+        same = [one for one, stem in stemmed if stem in stems and (frequency or is_word(word) or not is_word(one))]
+        form = replace(term, fts='("' + '" OR "'.join(same[:FORMS]) + '")')
+        if same and reader.document_frequencies([form], scope)[0]:
+            found[term] = form
+    return found
 
 
 def _reweighed(
@@ -141,6 +192,11 @@ def lexical_ranking(run: Run, query: LexicalQuery, kind: Literal["original", "le
     """BM25 ranking of one text; required terms that no document holds together are searched as optional."""
     reader, scope, trace = run.reader, run.query.scope, run.trace
     candidates = reader.search_lexical(query.terms, k, scope, anchors=True)
+    if query.forms:
+        scores = {one.document_id: one.score for one in candidates}
+        for one in reader.search_lexical(query.forms, k, scope, anchors=True):
+            scores[one.document_id] = scores.get(one.document_id, 0.0) + FORMS_WEIGHT * one.score
+        candidates = sort_candidates(Candidate(*entry) for entry in scores.items())[:k]
     required = [term for term in query.terms if term.required]
     if not candidates and required:
         names = _quoted([term.text for term in required])
@@ -171,7 +227,7 @@ def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Sco
 
 
 def _substitutes(
-    reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool, is_foreign: bool
+    reader: IndexReader, term: LexicalTerm, scope: Scope, traces: tuple[Trace, Trace], is_alone: bool, is_foreign: bool
 ) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none.
 
@@ -179,7 +235,7 @@ def _substitutes(
         reader: The index.
         term: What no document holds.
         scope: Where.
-        trace: Gets a warning.
+        traces: The first gets a warning of what is searched instead, the second one of what is not.
         is_alone: Whether no word of the query is known.
         is_foreign: Whether the query is in another language than English, whose words resemble English ones by chance.
     """
@@ -192,14 +248,12 @@ def _substitutes(
         return [prefix]
     spellings = () if is_absent or len(term.text) < 4 else reader.similar_terms(term.text, SPELLINGS + 1, scope)
     spellings = [one for one in spellings if not (is_foreign and is_word(one))]
-    if not spellings:
-        trace.warn(f"'{term.text}' does not appear in any note")
-        return []
-    if term.required or not _is_sure(term.text, len(spellings), is_alone=is_alone):
-        trace.warn(f"'{term.text}' does not appear in any note: did you mean '{spellings[0]}'?")
+    if not spellings or term.required or not _is_sure(term.text, len(spellings), is_alone=is_alone):
+        guess = f": did you mean '{spellings[0]}'?" if spellings else ""
+        traces[1].warn(f"'{term.text}' does not appear in any note{guess}")
         return []
     tried = spellings[:SPELLINGS]
-    trace.warn(f"'{term.text}' does not appear in any note: searched for {_quoted(tried)} instead")
+    traces[0].warn(f"'{term.text}' does not appear in any note: searched for {_quoted(tried)} instead")
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in tried]
 
 

@@ -178,6 +178,18 @@ class IndexReader(Protocol):
     def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> Sequence[str]:
         """Words of documents in the scope's collections that are spelled most like `term`, most frequent first."""
 
+    def terms_from(self, start: str, limit: int) -> Sequence[str]:
+        """Terms of documents that begin so, as they are kept; the most frequent of so many, or the shortest ones."""
+
+    def main_language(self, scope: Scope = Scope()) -> str | None:
+        """The language other than English that most documents in the scope's collections are in."""
+        from qmd.analysis.stopwords import LANGUAGE_MARK, LANGUAGES
+
+        found = [mark for mark in self.terms_from(LANGUAGE_MARK, 50) if mark[len(LANGUAGE_MARK) : -1] in LANGUAGES]
+        counts = self.document_frequencies([LexicalTerm(mark, f'"{mark}"') for mark in found], scope)
+        most, mark = max(zip(counts, found, strict=True), default=(0, ""))
+        return mark[len(LANGUAGE_MARK) : -1] if 2 * most > self.count_documents(scope) else None
+
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:

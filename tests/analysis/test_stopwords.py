@@ -1,3 +1,5 @@
+from time import process_time
+
 import pytest
 
 from qmd.analysis.stopwords import language_of, stop_words_of
@@ -28,4 +30,28 @@ def test_stop_words_are_those_of_the_one_language_that_the_words_show(text: str,
     ],
 )
 def test_function_words_tell_the_language(text: str, language: str | None) -> None:
-    assert language_of(text.split()) == language
+    assert language_of(text) == language
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Wie lade ich Dateien über ein Formular hoch?", "de"),
+        ("l'homme qui plantait des arbres", "fr"),
+        ("cómo declaro parámetros en la ruta", "es"),
+        ("validação numérica de parâmetros", "pt"),
+        ("hur lagar man en cykel som är trasig", "sv"),
+        ("die hard", None),
+        ("MIT in Boston", None),
+        ("Café Müller Zürich", None),
+        ("the rise of die Grünen in the polls", None),
+    ],
+)
+def test_two_signs_show_a_language_surely(text: str, language: str | None) -> None:
+    assert language_of(text, 2) == language
+
+
+def test_a_text_of_a_megabyte_shows_its_language_in_time() -> None:
+    started = process_time()
+    assert language_of("wörtchen der und " * 60_000 + "ä" * 500_000, 2) == "de"
+    assert process_time() - started < 2

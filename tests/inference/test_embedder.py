@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qmd.errors import ModelError
 from qmd.inference.engines import embedder as embedder_module
-from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder
+from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, load_embedder
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
@@ -113,10 +113,6 @@ def test_chunks_mostly_in_another_script_are_not_embedded(embedder: OnnxEmbedder
 
 def test_a_model_of_all_scripts_trusts_every_letter() -> None:
     assert foreign_share("密码 пароль", ()) == 0.0
-
-
-def test_english_with_a_foreign_word_stays_english() -> None:
-    assert not is_other_latin("the rise of die Grünen in the polls")
 
 
 def test_fingerprint_is_the_same_for_a_copy_and_another_for_other_weights(tmp_path: Path) -> None:

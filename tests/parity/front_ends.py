@@ -31,7 +31,7 @@ from tests.processes import wait_until
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}
 
-_TIPS = ("Tip: answered by built-in models", "No results found")
+_TIPS = ("No results found",)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class _World:
         # Side files of an index that was only just closed may still go.
         self._watch = [self.home, self.config, self.cache]
         # A collection that the user adds on the command line to a project that needs no trust is trusted.
-        own = ("projects", "built-in-models-mentioned", "trusted.json", ".trusted.json.lock")
+        own = ("projects", "trusted.json", ".trusted.json.lock")
         self._may_come = (self.clone, *(folder / "qmd" / name for folder in (self.cache, self.config) for name in own))
 
     def format(self, target: str) -> str:

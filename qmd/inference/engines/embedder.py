@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.analysis.scripts import script_of
-from qmd.analysis.stopwords import ENGLISH, stop_words_of
+from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.encoder_graph import EncoderGraph, read_encoder_graph
@@ -242,7 +242,7 @@ def trust_in(text: str, record: ModelRecord, tokenizer: Tokenizer) -> float:
     foreign = foreign_share(text, record.scripts)
     if foreign > MAX_FOREIGN_QUERY_SHARE or tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
         return 0.0
-    if record.languages == ("en",) and is_other_latin(text):
+    if record.languages == ("en",) and language_of(text, 2) in LANGUAGES:
         return OTHER_LATIN_TRUST
     return 1.0 - foreign
 
@@ -256,15 +256,3 @@ def foreign_share(text: str, scripts: Sequence[str]) -> float:
         return 0.0
     known = sum(letter.isascii() or script_of(letter) in scripts for letter in letters)
     return 1.0 - known / len(letters)
-
-
-def is_other_latin(text: str) -> bool:
-    """True when a Latin-script text reads as another language than English.
-
-    Two or more signs, and more of them than English function words: function words of one other language, and words
-    with accented letters. `naïve Bayes` and `die hard` stay English.
-    """
-    words = ["".join(filter(str.isalnum, word)) for word in text.lower().split()]
-    stops = stop_words_of(words)
-    signs = sum((word in stops and word not in ENGLISH) or not word.isascii() for word in words)
-    return signs >= 2 and signs > sum(word in ENGLISH for word in words)

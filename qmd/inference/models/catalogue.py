@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from qmd.analysis.stopwords import LANGUAGES
 from qmd.inference.models.builtin import MINILM
 from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Pooling, Role
 
@@ -316,6 +317,22 @@ QWEN_EXPANDER = ModelRecord(
     max_tokens=2048,
     network="qwen3",
 )
+
+READERS: Mapping[str, str] = {
+    "zh": JINA_ZH.name,
+    "de": "fastembed:jinaai/jina-embeddings-v2-base-de",
+    "es": "fastembed:jinaai/jina-embeddings-v2-base-es",
+    "": "fastembed:sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+}
+"""Language -> the embedding model to pull that reads it, and English; that of no language reads fifty."""
+
+
+def advice_on(language: str) -> str:
+    """What to do where the built-in embedding model is asked to read another language than English."""
+    name, model = {"zh": "Chinese", **LANGUAGES}.get(language, "other languages"), READERS.get(language, READERS[""])
+    then = "" if model == JINA_ZH.name else ", and set QMD_EMBED_MODEL to that name"
+    return f"{MINILM.name} reads English; for {name}: qmd models pull {model}{then}"
+
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)
 """All of them, built-in first."""

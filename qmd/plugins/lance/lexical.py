@@ -69,6 +69,9 @@ class Lexical(Documents):
         where = of_collections(scope.collections)
         return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
 
+    def terms_from(self, start: str, limit: int) -> list[str]:
+        return _expand_prefix(self._tables, start)[:limit]
+
     def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> list[str]:
         tables = self._tables
         where = of_collections(scope.collections)

@@ -122,8 +122,7 @@ def _script_shares(text: str) -> dict[str, float]:
 
 def same_language(query: str, text: str) -> bool:
     """False when function words show two different languages; keywords without any show nothing."""
-    # One letter shows nothing: `c` is French, and a programming language.
-    ours, theirs = (language_of([word for word in _words(one) if len(word) > 1]) for one in (query, text))
+    ours, theirs = language_of(query), language_of(text)
     return ours is None or theirs is None or ours == theirs
 
 

@@ -97,6 +97,11 @@ class Lexical(Documents):
             for term in terms
         ]
 
+    def terms_from(self, start: str, limit: int) -> list[str]:
+        rows = "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+        bounds = (start, start[:-1] + chr(ord(start[-1]) + 1), limit)
+        return [term for term, _ in self.database.rows(f"SELECT * FROM ({rows}) ORDER BY doc DESC, term", bounds)]
+
     def prune_common_terms(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:
         """Leave out optional terms that cost much and tell little, as long as a rarer optional term remains."""
         total = self.count_documents(scope)

@@ -237,6 +237,22 @@ def test_misspelt_words_are_suggested_as_documents_write_them(
     assert contract_writer.similar_terms("kubrenetes") == []
 
 
+def test_terms_with_one_beginning_are_told(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    contract_writer.put_documents("n", [make_document("a", "Fähre Fahrten"), make_document("b", "fahren Fahrten")])
+    assert {one.rstrip("e") for one in contract_writer.terms_from("fahr", 9)} >= {"fahren", "fahrten"}
+    assert not contract_writer.terms_from("zzz", 9) and not contract_writer.terms_from("\U0010fffe", 9)
+
+
+def test_the_language_of_most_documents_in_scope_is_known(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    assert contract_writer.main_language() is None
+    for collection, text in (("n", "in0de0"), ("m", "words"), ("m", "in0xx0 in0"), ("m", "more")):
+        contract_writer.put_documents(collection, [make_document(f"{text}.md", text)])
+    assert contract_writer.main_language(Scope(collections=("n",))) == "de"
+    assert contract_writer.main_language() is contract_writer.main_language(Scope(collections=("m",))) is None
+
+
 def test_a_question_finds_the_document_that_holds_most_of_it(
     contract_writer: IndexWriter, make_document: MakeDocument
 ) -> None:

@@ -1,0 +1,74 @@
+"""Questions in other languages than English: forms of words, one line instead of twenty, the model that reads them."""
+
+from __future__ import annotations
+
+import sys
+from time import process_time
+
+import pytest
+
+from qmd.inference.models.catalogue import READERS
+from qmd.records import SearchResponse
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query import SearchOptions, parse_query
+from tests import fakes
+from tests.note_index import NoteIndex, paths
+
+GERMAN = {
+    "boot.md": "# Hafen\n\nDie Überfahrten mit dem alten Kahn sind im Winter nicht möglich.\n",
+    "brot.md": "# Küche\n\nDas Brot wird im Ofen auf dem Stein gebacken und ist nach einer Stunde fertig.\n",
+    "rad.md": "# Keller\n\nDie Reifen sind für den Winter, und der Schlauch wird vor dem Frost geflickt.\n",
+}
+
+
+def answer(index: NoteIndex, text: str) -> SearchResponse:
+    options = SearchOptions() if index.embedder else SearchOptions(mode="lexical")
+    return search(index, fakes.fake_engines(index.embedder), parse_query(text), options)
+
+
+def german(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
+    index = NoteIndex(embedder)
+    for path, text in GERMAN.items():
+        index.add(path, text)
+    return index
+
+
+def test_a_word_is_found_in_another_form_of_its_language_behind_notes_that_have_it_as_typed() -> None:
+    index = german()
+    found = answer(index, "wann ist eine Überfahrt")
+    assert (paths(found)[0], found.warnings) == ("boot.md", ())
+    index.add("fahrt.md", "# Fähre\n\nDie Überfahrt ist bei Sturm nicht zu empfehlen, und das Ticket ist teuer.\n")
+    assert paths(answer(index, "wann ist eine Überfahrt"))[:2] == ["fahrt.md", "boot.md"]
+
+
+def test_words_that_no_note_has_are_told_in_one_line_beside_what_is_searched_instead() -> None:
+    said = answer(german(), "warum ist das Kaninchen und der Igel im Gartenhaus und das Brot nicht gebakken").warnings
+    assert "'gebakken' does not appear in any note: searched for 'gebacken' instead" in said
+    assert "the query is read as German: no note has 'kaninchen', 'igel', 'gartenhaus'" in said and len(said) == 2
+
+
+def test_keywords_go_by_the_notes_and_what_is_marked_means_what_it_says() -> None:
+    assert paths(answer(german(), "Überfahrt")) == ["boot.md"]
+    assert "boot.md" in paths(answer(german(), "der Winter ist -Überfahrt"))
+
+
+def test_without_the_stemmer_words_are_searched_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py_rust_stemmers", None)
+    assert paths(answer(german(), "wann ist der Winter"))[0] in GERMAN
+
+
+def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share() -> None:
+    index = NoteIndex()
+    index.add("many.md", "und der die das ist mit " + " ".join(f"überfahr{n:x}t" for n in range(60_000)))
+    started = process_time()
+    answer(index, " ".join(["wann ist der", *(f"überfahr{chr(97 + n)}" for n in range(26))]))
+    assert process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("wann ist die Fähre da", "de"), ("when is the ferry", "de"), ("渡船什么时候开", "zh"), ("フェリーはいつ", "")],
+)
+def test_the_built_in_model_names_the_one_that_reads_the_question_or_the_notes(text: str, language: str) -> None:
+    index = german(fakes.HashingEmbedder(trust=float(text.isascii() or language == "de")))
+    assert [READERS[language] in line for line in answer(index, text).warnings if "models pull" in line] == [True]
