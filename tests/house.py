@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4720,
     "cli": 3810,
-    "retrieval": 4240,
+    "retrieval": 4260,
     "inference": 3650,
     "app": 3600,
     "plugins/forms": 3280,
@@ -52,8 +52,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 31_490, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_880
-MOST_LINES_OF_TESTS = 39_360
+MOST_LINES_OF_ALL = 50_900
+MOST_LINES_OF_TESTS = 39_400
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
