@@ -121,7 +121,7 @@ def _find_others(
 ) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
     """Forms of the words of another language than English, and what is searched in place of unknown words."""
     language = language_of(text, 2) or reader.main_language(scope) or "en"
-    forms = _forms(reader, frequencies, scope, language)
+    forms = {} if language == "en" else _forms(reader, frequencies, scope, language)
     # Words alone: something else may be searched for in their place.
     unknown = [
         term
@@ -129,7 +129,7 @@ def _find_others(
         if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
     ]
     # In another language most are no errors: one line tells of all, and one sign of it is enough to leave them be.
-    traces = (trace, trace if language == "en" else Trace(None))
+    traces = (trace, (trace, Trace(None))[language != "en"])
     is_alone, is_foreign = not any(frequencies.values()), not {language, language_of(text)} <= {"en", None}
     instead = {
         term: [forms[term]] if term in forms else _substitutes(reader, term, scope, traces, is_alone, is_foreign)
@@ -148,7 +148,7 @@ def _forms(
 ) -> dict[LexicalTerm, LexicalTerm]:
     """Plain words with the terms that have their stem in another language; none where words are marked."""
     marks = {(term.required, term.excluded) for term in frequencies}
-    if language == "en" or marks != {(False, False)} or not find_spec("py_rust_stemmers"):
+    if marks != {(False, False)} or not find_spec("py_rust_stemmers"):
         return {}
     from py_rust_stemmers import SnowballStemmer
 
@@ -165,7 +165,7 @@ def _forms(
         # What no note has as typed is not meant by an English word that only looks like it.
         same = [one for one, stem in stemmed if stem in stems and (frequency or is_word(word) or not is_word(one))]
         form = replace(term, fts='("' + '" OR "'.join(same[:FORMS]) + '")')
-        if same and reader.document_frequencies([form], scope)[0]:
+        if same and (frequency or reader.document_frequencies([form], scope)[0]):
             found[term] = form
     return found
 
