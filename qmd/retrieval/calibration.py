@@ -91,9 +91,9 @@ def relevance(
 def features(evidence: Evidence) -> list[float]:
     """What the logistic regressions see, 1 first for their intercept.
 
-    Beside the shares stand logarithms of what was found, and found together: a share alone would call one word of a
-    two-word noise more relevant than six words of a long question. The share found anywhere is left out: in long minutes
-    most words of any question stand somewhere.
+    Beside the share stand logarithms of what was found, and found together: a share alone would call one word of a
+    two-word noise more relevant than six words of a long question. The share found anywhere is none of them: in long
+    minutes most words of any question stand somewhere.
     """
     mass = evidence.mass
     seen = [
