@@ -13,7 +13,7 @@ _STATUSES = {
     "0": "done; an empty result is not a failure",
     "1": "failure",
     "2": "wrong usage",
-    "3": "no such index, collection or document",
+    "3": "no such index, collection or document; 1 from `collection` and `context`",
     "4": "model or runtime unavailable",
     "5": "another process holds the index",
     "130": "interrupted; the work done so far is kept",

@@ -18,12 +18,12 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4720,
-    "cli": 3810,
+    "cli": 3880,
     "retrieval": 4260,
     "inference": 3650,
-    "app": 3600,
+    "app": 3620,
     "plugins/forms": 3280,
-    "plugins/mcp": 3180,
+    "plugins/mcp": 3320,
     "render": 2750,
     "ingest": 2290,
     "plugins/lance": 2150,
@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
-    "plugins/doctor": 1150,
+    "plugins/doctor": 1160,
     "plugins/browse": 1110,
     "config": 950,
     "plugins/bench": 880,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_510, 191
+MOST_LINES, MOST_FILES = 31_600, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 50_900
-MOST_LINES_OF_TESTS = 39_400
+MOST_LINES_OF_ALL = 51_120
+MOST_LINES_OF_TESTS = 39_480
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

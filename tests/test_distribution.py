@@ -76,5 +76,6 @@ def test_the_installed_distribution_is_ours_and_brings_the_command() -> None:
     assert metadata.version("qmd-search") == qmd.__version__
     with pytest.raises(metadata.PackageNotFoundError):
         metadata.version("qmd")
-    (script,) = [one for one in metadata.distribution("qmd-search").entry_points if one.group == "console_scripts"]
-    assert (script.name, script.value) == ("qmd", "qmd.__main__:run")
+    scripts = [one for one in metadata.distribution("qmd-search").entry_points if one.group == "console_scripts"]
+    # `uvx qmd-search` runs the command that is called like the distribution.
+    assert {one.name: one.value for one in scripts} == dict.fromkeys(("qmd", "qmd-search"), "qmd.__main__:run")

@@ -233,6 +233,7 @@ def _refusals(items: GatedItems) -> list[str]:
     """What a project's configuration is not allowed, a line each."""
     lines = [
         f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted."
+        " To allow it run: qmd trust"
         for name, path in items.paths
     ]
     if items.hooks or items.models or items.links:

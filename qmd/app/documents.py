@@ -50,7 +50,8 @@ def fetch_document(reader: IndexReader, found: Found, from_line: int | None, max
     if not is_whole:
         lines = text.removesuffix("\n").split("\n")[first - 1 :]
         text = "\n".join(lines if count is None else lines[:count])
-    return DocumentText(document, _context_of(reader, document), text, first, is_whole, found.warnings)
+    warnings = (*found.warnings, *_loss_of(reader, document))
+    return DocumentText(document, _context_of(reader, document), text, first, is_whole, warnings)
 
 
 def fetch_documents(
@@ -98,7 +99,8 @@ def split_place(place: str, collections: Sequence[Collection]) -> tuple[str, str
     named = split_address(bare, [one.name for one in collections])
     if named is not None:
         return named
-    for collection, path in places_on_disk(Path(place), collections) if Path(place).is_absolute() else ():
+    on_disk = Path(f"/{bare}" if place.startswith("qmd:///") else place)
+    for collection, path in places_on_disk(on_disk, collections) if on_disk.is_absolute() else ():
         return collection.name, path
     error = collection_not_found(bare.partition("/")[0], [one.name for one in collections])
     raise NotFoundError(error.message, "Run 'qmd ls' to see available collections.")
@@ -132,9 +134,21 @@ def _text_of(reader: IndexReader, document: StoredDocument) -> str:
     return text
 
 
+def _loss_of(reader: IndexReader, document: StoredDocument) -> Iterator[str]:
+    """What there is to say of a document whose file went from its folder after it was indexed."""
+    collection = _collection_of(reader, document)
+    if collection is None or not collection.path.is_dir():
+        return
+    if not os.path.exists(collection.path / to_disk(document.path)):  # noqa: PTH110 - `Path` raises for strange names
+        yield f"the file of '{document.uri}' is gone: this is its text as it was indexed"
+
+
 def _context_of(reader: IndexReader, document: StoredDocument) -> str | None:
-    collection = next((known for known in reader.collections() if known.name == document.collection), None)
-    return context_for(collection, reader.global_context(), document.path)
+    return context_for(_collection_of(reader, document), reader.global_context(), document.path)
+
+
+def _collection_of(reader: IndexReader, document: StoredDocument) -> Collection | None:
+    return next((known for known in reader.collections() if known.name == document.collection), None)
 
 
 class Section(Struct, frozen=True):

@@ -35,7 +35,16 @@ from qmd.cli.parser import (
     find_command,
     is_option,
 )
-from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
+from qmd.errors import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    NotFoundError,
+    QmdError,
+    UsageError,
+    nearest_name,
+)
 from qmd.names import typed_text
 
 EXIT_BROKEN_PIPE = 141
@@ -124,7 +133,11 @@ def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
         # Messages are for people: neither --color nor the environment makes a program read drawn ones.
         find_screen(os.environ, colour, is_terminal=True) if stderr_is_terminal() else None,
     )
-    status: int = command.function(invocation, **command.bind(values))
+    try:
+        status: int = command.function(invocation, **command.bind(values))
+    except NotFoundError as error:
+        # Scripts read 1 as "it is gone", and anything else as a failure.
+        return EXIT_FAILURE if report(error) and spec.name.startswith(("collection ", "context ")) else error.exit_code
     return status
 
 

@@ -24,33 +24,31 @@ Options = Mapping[str, bool]
 LARGEST_NUMBER = 1_000_000_000
 """More results, lines, milliseconds or minutes than anyone can mean; SQLite and clocks have limits of their own."""
 
-_EVERYWHERE: Mapping[str, str] = {
-    **{name: name for name in ("--help", "--version", "--skill")},
-    "-h": "--help",
-    "-v": "--version",
-}
+_FLAGS = ("--help", "--version", "--skill")
+_EVERYWHERE: Mapping[str, str] = {**dict(zip(_FLAGS, _FLAGS, strict=True)), "-h": "--help", "-v": "--version"}
 """Flags that are understood with any command and without one, and what they are called."""
 
-_SETTINGS: Options = {"--color": True, "--no-pager": False}
+_NO_COLOUR = ("--no-color", "--no-colour")
+_SETTINGS: Options = {"--color": True, "--no-pager": False, **dict.fromkeys(_NO_COLOUR, False)}
 """Options of the program, not of a command, and whether they take a value."""
 
-_RENAMED: Mapping[str, str] = {"-k": "-n", "--k": "-n", "--top-k": "-n", "--limit": "-n", "--pattern": "--mask"}
+_RENAMED: Mapping[str, str] = {
+    **dict.fromkeys(("-k", "--k", "--top-k", "--limit", "--max-results", "--max", "--num", "--count"), "-n"),
+    "--collections": "-c",
+    "--threshold": "--min-score",
+    "--pattern": "--mask",
+    "--colour": "--color",
+    "-j": "--json",
+}
 """Options that other search tools have, and what they mean here."""
 
-_FOREIGN: Options = {**dict.fromkeys(_RENAMED, True), "--path": True, "--context": True, "--background": False}
+_FOREIGN: Options = {
+    **dict.fromkeys((*_RENAMED, "--path", "--query", "--context"), True),
+    **dict.fromkeys(("-j", "--background", "--verbose", "--quiet", "--pretty"), False),
+}
 """Options of other tools and of earlier versions that no command declares, and whether they take a value."""
 
 _COUNTS = ("-n", "-C", "--min-score")
-_WISHES: Mapping[str, str] = {
-    "--model": "choose a model by 'models:' in index.yml, or by QMD_EMBED_MODEL; see: qmd models list",
-    "--mode": "each mode is a command: qmd search (words), qmd vsearch (meaning), qmd query (both)",
-    "--query": 'the query needs no option: qmd query "…"',
-    "--no-color": "write: --color never",
-    "--no-colour": "write: --color never",
-    "--colour": "write: --color auto, always or never",
-}
-"""Options that people look for, and where what they want is."""
-
 _WITH_COMMAND = "collection update-cmd"
 """`update-cmd notes git pull --rebase`: what follows the collection is a command with options of its own."""
 
@@ -84,6 +82,12 @@ class Declared:
         """Whether an option takes a value; None where no command has it."""
         known = self.own.get(name, _FOREIGN.get(name))
         return all_options().get(name) if known is None else known
+
+    def reads_as_word(self, name: str) -> str:
+        """What the value of an option of another tool is to the command, which takes it as a word; else empty."""
+        if name == "--path" and self.command == "collection add":
+            return "the path to add"
+        return "the query" if name == "--query" and self.is_search else ""
 
     @property
     def is_search(self) -> bool:
@@ -174,9 +178,11 @@ def _take_option(name: str, value: str | None, declared: Declared, found: Argume
     meant = _settle(name, declared, found.warnings)
     if value is None and declared.takes_value(meant):
         raise UsageError(f"option '{meant}' needs a value")
-    if meant in _SETTINGS:
+    if meant in _NO_COLOUR:
+        found.settings["--color"] = "never"
+    elif meant in _SETTINGS:
         found.settings[meant] = value or ""
-    elif meant == "--path" and declared.command == "collection add":
+    elif declared.reads_as_word(meant):
         found.words.append(value or "")
     elif meant in declared.own:
         found.options.extend([meant] if value is None else [meant, value])
@@ -240,8 +246,8 @@ def _settle(name: str, declared: Declared, warnings: list[str]) -> str:
     if meant in declared.own:
         warnings.append(f"option '{name}' is read as '{meant}'")
         return meant
-    if name == "--path" and declared.command == "collection add":
-        warnings.append("option '--path' is read as the path to add")
+    if word := declared.reads_as_word(name):
+        warnings.append(f"option '{name}' is read as {word}")
     elif declared.takes_value(name) is None:
         raise _unknown_option(name, declared)
     else:
@@ -250,11 +256,11 @@ def _settle(name: str, declared: Declared, warnings: list[str]) -> str:
 
 
 def _unknown_option(name: str, declared: Declared) -> UsageError:
-    if name in _WISHES:
-        return UsageError(f"unknown option '{name}'", _WISHES[name])
     near = nearest_name(name, declared.own) if name.startswith("--") else None
     manual = f"see: qmd {declared.command} --help" if declared.command else "see: qmd --help"
-    if near:
+    if name == "--model":
+        hint = "choose a model by 'models:' in index.yml, or by QMD_EMBED_MODEL; see: qmd models list"
+    elif near:
         hint = f"did you mean '{near}'? {manual}"
     elif name.startswith("--") or not declared.is_search:
         hint = manual

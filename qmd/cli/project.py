@@ -16,7 +16,18 @@ from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
 from qmd.files import PROJECT_FOLDER
 
-_TEMPLATE = "collections: {}\n"
+_TEMPLATE = """\
+# What the index of this project holds; paths are relative to the project. Add a folder: qmd index FOLDER
+#
+# collections:
+#   notes:
+#     path: notes
+#     pattern: "**/*.md"
+#     ignore: ["drafts/**"]
+# models:
+#   embed: auto
+collections: {}
+"""
 
 
 def init(invocation: Invocation) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 from msgspec.structs import replace
+from typer import Option
 
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
     from qmd.retrieval.query import Mode
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
+_COMMANDS: Mapping[str, str] = {
+    **dict.fromkeys(("search", "lexical", "lex", "keyword", "fts", "bm25"), "search"),
+    **dict.fromkeys(("vsearch", "dense", "vec", "vector", "semantic"), "vsearch"),
+    **dict.fromkeys(("query", "hybrid", "auto", "deep"), "query"),
+}
+"""What other programs call the modes, and the command that each is."""
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
 
@@ -82,6 +89,7 @@ class SearchOptions(Struct, frozen=True):
     chunk_strategy: ChunkStrategy = None
     no_gpu: NoGpu = False
     interactive: Interactive = False
+    mode: Annotated[str | None, Option("--mode", hidden=True)] = None
     index: Index = None
 
     @property
@@ -97,10 +105,7 @@ class SearchOptions(Struct, frozen=True):
         """
         cuts_declarations(self.chunk_strategy)  # only checked: the chunks are those of the index
         if self.min_score > 1:
-            raise UsageError(
-                f"--min-score '{self.min_score:g}' is not from 0 to 1",
-                f"50 % is 0.5: qmd {command} … --min-score 0.5",
-            )
+            warn(f"--min-score '{self.min_score:g}' is above 1, which no result scores; 50 % is 0.5")
         mode = _MODES[command]
         everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
         default = SCREEN_LIMIT if self.interactive else FORMATS[format].limit
@@ -129,6 +134,7 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     if not options.text and not options.interactive:
         raise invocation.missing_argument()
     format = options.output.chosen()
+    invocation = _in_mode(invocation, options.mode)
     request = options.request(invocation.command, format)
     locations = invocation.locate(options.index)
     screen = invocation.screen if format == "cli" else None
@@ -146,6 +152,8 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         say(refreshed_line(response.refreshed))
     if options.explain and screen is None:
         _explain_expansion(response)
+    if invocation.command == "query":
+        _mention_built_in_models(locations, response)
     if screen is not None:
         from qmd.app.disk_paths import remember_hits
         from qmd.render.hit_screen import draw_hits
@@ -159,6 +167,23 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         _mention_verdict(response)
     out(render_hits(response, format, shown))
     return 0
+
+
+def _in_mode(invocation: Invocation, mode: str | None) -> Invocation:
+    """The command that a mode is, which other tools choose by an option.
+
+    Raises:
+        UsageError: No command is like that.
+    """
+    if mode is None:
+        return invocation
+    command = _COMMANDS.get(mode.strip().lower())
+    if command is None:
+        hint = "each mode is a command: qmd search (words), qmd vsearch (meaning), qmd query (both)"
+        raise UsageError(f"unknown --mode '{mode}'", hint)
+    if command != invocation.command:
+        warn(f"option '--mode {mode}' is read as 'qmd {command}'")
+    return replace(invocation, command=command)
 
 
 def _hit_options(
@@ -221,3 +246,19 @@ def _explain_expansion(response: SearchResponse) -> None:
     for text, reason in response.dropped_expansions:
         say(f"expansion dropped: '{text}': {reason}")
     say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
+
+
+def _mention_built_in_models(locations: Locations, response: SearchResponse) -> None:
+    """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
+    import contextlib
+
+    from qmd.files import create_private
+
+    if not any("built-in" in model for model in response.models):
+        return
+    marker = locations.cache / "built-in-models-mentioned"
+    if marker.exists():
+        return
+    say("Tip: answered by built-in models. Larger ones: qmd models pull")
+    with contextlib.suppress(OSError):  # a read-only cache only means that it is said again
+        create_private(marker)

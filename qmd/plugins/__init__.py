@@ -142,7 +142,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "mcp",
         "qmd.plugins.mcp.command:mcp",
-        "[stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
+        "[stop|status] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
         "Serve editors and agents over MCP.",
         "serve",
         ("qmd mcp --print-config claude", "qmd mcp --http --daemon"),

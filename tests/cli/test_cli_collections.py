@@ -78,7 +78,7 @@ def test_a_context_is_added_listed_and_removed(indexed: Qmd, monkeypatch: pytest
     assert "notes\n  daily\n    day\n  we ird\n    odd\n" in indexed("context", "list").out
     assert indexed("context", "rm", "qmd://notes/daily").status == 0
     missing = indexed("context", "rm", "qmd://notes/daily")
-    assert missing.status == 3
+    assert missing.status == 1
     assert "No context found for: qmd://notes/daily" in missing.err
 
 

@@ -129,6 +129,19 @@ def test_multi_get_skips_what_is_too_large_and_cuts_what_is_too_long(indexed: Qm
     assert json.loads(shown)[0]["body"].startswith("# Pricing decision\n\n[... truncated ")
 
 
+def test_a_note_whose_file_is_gone_is_shown_as_it_was_indexed(indexed: Qmd, notes: Path) -> None:
+    assert "is gone" not in indexed("get", "pricing.md").err
+    (notes / "pricing.md").unlink()
+    run = indexed("get", "pricing.md")
+    assert run.status == 0 and "1: # " in run.out
+    assert "the file of 'qmd://notes/pricing.md' is gone: this is its text as it was indexed" in run.err
+
+
+def test_a_folder_on_disk_is_listed_by_its_path_as_an_address(indexed: Qmd, notes: Path) -> None:
+    assert indexed("ls", f"qmd://{notes}/daily").out == indexed("ls", "notes/daily").out
+    assert indexed("ls", f"qmd://{notes.parent}/elsewhere").status == 3
+
+
 def test_ls_lists_collections_then_files_then_a_prefix(indexed: Qmd) -> None:
     assert indexed("ls").out == "Collections:\n\n  qmd://notes/  (3 files)\n"
     assert [line.split("qmd://")[1] for line in indexed("ls", "notes").out.splitlines()] == [

@@ -25,7 +25,8 @@ def test_init_makes_an_index_of_this_folder_and_may_be_repeated(qmd: Qmd, projec
     assert qmd("init").status == 0
     assert (project / ".qmd/index.sqlite").exists()
     qmd("index", "docs", "--no-embed")
-    assert "docs" in (project / ".qmd/index.yml").read_text()
+    text = (project / ".qmd/index.yml").read_text()
+    assert text.startswith("# What the index") and "\ncollections:\n  docs:\n" in text
 
 
 def test_init_refuses_the_home_folder(qmd: Qmd) -> None:

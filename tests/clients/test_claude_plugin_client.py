@@ -24,9 +24,10 @@ def plugin(make_client: MakeClient) -> Client:
 
 
 def resources(result: dict[str, Any]) -> dict[str, str]:
-    """Address → text of the resources that a tool returned."""
-    items = [item["resource"] for item in result["content"] if item["type"] == "resource"]
-    return {unquote(item["uri"]): item["text"] for item in items}
+    """Address → text of the documents that a tool read."""
+    text = "\n\n".join(item["text"] for item in result["content"] if item["type"] == "text")
+    parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", text)
+    return {unquote(uri): text for uri, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def test_the_server_lists_the_four_tools(plugin: Client, connect: Connect) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import anyio
 import httpx2
 import pytest
 from mcp import Client
-from mcp_types import EmbeddedResource, TextContent, TextResourceContents
+from mcp_types import TextContent
 
 import qmd
 from qmd.app.index import Index
@@ -263,9 +264,9 @@ def mcp_front_end(index: Index) -> FrontEnd:
         if not isinstance(ask, Fetch):
             found = result.structured_content
             return Answer(_rows(found["results"]), tuple(found.get("warnings", ())))
-        resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
-        texts_of = [one for one in resources if isinstance(one, TextResourceContents)]
-        return Answer(tuple(_lines_of(str(one.uri), one.text) for one in texts_of), warnings)
+        parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", texts[0])
+        pairs = zip(parts[1::2], parts[2::2], strict=True)
+        return Answer(tuple(_lines_of(uri, text.removesuffix("\n\n")) for uri, text in pairs), warnings)
 
     return ask_mcp
 

@@ -55,9 +55,10 @@ def test_more_of_any_evidence_never_means_less(
 
 
 def test_a_first_note_that_stands_clear_is_worth_more_than_one_of_several_alike() -> None:
-    for cosine in (None, 0.5):
-        alike = Evidence(0.6, 0.5, 2.0, cosine, fused=2.0)
-        assert relevance(replace(alike, lead=1.0)) > relevance(alike)
+    alike = Evidence(0.6, 0.5, 2.0, lead=0.1, fused=2.0)
+    assert relevance(replace(alike, lead=1.0)) > relevance(alike)
+    alike = replace(alike, cosine=0.5)
+    assert relevance(replace(alike, fused=5.0)) > relevance(alike)
 
 
 def test_an_identifier_found_literally_needs_no_vector() -> None:

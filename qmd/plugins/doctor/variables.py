@@ -95,7 +95,12 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("CLICOLOR_FORCE", "the same as FORCE_COLOR", "", "terminal"),
     Variable("CLICOLOR", "0: no colours and no links", "", "terminal"),
     Variable("COLORTERM", "truecolor: the terminal shows all colours", "", "terminal"),
-    Variable("QMD_DEBUG", "shows the traceback of an unexpected error", "off", "terminal"),
+    Variable(
+        "QMD_DEBUG",
+        "shows tracebacks of unexpected errors, and why a server on stdin ends",
+        "off",
+        "terminal",
+    ),
     Variable("TERM", "dumb: no colours, no links, no pager", "", "terminal", matters_at="dumb"),
     Variable(
         "QMD_DAEMON", "auto: keep models loaded between queries; 0: ask no such process", "asked if it runs", "servers"

@@ -1,7 +1,6 @@
 """The arguments of a tool: one table makes both the published JSON schema and the checks, so they cannot drift apart.
 
-Unknown names are refused, because dropping them answers another question than the one asked (`collection` instead of
-`collections`).
+Unknown names are refused, because dropping them answers another question than the one asked.
 """
 
 from __future__ import annotations
@@ -30,6 +29,8 @@ class ToolArgument(Struct, frozen=True):
     default: str | int | float | bool | None = None
     minimum: float | None = None
     maximum: float | None = None
+    also: str = ""
+    """What many clients call it."""
 
 
 def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
@@ -73,14 +74,18 @@ def check_arguments(arguments: Sequence[ToolArgument], given: Mapping[str, objec
         UsageError: Naming the first argument that is unknown, missing or of the wrong type.
     """
     names = [argument.name for argument in arguments]
-    for name in given:
+    others = {argument.also: argument.name for argument in arguments if argument.also}
+    values: dict[str, object] = {}
+    for name, value in given.items():
         _check_string("name of an argument", name)
-        if name not in names:
+        if (meant := others.get(name, name)) in names:
+            values.setdefault(meant, value)
+        else:
             nearest = nearest_name(name, names)
             every = f"expected one of: {', '.join(names)}" if names else "it takes none"
             expected = f"did you mean '{nearest}'?" if nearest else every
             raise UsageError(f"unknown argument '{name}', {expected}")
-    return {argument.name: _check_value(argument, given.get(argument.name)) for argument in arguments}
+    return {argument.name: _check_value(argument, values.get(argument.name)) for argument in arguments}
 
 
 def _check_value(argument: ToolArgument, value: object) -> object:
@@ -124,6 +129,8 @@ def _check_string(name: str, value: object) -> str:
 
 
 def _check_strings(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [value]
     if not isinstance(value, list):
         raise UsageError(f"{name}: expected a list of strings, not {_kind_of(value)}")
     if len(value) > MAX_LIMIT:

@@ -30,6 +30,7 @@ from qmd.plugins.mcp.lifecycle import (
     start_server,
     stop_server,
     stop_warm_process,
+    warm_process,
     write_pid,
 )
 from qmd.render.columns import shown
@@ -45,7 +46,7 @@ DEFAULT_PORT = 8181
 
 def mcp(
     invocation: Invocation,
-    action: Annotated[str | None, Argument(metavar="[stop]", help="'stop' ends the background server and the warm process.")] = None,
+    action: Annotated[str | None, Argument(metavar="[stop|status]", help="'stop' ends the background server and the warm process, 'status' says which run.")] = None,
     http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
     host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
@@ -61,7 +62,7 @@ def mcp(
     if print_config is not None:
         return _print_config(print_config, index, invocation)
     if action is not None:
-        return _stop(action, locations)
+        return _manage(action, locations)
     if not http:
         for option, is_given in (
             ("--daemon", daemon),
@@ -146,12 +147,17 @@ def _print_config(client: str, index: str | None, invocation: Invocation) -> int
     return 0
 
 
-def _stop(action: str, locations: Locations) -> int:
-    if action != "stop":
-        raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, or qmd mcp stop")
+def _manage(action: str, locations: Locations) -> int:
+    """`stop` and `status` of the processes that serve this index."""
+    if action not in ("stop", "status"):
+        raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, qmd mcp status or qmd mcp stop")
     from qmd.plugins.mcp.warm_record import read_record, warm_files
 
     files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))
+    if action == "status":
+        pids = {"MCP server": running_server(files), "Warm process": warm_process(record.pid) if record else None}
+        out("".join(f"{what}: {f'running (PID {pid})' if pid else 'not running'}\n" for what, pid in pids.items()))
+        return 0
     warm = stop_warm_process(record.pid) if record is not None else None
     server = stop_server(files) if warm is None or files.pid.exists() else None
     say("\n".join(filter(None, (server, warm))))

@@ -27,6 +27,7 @@ from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageE
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.deadline import AsyncListener, within
+from qmd.plugins.mcp.events import JsonWhereEventsFail
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.plugins.mcp.tools import parse_query
 from qmd.plugins.mcp.warm_process import SearchRoute
@@ -121,7 +122,7 @@ def build_app(
     app: ASGIApp = Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/mcp", mcp),
+            Route("/mcp", JsonWhereEventsFail(mcp)),
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),

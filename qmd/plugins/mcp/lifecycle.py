@@ -182,8 +182,12 @@ def stop_server(files: ServerFiles) -> str:
 
 def stop_warm_process(pid: int) -> str | None:
     """End the process that answers commands alone, as `stop_server` does; None where the number is not that of one."""
-    is_one = _is_our_server(pid) and "--socket-only" in (_command_line(pid) or ())
-    return _end("warm process", pid) if is_one else None
+    return _end("warm process", pid) if warm_process(pid) else None
+
+
+def warm_process(pid: int) -> int | None:
+    """The number again where it is that of a living process that answers commands alone."""
+    return pid if _is_our_server(pid) and "--socket-only" in (_command_line(pid) or ()) else None
 
 
 def _end(what: str, pid: int) -> str:

@@ -20,10 +20,10 @@ from mcp.shared.exceptions import MCPError
 import qmd
 from qmd.app.index import Index
 from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.names import split_address
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.deadline import AsyncListener, within
-from qmd.plugins.mcp.presentation import Resource
 from qmd.plugins.mcp.tools import LEGACY_TOOLS, TOOLS, Tool, Values
 from qmd.retrieval.trace import CancelledSearch
 
@@ -33,6 +33,12 @@ Context = ServerRequestContext[Any, Any]
 
 _LIST_TTL_MS = 60_000
 """How long clients may reuse the lists: they change only with the program."""
+
+_STATELESS, _NO_RESOURCE = "2026-07-28", -32002
+"""The first revision that gives a missing resource the code of wrong parameters, and its code in those before."""
+
+_MOST_COMPLETIONS = 100
+"""More the protocol does not allow in one answer."""
 
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
 
@@ -57,6 +63,7 @@ def build_server(index: Index) -> Server[Any]:
         on_list_resources=handlers.list_resources,
         on_list_resource_templates=handlers.list_resource_templates,
         on_read_resource=handlers.read_resource,
+        on_completion=handlers.complete,
     )
     return server
 
@@ -115,13 +122,19 @@ class _Handlers:
             _logger.exception("tool %s failed", params.name)
             return _error_result(f"Error: {type(error).__name__}: {error}")
         return types.CallToolResult(
-            content=[_content(part) for part in shown.parts], structured_content=shown.structured
+            content=[types.TextContent(text=part) for part in shown.parts], structured_content=shown.structured
         )
 
     async def list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[])
+        collections = await within(self._index.timeout_s, self._index.indexed_collections)
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(name=one.name, uri=presentation.collection_uri(one), mime_type="text/plain")
+                for one in collections
+            ]
+        )
 
     async def list_resource_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
@@ -141,13 +154,51 @@ class _Handlers:
         if not wanted.lower().startswith("qmd:"):
             raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
         try:
-            fetched = await within(self._index.timeout_s, lambda: self._index.get(wanted))
+            read = await within(self._index.timeout_s, lambda: _read(self._index, uri, wanted))
         except (NotFoundError, UsageError):
-            missing = f"Document not found: {wanted.split('://', 1)[-1]}"
-            return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=missing)])
+            code = types.INVALID_PARAMS if ctx.protocol_version >= _STATELESS else _NO_RESOURCE
+            raise MCPError(code, f"Document not found: {wanted.split('://', 1)[-1]}", {"uri": uri}) from None
         except QmdError as error:
             raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
-        return types.ReadResourceResult(contents=[_resource(presentation.resource(fetched, uri))])
+        return types.ReadResourceResult(contents=[read])
+
+    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """The paths that begin like the one of an address that is being written."""
+        paths: list[str] = []
+        if isinstance(params.ref, types.ResourceTemplateReference) and params.argument.name == "path":
+            with contextlib.suppress(NotFoundError):
+                start = params.argument.value
+                paths = await within(self._index.timeout_s, lambda: _paths_from(self._index, start))
+        shown = paths[:_MOST_COMPLETIONS]
+        more = len(paths) > len(shown)
+        return types.CompleteResult(completion=types.Completion(values=shown, total=len(paths), has_more=more))
+
+
+def _read(index: Index, uri: str, wanted: str) -> types.TextResourceContents:
+    """A document, or of a collection or a folder the addresses in it.
+
+    Raises:
+        NotFoundError: There is nothing there.
+        UsageError: Several documents are called so.
+    """
+    if not wanted.endswith("/"):
+        text = presentation.resource_text(index.get(wanted))
+        return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
+    listed = index.ls(wanted.removesuffix("/")).documents
+    if not listed:
+        raise NotFoundError(f"nothing is indexed under '{wanted}'")
+    text = "".join(f"{presentation.document_uri(one)}\n" for one in listed)
+    return types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
+
+
+def _paths_from(index: Index, start: str) -> list[str]:
+    """Collections, or the documents of one, that begin like `start`."""
+    names = [one.name for one in index.indexed_collections()]
+    place = split_address(start, names)
+    if place is None:
+        return [f"{name}/" for name in names if name.startswith(start)]
+    name, below = place
+    return [presentation.file_of(one) for one in index.documents(name) if one.path.startswith(below)]
 
 
 def _checked(tool: Tool, given: Mapping[str, object]) -> Values:
@@ -177,14 +228,6 @@ def _not_found_text(error: NotFoundError) -> str:
 
 def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
-
-
-def _content(part: str | Resource) -> types.ContentBlock:
-    return types.TextContent(text=part) if isinstance(part, str) else types.EmbeddedResource(resource=_resource(part))
-
-
-def _resource(resource: Resource) -> types.TextResourceContents:
-    return types.TextResourceContents(uri=resource.uri, mime_type="text/markdown", text=resource.text)
 
 
 class _Client(AsyncListener):

@@ -13,35 +13,34 @@ from msgspec import Struct
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
 from qmd.names import to_text
-from qmd.records import Hit, SearchResponse, StoredDocument
+from qmd.records import Collection, Hit, SearchResponse, StoredDocument
 from qmd.render.formats import mention_object, passage_objects, passages_text, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, number_lines, refreshed_line, round_half_up, worth_showing
 from qmd.status import IndexStatus, fact_lines, fact_values
 
+_SAFE = "!'()*"
 PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
-
-
-class Resource(Struct, frozen=True):
-    """A document, or lines of it, under its address."""
-
-    uri: str
-    text: str
 
 
 class Shown(Struct, frozen=True):
     """The answer of a tool: what a model reads, and `structuredContent` for programs."""
 
-    parts: tuple[str | Resource, ...]
+    parts: tuple[str, ...]
     structured: dict[str, Any] | None = None
 
 
 def document_uri(document: StoredDocument) -> str:
     """`qmd://collection/path`, every segment percent-encoded, fit for `resources/read`."""
     segments = [document.collection, *document.path.split("/")]
-    return "qmd://" + "/".join(quote(segment, safe="!'()*") for segment in segments)
+    return "qmd://" + "/".join(quote(segment, safe=_SAFE) for segment in segments)
+
+
+def collection_uri(collection: Collection) -> str:
+    """`qmd://collection/`, which `resources/read` answers with the addresses in it."""
+    return f"qmd://{quote(collection.name, safe=_SAFE)}/"
 
 
 def result_rows(response: SearchResponse) -> list[dict[str, Any]]:
@@ -122,12 +121,13 @@ def _hit_text(hit: Hit, row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def resource(fetched: DocumentText, uri: str | None = None, *, line_numbers: bool = True) -> Resource:
-    """A document that was read."""
-    return Resource(uri or document_uri(fetched.document), _document_text(fetched, line_numbers=line_numbers))
+def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
+    """A document that was read, or lines of it, under its address and docid."""
+    head = f"{document_uri(fetched.document)} {fetched.document.docid}"
+    return f"{head}\n\n{resource_text(fetched, line_numbers=line_numbers)}"
 
 
-def _document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
+def resource_text(fetched: DocumentText, *, line_numbers: bool = True) -> str:
     """The lines of a document under its context, numbered as in the source unless asked otherwise."""
     text = number_lines(fetched.text, fetched.first_line) if line_numbers else fetched.text
     if not fetched.context:

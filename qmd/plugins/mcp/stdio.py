@@ -38,9 +38,10 @@ def run_stdio(index: Index) -> None:
 
 def _end(reason: str) -> None:
     """Leave at once: models and readers have nothing to write, and a running search cannot be joined."""
-    # The client may have taken the pipes with it.
-    with suppress(OSError):
-        sys.stderr.write(f"Shutting down ({reason})...\n")
+    # Clients that start a server for each call show its stderr: there this is no news. They may take the pipes along.
+    if os.environ.get("QMD_DEBUG"):
+        with suppress(OSError):
+            sys.stderr.write(f"Shutting down ({reason})...\n")
     end_process()
 
 

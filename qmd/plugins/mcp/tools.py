@@ -46,7 +46,7 @@ QUERY_ARGUMENTS = (
     ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
     ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
     ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
+    ToolArgument("collections", "strings", "Search only these collections (see the status tool).", also="collection"),
     ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
     ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
     ToolArgument("rerank", "boolean", "Rerank the best candidates with a model, or never; default: where it matters."),
@@ -57,6 +57,7 @@ GET_ARGUMENTS = (
         "string",
         "Path, note name, [[Note]], qmd:// address or #docid; may end in :LINE, :LINE:COUNT or #Heading.",
         True,
+        also="path",
     ),
     ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
     ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
@@ -70,18 +71,19 @@ MULTI_GET_ARGUMENTS = (
     ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
     ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
 )
-LINKS_ARGUMENTS = (ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True),)
+LINKS_ARGUMENTS = (
+    ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True, also="path"),
+)
 RELATED_ARGUMENTS = (
     *LINKS_ARGUMENTS,
     ToolArgument("limit", "integer", "Most notes to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("collections", "strings", "Only notes of these collections."),
+    ToolArgument("collections", "strings", "Only notes of these collections.", also="collection"),
 )
 LEGACY_ARGUMENTS = (
     ToolArgument("query", "string", "Query text.", True),
     ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
     ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    ToolArgument("collection", "string", "Search only this collection."),
-    ToolArgument("collections", "strings", "Search only these collections."),
+    ToolArgument("collections", "strings", "Search only these collections.", also="collection"),
 )
 
 
@@ -119,15 +121,12 @@ def _query(index: Index, asked: Values, listener: Listener) -> Shown:
 
 
 def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> Shown:
-    collections = asked["collections"]
-    if collections is None and asked["collection"]:
-        collections = (asked["collection"],)
     request = SearchRequest(
         text=asked["query"],
         mode=mode,
         limit=asked["limit"],
         min_relevance=asked["minScore"],
-        collections=collections or (),
+        collections=asked["collections"] or (),
         snippet_chars=PASSAGE_CHARS,
     )
     return _search(index, request, listener)
@@ -140,20 +139,21 @@ def _search(index: Index, request: SearchRequest, listener: Listener) -> Shown:
 
 def _get(index: Index, asked: Values, listener: Listener) -> Shown:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
-    said = (f"Warning: {warning}" for warning in fetched.warnings)
-    return Shown((presentation.resource(fetched, line_numbers=asked["lineNumbers"]), *said))
+    text = presentation.document_text(fetched, line_numbers=asked["lineNumbers"])
+    return Shown((text, *(f"Warning: {warning}" for warning in fetched.warnings)))
 
 
 def _multi_get(index: Index, asked: Values, listener: Listener) -> Shown:
     found = index.multi_get(asked["pattern"], max_bytes=asked["maxBytes"], max_lines=asked["maxLines"])
     problems = ["Errors:\n" + "\n".join(found.problems)] if found.problems else []
     entries = (
-        presentation.resource(one, line_numbers=asked["lineNumbers"])
+        presentation.document_text(one, line_numbers=asked["lineNumbers"])
         if isinstance(one, DocumentText)
         else presentation.skipped_text(one)
         for one in found.entries
     )
-    return Shown((*problems, *entries))
+    # Some clients show their model the first part alone.
+    return Shown(("\n\n".join((*problems, *entries)),))
 
 
 def _status(index: Index, asked: Values, listener: Listener) -> Shown:

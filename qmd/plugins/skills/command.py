@@ -20,11 +20,14 @@ from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageErro
 _BOOTSTRAP = """---
 name: qmd
 description: {description}
+allowed-tools: Bash(qmd:*)
 ---
 
 # qmd
 
-Run `qmd skill show` and follow what it prints: those instructions belong to the installed version.
+!`qmd skill show`
+
+Where no instructions stand above, run `qmd skill show` and follow what it prints: they belong to the installed version.
 """
 _EXTRA_FOLDERS = ("references", "templates", "scripts")
 _FIELD = re.compile(r"^(\w+):[ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
 
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, check_request, is_loopback
@@ -96,7 +98,7 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(client: Http
         (b"[" * 100_000, 400, "not JSON"),
         (b'{"searches":5}', 400, "searches: expected a list"),
         (b'{"searches":[{"type":"zip","query":"x"}]}', 400, "searches.0.type"),
-        (b'{"searches":[{"type":"lex","query":"x"}],"collection":"docs"}', 400, "did you mean 'collections'?"),
+        (b'{"searches":[{"type":"lex","query":"x"}],"colection":"docs"}', 400, "did you mean 'collections'?"),
         (b'{"searches":[{"type":"lex","query":"a\\nb"}]}', 400, "single-line"),
     ],
 )
@@ -241,6 +243,26 @@ async def test_sessions_of_2025_need_no_state(client: HttpClient) -> None:
     assert first["result"]["protocolVersion"] == "2025-06-18"
     assert first["result"]["serverInfo"]["name"] == "qmd"
     assert '"multi_get"' in listed.text
+
+
+@pytest.mark.parametrize("accept", ["application/json", "*/*"])
+async def test_a_client_that_takes_json_alone_gets_json(client: HttpClient, accept: str) -> None:
+    opened = await client.post("/mcp", json=INITIALIZE, headers=MCP_HEADERS | {"accept": accept})
+    assert opened.headers["content-type"] == "application/json"
+    assert opened.json()["result"]["serverInfo"]["name"] == "qmd"
+
+
+async def test_an_answer_too_large_for_an_event_goes_out_as_json(
+    index: Index, policy: AccessPolicy, notes: Path
+) -> None:
+    (notes / "huge.md").write_text("# Huge\n\n" + "ten words on a line of it, said again\n" * 30_000)
+    index.update(["docs"])
+    async with running(index, policy) as http:
+        transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
+        async with Client(transport, mode="legacy") as client:
+            read = await client.call_tool("multi_get", {"pattern": "docs/**/*.md", "maxBytes": 10_000_000})
+    (text,) = [block.text for block in read.content if isinstance(block, TextContent)]
+    assert len(text) > 1024 * 1024
 
 
 def test_plain_addresses_are_fine_only_when_bound_beyond_loopback() -> None:

@@ -96,6 +96,7 @@ def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, 
         again = run(environ, "--http", "--daemon", "--port", str(port))
         assert again.returncode == 2
         assert f"Already running (PID {pid}). Run 'qmd mcp stop' first." in again.stderr
+        assert run(environ, "status").stdout == f"MCP server: running (PID {pid})\nWarm process: not running\n"
         stopped = run(environ, "stop")
         assert f"Stopped QMD MCP server (PID {pid})." in stopped.stderr
         assert not files.pid.exists()
@@ -129,6 +130,7 @@ def test_stop_ends_the_warm_process_as_well(environ: dict[str, str], tmp_path: P
             wait_until(lambda: list(records.glob("warm-*.json")))
             other = run(environ, "stop", "--index", "other")
             assert (other.returncode, warm.poll()) == (0, None)
+            assert f"Warm process: running (PID {warm.pid})\n" in run(environ, "status").stdout
             if has_server:
                 server_files(records, "index").pid.write_text("4194304\n", encoding="ascii")
             stopped = run(environ, "stop")
@@ -149,6 +151,7 @@ def test_a_record_that_names_another_process_stops_nobody(environ: dict[str, str
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "qmd", *words]) as stranger:
         try:
             write_record(files, WarmRecord(stranger.pid, "1", "x", "t", 1))
+            assert "running (" not in run(environ, "status").stdout
             stopped = run(environ, "stop")
             assert (stopped.returncode, stopped.stderr) == (0, "Not running (no PID file).\n")
             assert stranger.poll() is None

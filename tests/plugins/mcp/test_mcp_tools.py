@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, MCPError
-from mcp_types import EmbeddedResource, TextContent, TextResourceContents
+from mcp_types import ResourceTemplateReference, TextContent
 from msgspec.structs import replace
 
 from qmd.app.index import Index
@@ -43,9 +44,10 @@ def text_of(result: Any) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
-def resources_of(result: Any) -> list[TextResourceContents]:
-    resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
-    return [resource for resource in resources if isinstance(resource, TextResourceContents)]
+def read_by(result: Any) -> dict[str, str]:
+    """Address → text of each document that a tool read."""
+    parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", text_of(result))
+    return {uri: text.removesuffix("\n\n") for uri, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 async def call(connect: Connect, tool: str, **arguments: object) -> Any:
@@ -124,7 +126,7 @@ async def test_no_hit_says_so(connect: Connect) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({"query": "x", "collection": "docs"}, "unknown argument 'collection', did you mean 'collections'?"),
+        ({"query": "x", "colections": ["docs"]}, "unknown argument 'colections', did you mean 'collections'?"),
         ({"query": "x", "min_score": 0.5}, "unknown argument 'min_score', did you mean 'minScore'?"),
         ({"searches": [{"type": "zip", "query": "x"}]}, "searches.0.type: expected 'lex', 'vec' or 'hyde', not 'zip'"),
         ({"query": "x", "limit": "ten"}, "limit: expected a whole number, not a string"),
@@ -190,26 +192,25 @@ async def test_tools_of_version_one_answer_without_being_listed(connect: Connect
 
 
 async def test_get_returns_numbered_lines_under_the_context(connect: Connect) -> None:
-    (resource,) = resources_of(await call(connect, "get", file="docs/a.md:3:2"))
-    assert resource.uri == "qmd://docs/a.md"
-    assert resource.mime_type == "text/markdown"
-    assert resource.text == (
-        "<!-- Context: Global\n\nRoot ctx -->\n\n3: The rate limiter uses a sliding window.\n4: Auth token flow"
-    )
+    result = await call(connect, "get", file="docs/a.md:3:2")
+    assert [block.type for block in result.content] == ["text"]
+    assert read_by(result) == {
+        "qmd://docs/a.md": "<!-- Context: Global\n\nRoot ctx -->\n\n"
+        "3: The rate limiter uses a sliding window.\n4: Auth token flow"
+    }
+    assert read_by(await call(connect, "get", path="docs/a.md:3:2")) == read_by(result)
 
 
 async def test_get_arguments_win_over_the_suffix(connect: Connect) -> None:
-    (resource,) = resources_of(
-        await call(connect, "get", file="docs/a.md:3:2", fromLine=1, maxLines=1, lineNumbers=False)
-    )
-    assert resource.text.endswith("-->\n\n# Alpha Doc")
+    result = await call(connect, "get", file="docs/a.md:3:2", fromLine=1, maxLines=1, lineNumbers=False)
+    assert text_of(result).endswith("-->\n\n# Alpha Doc")
 
 
 async def test_get_by_docid_of_a_result(connect: Connect) -> None:
     found = await call(connect, "query", query="teapots", rerank=False)
     row = found.structured_content["results"][0]
-    (resource,) = resources_of(await call(connect, "get", file=row["docid"]))
-    assert resource.uri == row["uri"] == "qmd://docs/we%20ird/c%20%26%20d.md"
+    (uri,) = read_by(await call(connect, "get", file=row["docid"]))
+    assert uri == row["uri"] == "qmd://docs/we%20ird/c%20%26%20d.md"
 
 
 @pytest.mark.parametrize("reference", ["a\0b", "./a\0.md", "~a\0/b.md", "qmd://docs/a.md\0", "docs/\0:3"])
@@ -219,7 +220,7 @@ async def test_a_reference_with_nul_is_not_found(connect: Connect, reference: st
         assert result.is_error
         assert "not found" in text_of(result).lower(), tool
     several = await call(connect, "multi_get", pattern=f"docs/a.md,{reference}")
-    assert "sliding window" in "".join(resource.text for resource in resources_of(several))
+    assert "sliding window" in "".join(read_by(several).values())
     assert "not found" in text_of(several).lower()
 
 
@@ -253,23 +254,22 @@ async def test_files_of_the_folder_that_are_not_indexed_are_not_served(connect: 
 async def test_multi_get_reads_nothing_outside_the_index(connect: Connect, notes: Path, pattern: str) -> None:
     (notes.parent / "secret.md").write_text("top secret", encoding="utf-8")
     result = await call(connect, "multi_get", pattern=pattern)
-    assert resources_of(result) == []
+    assert read_by(result) == {}
     assert "top secret" not in str(result)
 
 
 async def test_multi_get_by_glob_and_by_list(connect: Connect) -> None:
-    by_glob = resources_of(await call(connect, "multi_get", pattern="docs/**/b.md"))
-    assert [resource.uri for resource in by_glob] == ["qmd://docs/sub/b.md"]
+    assert [*read_by(await call(connect, "multi_get", pattern="docs/**/b.md"))] == ["qmd://docs/sub/b.md"]
     result = await call(connect, "multi_get", pattern="docs/a.md, nope.md", maxLines=1, lineNumbers=False)
     assert not result.is_error
     assert text_of(result).startswith("Errors:\nFile not found: nope.md")
-    (resource,) = resources_of(result)
-    assert resource.text.endswith("# Alpha Doc\n\n[... truncated 8 more lines]")
+    assert read_by(result)["qmd://docs/a.md"].endswith("# Alpha Doc\n\n[... truncated 8 more lines]")
+    assert len(result.content) == 1
 
 
 async def test_multi_get_names_what_is_too_large(connect: Connect) -> None:
     result = await call(connect, "multi_get", pattern="docs/long.md", maxBytes=1024)
-    assert resources_of(result) == []
+    assert read_by(result) == {}
     assert text_of(result) == (
         "[SKIPPED: docs/long.md - File too large (5KB > 1KB). Use 'get' with file=\"docs/long.md\" to retrieve.]"
     )
@@ -318,7 +318,9 @@ async def test_resource_template_reads_encoded_paths(connect: Connect) -> None:
         assert [(t.name, t.uri_template, t.mime_type) for t in templates] == [
             ("document", "qmd://{+path}", "text/markdown")
         ]
-        assert (await client.list_resources()).resources == []
+        (docs,) = [one for one in (await client.list_resources()).resources if one.name == "docs"]
+        (listing,) = (await client.read_resource(docs.uri)).contents
+        assert str(docs.uri) == "qmd://docs/" and "qmd://docs/we%20ird/c%20%26%20d.md" in listing.text.splitlines()
         for uri in ("qmd://docs/we%20ird/c%20%26%20d.md", "qmd://docs/日本/検索.md"):
             (content,) = (await client.read_resource(uri)).contents
             assert content.uri == uri
@@ -329,9 +331,29 @@ async def test_missing_resources_and_escapes_say_not_found(connect: Connect, not
     (notes.parent / "secret.md").write_text("top secret", encoding="utf-8")
     async with connect() as client:
         for path in ("docs/nope.md", "docs/%2e%2e/secret.md", "docs/..%2fsecret.md", "/etc/passwd"):
-            (content,) = (await client.read_resource(f"qmd://{path}")).contents
-            assert content.text.startswith("Document not found: ")
-            assert "top secret" not in content.text
+            with pytest.raises(MCPError) as raised:
+                await client.read_resource(f"qmd://{path}")
+            assert raised.value.message.startswith("Document not found: ")
+            # The code of the era that the client speaks.
+            assert raised.value.code == (-32602 if client.protocol_version >= "2026" else -32002)
+
+
+async def test_paths_are_completed_by_collection_and_then_in_it(connect: Connect) -> None:
+    async with connect() as client:
+
+        async def complete(start: str) -> Any:
+            ref = ResourceTemplateReference(uri="qmd://{+path}")
+            return (await client.complete(ref, {"name": "path", "value": start})).completion.values
+
+        assert await complete("do") == ["docs/"]
+        assert await complete("docs/su") == ["docs/sub/b.md"]
+        assert await complete("../") == await complete("/etc/") == []
+
+
+async def test_a_collection_alone_is_a_list_of_one(connect: Connect) -> None:
+    for collections in ({"collection": "docs"}, {"collections": "docs"}, {"collections": ["docs"], "collection": "x"}):
+        result = await call(connect, "query", query="cache", rerank=False, **collections)
+        assert result.structured_content["results"][0]["file"] == "docs/sub/b.md"
 
 
 async def test_prompts_do_not_exist(connect: Connect) -> None:

@@ -34,7 +34,12 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 @pytest.fixture
 def environ(database: Path, tmp_path: Path) -> dict[str, str]:
-    own = {"INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(tmp_path / "config"), "QMD_DAEMON": "off"}
+    own = {
+        "INDEX_PATH": str(database),
+        "QMD_CONFIG_DIR": str(tmp_path / "config"),
+        "QMD_DAEMON": "off",
+        "QMD_DEBUG": "1",
+    }
     return environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"), **own)
 
 
@@ -96,8 +101,7 @@ def test_the_stateless_era_needs_no_opening(server: subprocess.Popen[bytes]) -> 
     assert answers[1]["result"]["resultType"] == "complete"
     assert answers[1]["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "qmd"
     assert (answers[2]["result"]["ttlMs"], answers[2]["result"]["cacheScope"]) == (60_000, "private")
-    resource = answers[3]["result"]["content"][0]["resource"]
-    assert resource["text"].endswith("3: The rate limiter uses a sliding window.")
+    assert answers[3]["result"]["content"][0]["text"].endswith("3: The rate limiter uses a sliding window.")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a new parent cannot be seen there")
