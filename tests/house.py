@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4720,
     "cli": 3880,
-    "retrieval": 4240,
+    "retrieval": 4280,
     "inference": 3650,
     "app": 3620,
     "plugins/forms": 3280,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_580, 191
+MOST_LINES, MOST_FILES = 31_600, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 51_100
-MOST_LINES_OF_TESTS = 39_450
+MOST_LINES_OF_ALL = 51_130
+MOST_LINES_OF_TESTS = 39_480
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -33,6 +33,8 @@ class Evidence(Struct, frozen=True):
         in_names: Weighted share in title, aliases and path, in [0, 1].
         n_terms: Terms of the query.
         n_documents: Documents in scope.
+        lead: Distance to the best other document of the ranking, in deviations; below 0 behind the first, 0 alone.
+        fused: What all lists give the document together, in deviations above their mean.
         is_named: Whether the query is what the document, or a part of it, is called.
         is_whole: Whether one stretch of the document holds every word of the query.
     """
@@ -44,6 +46,8 @@ class Evidence(Struct, frozen=True):
     in_names: float = 0.0
     n_terms: int = 3
     n_documents: int = 1_000
+    lead: float = 0.0
+    fused: float = 0.0
     is_named: bool = False
     is_whole: bool = False
 
@@ -54,15 +58,16 @@ NAMED = 0.95
 WHOLE = 0.55
 """Least relevance of what holds every word of the query in one stretch: likely, whatever else speaks against it."""
 
-LITERAL = 0.7
-"""Share of the query inside the best stretch from which words alone may speak for a document whose cosine is known."""
+LEAD_SPAN = (-1.0, 1.5)
+FUSED_SPAN = (-1.0, 6.0)
+"""Deviations between which a lead and a fused score say more, the more they are: one stray word that a single document
+holds makes both large."""
 
-# Fitted by tests/benchmarks/fit_relevance.py on four test collections, a vault's names, headings, topics and questions,
-# and parts of 1 to 30 documents of each (about 1,000 answerable and 1,800 nonsense queries), intercepts set so that one
-# nonsense query in twenty reaches 0.17 where most do. The cosines are those of all-MiniLM-L6-v2. What a cosine exceeds
-# the query's others by, in place of the cosine or beside it, keeps fewer answers (.93 instead of .97 at 0.2).
-BY_WORDS = (-8.69, 3.36, 2.17, 2.59, 1.07, 2.61, -0.71, -2.21, 2.14)
-WITH_COSINE = (-6.44, 3.24, 1.38, 0.64, 0.0, 1.48, 0.0, -3.59, 1.27, 7.22)
+# Fitted by tests/benchmarks/fit_relevance.py on first hits: of questions about three vaults, of which wrong ones count
+# like right ones; of questions that a vault cannot answer; of headings, topics, judged requests and nonsense. Cosines
+# are those of all-MiniLM-L6-v2.
+BY_WORDS = (-4.84, 4.31, 2.32, 1.88, 2.46, -1.72, -0.34, 0.34, 0.0)
+WITH_COSINE = (-5.1, 3.64, 1.42, 1.34, 1.83, -2.26, -0.13, 0.0, 0.22, 3.7)
 
 
 def relevance(
@@ -70,9 +75,7 @@ def relevance(
 ) -> float:
     """Probability-like relevance of one document, in [0, 1], from what is known of it.
 
-    Words with meaning, or words alone where there is no cosine. A query that stands nearly whole in one place is read
-    both ways and the stronger counts: an identifier found letter by letter is an answer although its vector says
-    little, while half of some random words is none.
+    Words with meaning, or words alone where there is no cosine.
 
     Args:
         evidence: What speaks for the document.
@@ -81,40 +84,39 @@ def relevance(
     """
     if evidence.is_named:
         return NAMED
-    least = WHOLE if evidence.is_whole else 0.0
-    words = max(_logistic(by_words, features(evidence, has_cosine=False)), least)
-    if evidence.cosine is None:
-        return words
-    meaning = _logistic(with_cosine, features(evidence, has_cosine=True))
-    return max(words, meaning) if evidence.window >= LITERAL else meaning
+    weights = by_words if evidence.cosine is None else with_cosine
+    return max(_logistic(weights, features(evidence)), WHOLE if evidence.is_whole else 0.0)
 
 
-def features(evidence: Evidence, *, has_cosine: bool) -> list[float]:
+def features(evidence: Evidence) -> list[float]:
     """What the logistic regressions see, 1 first for their intercept.
 
-    Beside the shares stand logarithms of what was found, found together, and not found: a share alone would call one
-    word of a two-word noise more relevant than six words of a long question.
+    Beside the share stand logarithms of what was found, and found together: a share alone would call one word of a
+    two-word noise more relevant than six words of a long question. The share found anywhere is none of them: in long
+    minutes most words of any question stand somewhere.
     """
     mass = evidence.mass
     seen = [
         1.0,
         evidence.window,
-        evidence.coverage,
         evidence.in_names,
         math.log1p(evidence.coverage * mass),
         math.log1p(evidence.window * mass),
-        math.log1p((1.0 - evidence.coverage) * mass),
         math.log1p(evidence.n_documents) / 10.0,
         math.log1p(evidence.n_terms),
+        _within(evidence.lead, LEAD_SPAN),
+        _within(evidence.fused, FUSED_SPAN),
     ]
-    if has_cosine:
-        seen.append(evidence.cosine or 0.0)
-    return seen
+    return seen if evidence.cosine is None else [*seen, evidence.cosine]
+
+
+def _within(value: float, span: tuple[float, float]) -> float:
+    return min(max(value, span[0]), span[1])
 
 
 def _logistic(weights: Sequence[float], values: Sequence[float]) -> float:
     value = math.fsum(weight * feature for weight, feature in zip(weights, values, strict=True))
-    return 1.0 / (1.0 + math.exp(-min(max(value, -50.0), 50.0)))
+    return 1.0 / (1.0 + math.exp(-_within(value, (-50.0, 50.0))))
 
 
 def non_increasing(values: Sequence[float]) -> list[float]:

@@ -41,6 +41,14 @@ _LONG_DATES = "below what all other words agree on; not fitted"
 INFLUENCES: Mapping[str, Influence] = {
     # Of a text that the model fully understands.
     "dense": Influence(0.5, "share", "nDCG@10 of ten collections, stable when one is left out"),
+    # What one list is sure of is not outvoted by what the other finds likely: its first counts more by a share of its
+    # distance to the second.
+    "lead of a list": Influence(
+        0.3,
+        "deviations per deviation",
+        "right first on three vaults 215 of 275 instead of 210, nDCG@10 of nlcmd +.007, cacm, cranfield, cmrc and "
+        "headings within chance; .2 to .6 do as much",
+    ),
     # A proposed sub-query against the user's own words, which count 1.
     "expansion": Influence(0.5, "share", "the ratio of tobi/qmd"),
     "name: file": Influence(40.0, "deviations added", _NAMES),
@@ -158,10 +166,13 @@ def _standardised(ranking: Ranking, weight: float, n_documents: int) -> _Part:
         head += [0.0] * (min(SCORE_DEPTH, n_documents) - len(head))
     mean, spread = _moments(head)
     least = -math.inf if ranking.source == "bm25" else COSINE_FLOOR
-    standard: Mapping[int, tuple[int | None, float, float]] = {
+    standard: dict[int, tuple[int | None, float, float]] = {
         candidate.document_id: (rank, candidate.score, max((candidate.score - mean) / spread, least))
         for rank, candidate in enumerate(ranking.candidates, start=1)
     }
+    if len(raw) > 1:
+        lead = INFLUENCES["lead of a list"].value * (raw[0] - raw[1])
+        standard[ranking.candidates[0].document_id] = (1, raw[0], (raw[0] - mean + lead) / spread)
     return _Part(ranking, weight, standard, max((min(head) - mean) / spread, least))
 
 

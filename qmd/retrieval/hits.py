@@ -123,7 +123,8 @@ def build_hits(
                 continue
             names = names_before(document) + scale.said.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
-            raw.append(scale.judge(_measure(matched, len(names), entry, scale)))
+            rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
+            raw.append(scale.judge(_measure(matched, len(names), entry, rival, scale)))
             if len(shown) < options.limit:
                 passage, passages = filled_passages(
                     text,
@@ -153,13 +154,14 @@ def build_hits(
     return hits, tuple(relevances)
 
 
-def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale: Scale) -> Evidence:
-    """The evidence that calibration judges one document by; its names end at `names_end`."""
-    chunk = entry.chunk
+def _measure(
+    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: Scale
+) -> Evidence:
+    """The evidence that calibration judges one document by; its names end at `names_end`, `rival` is the best other."""
+    chunk, parts = entry.chunk, entry.fused.contributions
     # Folding may move that border by a letter or two, which the evidence survives.
     in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
     window = coverage(matched.occurrences, scale.terms, WINDOW_CHARS)
-    is_literal = any(part.source == LITERAL for part in entry.fused.contributions)
     return Evidence(
         coverage=coverage(matched.occurrences, scale.terms),
         window=window,
@@ -168,8 +170,10 @@ def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale
         in_names=coverage(in_names, scale.terms),
         n_terms=len(scale.terms),
         n_documents=scale.n_documents,
-        is_named=any(part.source == NAME and part.kind != PART for part in entry.fused.contributions),
-        is_whole=window > 1 - 1e-9 and (is_literal or len(scale.terms) > MOST_WORDS),
+        lead=entry.blended_score - rival.blended_score,
+        fused=sum(part.contribution for part in parts if part.source in ("bm25", "dense")),
+        is_named=any(part.source == NAME and part.kind != PART for part in parts),
+        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(scale.terms) > MOST_WORDS),
     )
 
 

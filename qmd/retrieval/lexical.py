@@ -122,12 +122,7 @@ def _find_others(
     """Forms of the words of another language than English, and what is searched in place of unknown words."""
     language = language_of(text, 2) or reader.main_language(scope) or "en"
     forms = {} if language == "en" else _forms(reader, frequencies, scope, language)
-    # Words alone: something else may be searched for in their place.
-    unknown = [
-        term
-        for term, frequency in frequencies.items()
-        if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
-    ]
+    unknown = [term for term, frequency in frequencies.items() if not frequency and _is_plain(term)]
     is_alone = not any(frequencies.values())
     # One sign of another language is enough to leave its words be; most are no errors, and one line tells of all.
     is_foreign = not {language, language_of(text)} <= {"en", None}
@@ -142,6 +137,11 @@ def _find_others(
     if missing and language != "en":
         trace.warn(f"the query is read as {LANGUAGES[language]}: no note has {_quoted(missing)}")
     return forms, instead
+
+
+def _is_plain(term: LexicalTerm) -> bool:
+    """Whether a term is one word, for which something else may be searched."""
+    return not (term.excluded or " " in term.fts or has_cjk(term.fts))
 
 
 def _forms(

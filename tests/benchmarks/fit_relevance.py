@@ -4,10 +4,11 @@
                                              [--queries N] [--check]
 
 Indexes of the collections are those of bench_quality.py, which must have run on the folders; INDEX is any embedded
-index of notes, FIXTURE holds questions about it (see `qmd bench`). Prints the constants of `qmd.retrieval.calibration`,
-how each source fares when the constants are fitted without it, and what the shipped constants give: the share refused
-and the 95th percentile of the first relevance where nothing answers, and the shares of answerable queries that keep a
-relevance of 0.2 and of 0.5, by kind of query and size of the collection, over those with an answer in the first three.
+index of notes, FIXTURE holds questions about it (see `qmd bench`), which the other folders are asked as well. Prints
+the constants of `qmd.retrieval.calibration`, how each source fares when the constants are fitted without it, and what
+the shipped constants give: of right first hits the shares that keep a relevance of 0.2 and of 0.5, of wrong ones the
+share that is called good all the same, of queries that nothing answers the share refused and the 95th percentile, by
+kind of query and size of the collection; and how often a right first hit stands above a wrong one (AUC).
 """
 
 from __future__ import annotations
@@ -32,16 +33,26 @@ from qmd.retrieval.calibration import GOOD, WEAK, Evidence
 from qmd.retrieval.query import Mode
 from tests.benchmarks.relevance_evidence import MODES, Row, of_collection, of_notes
 
-UNJUDGED_WEIGHT = 0.15
-RIDGE = 1.0
-NONSENSE = 0.17
-"""Relevance that one nonsense query in twenty may reach: below `calibration.WEAK`, with room for other collections."""
+RIDGE = 2.0
+REFUSED = 0.972
+"""Share of the nonsense asked of whole collections that stays below `calibration.WEAK`."""
 
-SIGNS = (0, 1, 1, 1, 1, 1, -1, 0, 0, 1)
+SMALL = 0.2
+"""Weight of what is asked of 1 to 30 notes: it says how relevance depends on their number, and little of the rest."""
+
+SIGNS = (0, 1, 1, 1, 1, 0, -1, 1, 1, 1)
 """Of the weight of each of `calibration.features`; 0 for either."""
 
-NEEDED = 3
-"""A query whose answer is not among so many hits says nothing of calibration: another stage has lost it."""
+WEIGHTS = {
+    "question": (1.0, 1.0),
+    "unanswerable": (0.0, 1.0),
+    "elsewhere": (0.0, 1.0),
+    "nonsense": (0.0, 0.7),
+    "judged": (0.5, 0.2),
+    "heading": (0.3, 0.1),
+    "topic": (0.3, 0.0),
+}
+"""Of right first hits and of others, by kind of query: nobody has judged whether other notes answer a topic, too."""
 
 Rows = Sequence[Row]
 Judge = Callable[[Evidence], float]
@@ -64,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         show(rows, calibration.relevance)
         if not options.check and mode != "dense":
             for left_out in rows:
-                theta = fit({name: more for name, more in rows.items() if name != left_out}, mode)
+                theta = fit({name: one for name, one in rows.items() if name != left_out}, mode)
                 print(f"-- fitted without {left_out}")
                 show({left_out: rows[left_out]}, judge_by(theta, mode))
             theta = fit(rows, mode)
@@ -75,16 +86,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def gather(options: argparse.Namespace) -> dict[str, dict[Mode, list[Row]]]:
     """Evidence by source and mode, kept beside the indexes between runs."""
-    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ["embed"])
+    settings = EngineSettings(models_dir=Path("no-full-tier"), embed="built-in", rerank="built-in")
+    engines = load_engines(settings, ["embed", "rerank"])
     gathered: dict[str, dict[Mode, list[Row]]] = {}
     size = (options.queries, options.nonsense)
     for folder in options.collections:
         index = options.index_dir / f"{folder.name}.sqlite"
         make = partial(of_collection, engines, folder, index, *size)
         gathered[folder.name] = _kept(options.index_dir / f"{folder.name}.evidence", make)
-    for entry in options.notes:
-        index, *fixtures = map(Path, entry.split(","))
-        make = partial(of_notes, engines, index, fixtures, *size)
+    notes = [[Path(part) for part in entry.split(",")] for entry in options.notes]
+    for index, *fixtures in notes:
+        elsewhere = [other for _, *others in notes for other in others if other not in fixtures]
+        make = partial(of_notes, engines, index, fixtures, elsewhere, *size)
         gathered[index.stem] = _kept(options.index_dir / f"{index.stem}.evidence", make)
     return gathered
 
@@ -100,9 +113,9 @@ def _kept(cache: Path, make: Callable[[], dict[Mode, list[Row]]]) -> dict[Mode, 
 
 
 def usable(row: Row, mode: Mode) -> bool:
-    """Whether a row says something about a mode's constants: names need none, and those without a cosine are the
-    lexical ones' business."""
-    if row.rank == 0 or row.evidence.is_named:
+    """Whether a row says something about a mode's constants: first hits do, but names need none, and those without a
+    cosine are the lexical ones' business."""
+    if row.rank != 1 or row.evidence.is_named:
         return False
     return mode == "lexical" or row.evidence.cosine is not None
 
@@ -130,36 +143,33 @@ def fit(gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
 def _samples(
     gathered: Mapping[str, Rows], mode: Mode
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Features, labels and weights of the first three hits: every kind of query in every source counts alike, whole and
-    small collections apart, and answers together as much as all else."""
-    groups: dict[tuple[str, str, bool, bool], list[Row]] = {}
+    """Features, labels and weights of first hits: a kind of query in a source counts with the root of its number, whole
+    and small collections apart, and right ones together as much as all else."""
+    groups: dict[tuple[str, str, bool], list[Row]] = {}
     for name, rows in gathered.items():
         for row in rows:
-            if usable(row, mode) and row.rank <= NEEDED:
-                kind, _, is_small = row.group.partition(" of ")
-                groups.setdefault((name, kind, bool(is_small), row.is_relevant), []).append(row)
+            if usable(row, mode):
+                groups.setdefault((name, row.group, row.is_relevant), []).append(row)
     x, y, weight = [], [], []
-    for group in groups.values():
+    for (_, kind, is_relevant), group in groups.items():
+        kind, is_small, _ = kind.partition(" of ")
+        each = WEIGHTS.get(kind, (0.0, 0.0))[not is_relevant] * (SMALL if is_small else 1.0)
         for row in group:
-            x.append(calibration.features(row.evidence, has_cosine=mode != "lexical"))
-            y.append(float(row.is_relevant))
-            weight.append((UNJUDGED_WEIGHT if row.is_answerable and not row.is_relevant else 1.0) / len(group))
+            x.append(calibration.features(row.evidence))
+            y.append(float(is_relevant))
+            weight.append(each / math.sqrt(len(group)))
     labels, weights = np.array(y), np.array(weight)
     weights[labels > 0] *= weights[labels == 0].sum() / weights[labels > 0].sum()
     return np.array(x), labels, weights * len(weights) / weights.sum()
 
 
 def anchored(theta: npt.NDArray[np.float64], gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
-    """The same weights with the 95th percentile of nonsense at `NONSENSE` where it is highest."""
+    """The same weights with `REFUSED` of the nonsense below `calibration.WEAK`."""
     judge = judge_by(theta, mode)
-    highest = 1e-9
-    for rows in gathered.values():
-        for is_small in (False, True):
-            mine = [row for row in rows if (" of " in row.group) == is_small]
-            values = first_values(mine, lambda row: judge(row.evidence))[False].values()
-            highest = max(highest, float(np.percentile(list(values), 95)) if values else 0.0)
+    asked = [row for rows in gathered.values() for row in rows if row.group == "nonsense"]
+    highest = float(np.quantile(first_values(asked, judge)["none"], REFUSED))
     moved = theta.copy()
-    moved[0] += math.log(NONSENSE / (1 - NONSENSE)) - math.log(highest / (1 - highest))
+    moved[0] += math.log(WEAK / (1 - WEAK)) - math.log(highest / (1 - highest))
     return moved
 
 
@@ -173,34 +183,48 @@ def judge_by(theta: npt.NDArray[np.float64], mode: Mode) -> Judge:
 # --- checking -------------------------------------------------------------------------------------
 
 
-def first_values(rows: Rows, judge: Callable[[Row], float]) -> dict[bool, dict[str, float]]:
-    """Value of the first hit by query, answerable ones under True; those that lost their answer are left out."""
-    by_query: dict[str, list[Row]] = {}
+def first_values(rows: Rows, judge: Judge) -> dict[str, list[float]]:
+    """Relevance of the first hit of each query, by what it is: right, wrong, or none can be right."""
+    queries: list[list[Row]] = []
     for row in rows:
-        by_query.setdefault(row.query, []).append(row)
-    tops: dict[bool, dict[str, float]] = {True: {}, False: {}}
-    for query, hits in by_query.items():
-        if hits[0].is_answerable and not any(row.is_relevant and row.rank <= NEEDED for row in hits):
-            continue
-        values = calibration.non_increasing([judge(row) for row in hits if row.rank > 0])
-        tops[hits[0].is_answerable][query] = values[0] if values else -9.0
-    return tops
+        if row.rank == 0:
+            queries.append([])
+        queries[-1].append(row)
+    found: dict[str, list[float]] = {"right": [], "wrong": [], "none": []}
+    for hits in queries:
+        values = calibration.non_increasing([judge(row.evidence) for row in hits if row.rank > 0])
+        is_right = any(row.is_relevant for row in hits if row.rank == 1)
+        outcome = "right" if is_right else "wrong" if hits[0].is_answerable else "none"
+        found[outcome].append(values[0] if values else 0.0)
+    return found
 
 
 def show(gathered: Mapping[str, Rows], judge: Judge) -> None:
-    """A line per source and group."""
+    """A line per source and group, and one for all questions."""
     for name, rows in gathered.items():
         for group in dict.fromkeys(row.group for row in rows):
-            tops = first_values([row for row in rows if row.group == group], lambda row: judge(row.evidence))
-            parts = []
-            if tops[True]:
-                values = np.array(list(tops[True].values()))
-                parts.append(f"kept {np.mean(values >= WEAK):.3f}, good {np.mean(values >= GOOD):.3f} of {len(values)}")
-            if tops[False]:
-                values = np.array(list(tops[False].values()))
-                refused = float(np.mean(values < WEAK))
-                parts.append(f"refused {refused:.3f}, p95 {max(np.percentile(values, 95), 0):.3f} of {len(values)}")
-            print(f"  {name:14} {group:16} " + "; ".join(parts))
+            print(
+                f"  {name:14} {group:16} " + describe(first_values([row for row in rows if row.group == group], judge))
+            )
+    asked = [row for rows in gathered.values() for row in rows if row.group == "question"]
+    found = first_values(asked, judge)
+    right, wrong = np.array(found["right"]), np.array(found["wrong"])
+    above = (right[:, None] > wrong).mean() + (right[:, None] == wrong).mean() / 2 if right.size and wrong.size else 0.0
+    print(f"  all questions: AUC {above:.3f}; " + describe(found))
+
+
+def describe(found: Mapping[str, Sequence[float]]) -> str:
+    """The shares of a group of queries."""
+    right, wrong, none = (np.array(found[outcome]) for outcome in ("right", "wrong", "none"))
+    parts = []
+    if right.size:
+        parts.append(f"right: kept {np.mean(right >= WEAK):.3f}, good {np.mean(right >= GOOD):.3f} of {right.size}")
+    if wrong.size:
+        parts.append(f"wrong: good {np.mean(wrong >= GOOD):.3f} of {wrong.size}")
+    if none.size:
+        refused = np.mean(none < WEAK)
+        parts.append(f"refused {refused:.3f}, p95 {np.percentile(none, 95):.3f} of {none.size}")
+    return "; ".join(parts)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 Asked are the judged queries of test collections, and of folders of notes their own names, headings and topics of one or
 two words with questions that a person wrote; all of it once more in collections of 1 to 30 notes drawn from those.
-Beside them stand queries that nothing answers: random words, keyboard noise and other languages.
+Beside them stand queries that nothing answers: questions that their writer found no answer for, every second question
+about another folder (`elsewhere`: some of them have an answer all the same), random words, keyboard noise and other
+languages.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
 from qmd.ingest.document import parse_text
-from qmd.plugins.bench.fixture import cases_of_names, read_fixture
+from qmd.plugins.bench.fixture import cases_of_names, read_fixture, same_file
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
@@ -32,6 +34,9 @@ from tests.benchmarks.known_items import known_item_queries
 
 MODES: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
 SMALL_SIZES = (1, 3, 3, 10, 30)
+SMALL_NOTE = 20_000
+"""Bytes up to which a note is drawn for a small collection: the vectors of long minutes would take an hour."""
+
 JUDGED = 10
 """Hits of a query that are judged, as the pipeline does at least."""
 
@@ -110,19 +115,31 @@ def of_collection(
 
 
 def of_notes(
-    engines: Engines, index: Path, fixtures: Sequence[Path], n_queries: int, n_nonsense: int, seed: int = 5
+    engines: Engines,
+    index: Path,
+    fixtures: Sequence[Path],
+    elsewhere: Sequence[Path],
+    n_queries: int,
+    n_nonsense: int,
+    seed: int = 5,
 ) -> dict[Mode, list[Row]]:
-    """Evidence of a folder of notes, as a whole and in small parts."""
+    """Evidence of a folder of notes, as a whole and in small parts; `elsewhere` are questions about other folders."""
     with open_reader(index) as reader:
         texts = {document.id: text for document, text in _documents(reader)}
         asked = own_queries(reader, n_queries, seed)
+        paths = [document.path for document in reader.iter_documents()]
         for query in (one for fixture in fixtures for one in read_fixture(fixture).cases.values()):
-            if query.type != "other-language":
-                asked.append(Asked("question", query.query, frozenset(query.expected_files)))
+            answers = {path for path in paths for name in query.expected_files if same_file(path, name)}
+            asked.append(Asked("question" if answers else "unanswerable", query.query, frozenset(answers)))
+        for other in elsewhere:
+            asked += [
+                Asked("elsewhere", one.query, frozenset()) for one in list(read_fixture(other).cases.values())[::2]
+            ]
         own = " ".join(texts.values())
         asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
         rows = ask_all(reader, engines, asked, path_of)
-        by_path = {document.path: (document, texts[document.id]) for document in reader.iter_documents()}
+        short = [one for one in reader.iter_documents() if one.size <= SMALL_NOTE]
+        by_path = {document.path: (document, texts[document.id]) for document in short}
     questions = [one for one in asked if one.group != "name"]
     return with_small_parts(engines, rows, questions, by_path, path_of, n_queries)
 
@@ -225,7 +242,7 @@ def ask_all(
 def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> list[tuple[StoredDocument, Evidence]]:
     """The first ten hits of the real pipeline, each with the evidence caught where it is judged."""
     seen: list[Evidence] = []
-    options = SearchOptions(mode=mode, rerank=False, expand=False, limit=JUDGED, folds_copies=False)
+    options = SearchOptions(mode=mode, expand=False, limit=JUDGED, folds_copies=False)
 
     def listen(evidence: Evidence) -> float:
         seen.append(evidence)

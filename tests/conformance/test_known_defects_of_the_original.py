@@ -519,7 +519,7 @@ def test_35_a_binary_file_under_the_mask_is_left_out_with_a_word(world: World) -
     assert "b.md" in done.err
 
 
-@pytest.mark.parametrize("option", ["--collections", "--jsn", "--zork"])
+@pytest.mark.parametrize("option", ["--colection", "--jsn", "--zork"])
 def test_36_an_unknown_option_is_an_error_and_not_ignored(world: World, option: str) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
     done = world.run("search", "kiwi", option)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qmd.retrieval.calibration import (
     GOOD,
@@ -43,13 +44,30 @@ def test_half_of_a_long_question_says_more_than_half_of_two_words() -> None:
     assert relevance(Evidence(0.5, 0.5, 8.0)) > relevance(Evidence(0.5, 0.5, 2.0))
 
 
+@given(SHARE, SHARE, st.floats(0, 9), st.floats(-1, 1), SHARE, st.floats(-9, 9), st.floats(-9, 9), st.booleans())
+def test_more_of_any_evidence_never_means_less(
+    coverage: float, window: float, mass: float, cosine: float, names: float, lead: float, fused: float, dense: bool
+) -> None:
+    less = Evidence(coverage, window, mass, cosine if dense else None, names, lead=lead, fused=fused)
+    for field in ("coverage", "window", "in_names", "lead", "fused", *(["cosine"] if dense else [])):
+        more = replace(less, **{field: getattr(less, field) + 0.1})
+        assert relevance(more) >= relevance(less) - 1e-12
+
+
+def test_a_first_note_that_stands_clear_is_worth_more_than_one_of_several_alike() -> None:
+    alike = Evidence(0.6, 0.5, 2.0, lead=0.1, fused=2.0)
+    assert relevance(replace(alike, lead=1.0)) > relevance(alike)
+    alike = replace(alike, cosine=0.5)
+    assert relevance(replace(alike, fused=5.0)) > relevance(alike)
+
+
 def test_an_identifier_found_literally_needs_no_vector() -> None:
-    assert relevance(Evidence(1.0, 1.0, 1.0, 0.1)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 1.0, 0.1, is_whole=True)) > GOOD
 
 
 def test_half_of_some_random_words_is_no_answer_where_the_meaning_is_far() -> None:
-    assert relevance(Evidence(0.5, 0.5, 4.0, 0.1)) < WEAK
-    assert relevance(Evidence(0.5, 0.5, 4.0, 0.6)) > WEAK
+    assert relevance(Evidence(0.5, 0.5, 3.0, 0.1)) < WEAK
+    assert relevance(Evidence(0.5, 0.5, 3.0, 0.6)) > WEAK
 
 
 def test_nothing_found_is_weak_and_everything_found_together_is_good_in_every_mode() -> None:

@@ -73,7 +73,14 @@ def test_the_cosine_that_words_make_likely_rises_no_faster_than_they_do() -> Non
         {one.document_id: one.contributions[place].contribution for one in fused} for place in range(2)
     )
     # About 3 deviations by words; by the slope of the others it would be a hundred by meaning.
-    assert by_meaning[6] == pytest.approx(by_words[6] - sum(by_words[n] for n in meaning) / len(meaning))
+    level = (sum(by_meaning[n] for n in meaning) - sum(by_words[n] for n in meaning)) / len(meaning)
+    assert by_meaning[6] == pytest.approx(by_words[6] + level)
+
+
+def test_what_one_list_is_sure_of_is_not_outvoted_by_what_the_other_finds_likely() -> None:
+    words = {1: 2.4, 2: 5.0, 3: 4.8, **dict.fromkeys(range(4, 20), 1.0)}
+    meaning = {1: 0.9, 2: 0.5, 3: 0.5, **dict.fromkeys(range(4, 20), 0.1)}
+    assert fuse_zscores([ranking(words, "bm25"), ranking(meaning)], [0.5, 0.5])[0].document_id == 1
 
 
 def test_no_cosine_counts_less_than_the_floor_and_ranks_begin_at_one() -> None:

@@ -44,9 +44,9 @@ def open_note(invocation: Invocation, note: _Target = None, print_only: _Print =
         reference, line = recall_hit(locations, int(reference))
     with invocation.open(locations) as opened:
         found = opened.get(reference, max_lines=1, folder=invocation.cwd)
-        for warning in found.warnings:
-            warn(warning)
         plan = _plan(invocation, opened, found.document, line or found.first_line)
+    for warning in found.warnings:
+        warn(warning)
     if print_only:
         out(f"{plan}\n")
     else:
