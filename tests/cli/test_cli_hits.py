@@ -114,11 +114,11 @@ def test_the_link_of_a_hostile_name_is_that_file_and_nothing_else(qmd: Qmd, home
 
 
 def test_where_nothing_matches_well_the_next_command_is_named(indexed: Qmd) -> None:
-    drawn = on_terminal("search", "zygote's unknown pricing", NO_COLOR="1")
+    drawn = on_terminal("search", "zygote's ova egg pricing", NO_COLOR="1")
     assert drawn.out.startswith("No good match found.")
-    assert """  qmd query 'zygote'"'"'s unknown pricing'  search by meaning as well\n""" in drawn.out
+    assert """  qmd query 'zygote'"'"'s ova egg pricing'  search by meaning as well\n""" in drawn.out
     assert "no good match" not in drawn.err
-    assert "no good match found" in through_pipe("search", "zygote's unknown pricing").err
+    assert "no good match found" in through_pipe("search", "zygote's ova egg pricing").err
 
 
 def test_an_explanation_stands_below_each_hit_and_not_on_stderr(indexed: Qmd) -> None:
