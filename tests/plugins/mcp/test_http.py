@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -252,15 +252,21 @@ async def test_a_client_that_takes_json_alone_gets_json(client: HttpClient, acce
     assert opened.json()["result"]["serverInfo"]["name"] == "qmd"
 
 
-async def test_an_answer_too_large_for_an_event_goes_out_as_json(
-    index: Index, policy: AccessPolicy, notes: Path
-) -> None:
+@pytest.fixture
+def huge(index: Index, notes: Path) -> Iterator[str]:
+    """A note of more than a megabyte, in the index that others use as well."""
     (notes / "huge.md").write_text("# Huge\n\n" + "ten words on a line of it, said again\n" * 30_000)
     index.update(["docs"])
+    yield "docs/huge.md"
+    (notes / "huge.md").unlink()
+    index.update(["docs"])
+
+
+async def test_an_answer_too_large_for_an_event_goes_out_as_json(index: Index, policy: AccessPolicy, huge: str) -> None:
     async with running(index, policy) as http:
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode="legacy") as client:
-            read = await client.call_tool("multi_get", {"pattern": "docs/**/*.md", "maxBytes": 10_000_000})
+            read = await client.call_tool("multi_get", {"pattern": huge, "maxBytes": 10_000_000})
     (text,) = [block.text for block in read.content if isinstance(block, TextContent)]
     assert len(text) > 1024 * 1024
 
