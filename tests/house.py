@@ -36,7 +36,7 @@ BUDGETS: dict[str, int] = {
     "plugins/browse": 1110,
     "config": 950,
     "plugins/bench": 880,
-    "analysis": 790,
+    "analysis": 810,
     "plugins/fastembed": 690,
     "plugins/page": 680,
     "dates": 690,
@@ -49,10 +49,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_600, 191
+MOST_LINES, MOST_FILES = 31_620, 191
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 51_130
+MOST_LINES_OF_ALL = 51_150
 MOST_LINES_OF_TESTS = 39_480
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

@@ -91,8 +91,12 @@ def language_of(text: str, least: int = 1) -> str | None:
     None where two come out even, as for keywords without a function word.
     """
     # One letter shows nothing: `c` is French, and a programming language.
-    words = frozenset(re.findall(r"[^\W\d_]{2,}", text.lower()))
-    accents = [re.sub("[a-z]", "", word) for word in words if not word.isascii()]
+    return language_of_words(frozenset(re.findall(r"[^\W\d_]{2,}", text.lower())), least)
+
+
+def language_of_words(words: frozenset[str], least: int) -> str | None:
+    """The same of words in small letters; what signs stand around them hides some."""
+    accents = [re.sub(r"[\0-\x7f]", "", word) for word in words if not word.isascii()]
     signs = {"en": len(words & ENGLISH)}
     for name, listed in _OTHERS.items():
         if not words.isdisjoint(listed):
