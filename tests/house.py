@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 3620,
     "plugins/forms": 3280,
     "plugins/mcp": 3320,
-    "render": 2750,
+    "render": 2850,
     "ingest": 2290,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
@@ -49,11 +49,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_620, 191
+MOST_LINES, MOST_FILES = 31_720, 192
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 51_150
-MOST_LINES_OF_TESTS = 39_480
+MOST_LINES_OF_ALL = 51_250
+MOST_LINES_OF_TESTS = 39_530
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
