@@ -34,7 +34,7 @@ _MARKS = "[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0980-\u0e4e]"
 """Accents and vowel signs, which are no letters to Python."""
 
 _PIECE = re.compile(
-    rf"""(?:[^\r\n\w]|_)?(?:[^\W\d_]|{_MARKS})+(?:'(?:s|t|re|ve|m|ll|d))?  # a word, what stands before it, an English ending
+    rf"""(?:[^\r\n\w]|_)?(?:[^\W\d_]|{_MARKS})+(?:'(?:s|t|re|ve|m|ll|d))?  # a word, the sign before it, its 's
     | \d{{1,3}}
     | [ ]?(?:[^\s\w]|_)+[\r\n/]*
     | \s*[\r\n]+
