@@ -51,7 +51,7 @@ def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchRes
     hits = _each_once([_cut_hit(hit, most * _MOST_CHARACTERS) for hit in response.hits])
 
     def answer(shown: Sequence[Hit]) -> SearchResponse:
-        left = 0 if response.verdict == "none" else len(hits) - len(shown)
+        left = len(hits) - len(shown)
         cursor = cursor_after((*response.before, *shown)) if left else None
         return replace(
             response,
@@ -59,6 +59,8 @@ def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchRes
             budget=Budget(most, most, left, cursor, None if shown or not left else hits[0].document.docid),
         )
 
+    if response.warnings and measure(answer(())) > most:
+        response = replace(response, warnings=())
     n_whole = _largest(len(hits), lambda n: measure(answer(hits[:n])) <= most)
     shown = hits[:n_whole]
     if n_whole < len(hits):

@@ -46,11 +46,12 @@ from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import CANDIDATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
+    from qmd.render.drawing import Screen
     from qmd.retrieval.query import Mode
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
@@ -104,6 +105,10 @@ class SearchOptions(Struct, frozen=True):
         """The query."""
         return " ".join(self.query or ())
 
+    def screen(self, invocation: Invocation, format: str) -> Screen | None:
+        """What hits are drawn on; a budget counts the plain form."""
+        return invocation.screen if format == "cli" and self.tokens is None else None
+
     def request(self, command: str, format: str) -> SearchRequest:
         """What a command asks the index for.
 
@@ -145,7 +150,7 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     invocation = _in_mode(invocation, options.mode)
     request = options.request(invocation.command, format)
     locations = invocation.locate(options.index)
-    screen = invocation.screen if format == "cli" and options.tokens is None else None
+    screen = options.screen(invocation, format)
     with invocation.open(locations, allow_gpu=not options.no_gpu) as opened:
         if options.interactive:
             status: int = hook("search --interactive")(invocation, opened, request, full_path=options.full_path)
@@ -173,20 +178,21 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         return 0
     if format == "cli" and response.hits:
         _mention_verdict(response)
-    if options.tokens is not None:
-        response = _within(response, options.tokens, lambda one: render_hits(one, format, shown))
-        if format != "cli" and response.budget is not None:
-            say(budget_line(response.budget, "--cursor {}", "qmd get '{}'"))
-    out(render_hits(response, format, shown))
+    out(_rendered(response, format, shown, options.tokens))
     return 0
 
 
-def _within(response: SearchResponse, tokens: int, render: Callable[[SearchResponse], str]) -> SearchResponse:
-    """As much of an answer as has room in so many tokens of what is printed."""
+def _rendered(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
+    """What is printed for an answer, within so many tokens of it."""
+    if tokens is None:
+        return render_hits(response, format, shown)
     from qmd.analysis.tokens import count_tokens
     from qmd.app.budget import fit_hits
 
-    return fit_hits(response, tokens, lambda one: count_tokens(render(one)))
+    fitted = fit_hits(response, tokens, lambda one: count_tokens(render_hits(one, format, shown)))
+    if format != "cli" and fitted.budget is not None:
+        say(budget_line(fitted.budget, "--cursor {}", "qmd get '{}'"))
+    return render_hits(fitted, format, shown)
 
 
 def _in_mode(invocation: Invocation, mode: str | None) -> Invocation:

@@ -145,9 +145,15 @@ def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Lis
     return _search(index, request, listener)
 
 
+_LABEL = 100
+"""Characters of a query that its answer repeats."""
+
+
 def _search(index: Index, request: SearchRequest, listener: Listener, most: int | None = None) -> Shown:
+    label = request.label if len(request.label) <= _LABEL else f"{request.label[:_LABEL]}…"
+
     def show(found: SearchResponse) -> Shown:
-        return Shown((presentation.results_text(found, request.label),), presentation.structured_results(found))
+        return Shown((presentation.results_text(found, label),), presentation.structured_results(found))
 
     # Some clients show their model the text, some the object: either has room.
     return show(
