@@ -19,16 +19,16 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4720,
     "cli": 3940,
-    "retrieval": 4280,
+    "retrieval": 4270,
     "inference": 3650,
     "app": 3910,
     "plugins/forms": 3280,
-    "plugins/mcp": 3370,
+    "plugins/mcp": 3290,
     "render": 2780,
-    "ingest": 2290,
+    "ingest": 2280,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
-    "(root)": 1890,
+    "(root)": 1910,
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
@@ -42,18 +42,19 @@ BUDGETS: dict[str, int] = {
     "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 390,
+    "plugins": 400,
     "chunking": 350,
+    "plugins/install": 600,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_110, 195
+MOST_LINES, MOST_FILES = 32_140, 195
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 51_700
-MOST_LINES_OF_TESTS = 39_740
+MOST_LINES_OF_ALL = 52_250
+MOST_LINES_OF_TESTS = 40_160
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
