@@ -83,7 +83,9 @@ def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, 
         raise UsageError(f"unknown client '{name}'", f"choose one of: {', '.join(CLIENTS)}")
     program, *words = own_command()
     words += ["--index", index_name] if index_name else []
-    env = {one: str(Path(environ[one]).absolute()) for one in _CARRIED if environ.get(one)}
+    given = {one: environ[one] for one in _CARRIED if environ.get(one)}
+    # Behind a drive a colon is an address's, which is whole.
+    env = {one: text if ":" in text[2:] else str(Path(text).absolute()) for one, text in given.items()}
     if is_hook:
         if client.title != _CLAUDE:
             raise UsageError(f"qmd knows no prompt hook of {client.title}", "qmd install claude --hook")

@@ -29,8 +29,13 @@ def install(
     """Enter this qmd in the settings of an editor or agent, after showing what changes."""
     if client is None:
         raise invocation.missing_argument()
-    entry = entry_for(client.strip().lower(), index, invocation.environ, is_hook=hook)
-    path = settings_file(entry.client, invocation.environ, invocation.cwd if project else None)
+    environ, name, client = dict(invocation.environ), None, client.strip().lower()
+    if index or environ.get("INDEX_PATH"):
+        # A path or an address may begin in this folder, and the client starts qmd in another.
+        located = invocation.locate(index)
+        name, environ["INDEX_PATH"] = index and located.index_name, located.address or environ.get("INDEX_PATH", "")
+    entry = entry_for(client, name, environ, is_hook=hook)
+    path = settings_file(entry.client, environ, invocation.cwd if project else None)
     if print_only:
         say(f"# {entry.client.title}: {path}")
         out(entry.text())
