@@ -26,10 +26,12 @@ from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
+from qmd.plugins.mcp.arguments import check_arguments
 from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.events import JsonWhereEventsFail
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.plugins.mcp.tools import parse_query
+from qmd.plugins.mcp.rows import answer_object
+from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, search_request
 from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
 from qmd.retrieval.trace import Listener
@@ -64,12 +66,15 @@ class _Endpoints(Struct, frozen=True):
             given = _json_object(await request.body())
             if "searches" not in given and "query" not in given:
                 return _failure(400, "Missing required field: searches (array)")
-            wanted = parse_query(given)
+            ignored: list[str] = []
+            asked = check_arguments(QUERY_ARGUMENTS, given, ignored)
+            wanted = search_request(asked)
             response = await within(self.index.timeout_s, lambda: self.index.search(wanted))
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
-        return JSONResponse(presentation.answer_object(response, presentation.http_rows(response)))
+        response = replace(response, warnings=(*response.warnings, *ignored))
+        return JSONResponse(answer_object(response, presentation.document_uri, asked["detail"]))
 
 
 def _failure(status: int, message: str, hint: str | None = None) -> Response:

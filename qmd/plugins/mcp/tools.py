@@ -13,8 +13,9 @@ from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText
 from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
 from qmd.plugins.mcp import presentation
-from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument, check_arguments
+from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
+from qmd.plugins.mcp.rows import DETAILS, answer_object, results_text
 from qmd.render.links import links_object, related_rows, render_links
 from qmd.retrieval.query import Mode
 from qmd.retrieval.trace import Listener
@@ -49,6 +50,13 @@ QUERY_ARGUMENTS = (
     ToolArgument("collections", "strings", "Search only these collections (see the status tool).", also="collection"),
     ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
     ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
+    ToolArgument(
+        "detail",
+        "string",
+        "paths: a line for each note, for lists; passages; full: whole notes.",
+        default=DETAILS[0],
+        choices=DETAILS,
+    ),
     ToolArgument("rerank", "boolean", "Rerank the best candidates with a model, or never; default: where it matters."),
 )
 GET_ARGUMENTS = (
@@ -87,16 +95,12 @@ LEGACY_ARGUMENTS = (
 )
 
 
-def parse_query(given: Mapping[str, object]) -> SearchRequest:
-    """The search that unchecked arguments of `query` ask for.
+def search_request(asked: Values) -> SearchRequest:
+    """The search that the arguments of `query` ask for.
 
     Raises:
-        UsageError: For wrong arguments.
+        UsageError: For neither or both of a text and sub-queries.
     """
-    return _wanted(check_arguments(QUERY_ARGUMENTS, given))
-
-
-def _wanted(asked: Values) -> SearchRequest:
     text, searches = asked["query"], asked["searches"]
     if text is None and not searches:
         raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
@@ -113,11 +117,12 @@ def _wanted(asked: Values) -> SearchRequest:
         rerank=asked["rerank"],
         sort=asked["sort"],
         snippet_chars=PASSAGE_CHARS,
+        full_body=asked["detail"] == "full",
     )
 
 
 def _query(index: Index, asked: Values, listener: Listener) -> Shown:
-    return _search(index, _wanted(asked), listener)
+    return _search(index, search_request(asked), listener, asked["detail"])
 
 
 def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> Shown:
@@ -132,9 +137,9 @@ def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Lis
     return _search(index, request, listener)
 
 
-def _search(index: Index, request: SearchRequest, listener: Listener) -> Shown:
+def _search(index: Index, request: SearchRequest, listener: Listener, detail: str = DETAILS[0]) -> Shown:
     found = index.search(request, listener)
-    return Shown((presentation.results_text(found, request.label),), presentation.structured_results(found))
+    return Shown((results_text(found, request.label, detail),), answer_object(found, detail=detail))
 
 
 def _get(index: Index, asked: Values, listener: Listener) -> Shown:
