@@ -21,7 +21,7 @@ from qmd.render.tokens import count_tokens
 DETAILS = ("passages", "paths", "full")
 """How much is shown of each hit: what answers, where it is, or the whole note and all that is known of it."""
 
-ROOM, ROOM_STRUCTURED, ROOM_FOR_NONE = 1_035, 1_270, 280
+ROOM, ROOM_STRUCTURED, ROOM_FOR_NONE = 1_035, 1_260, 270
 """Tokens, as estimated, of ten rows in text and as objects, and of an answer in which nothing matches well."""
 
 _ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 200, 1.5
@@ -32,34 +32,37 @@ _MORE = "…"
 
 def results_text(response: SearchResponse, label: str, detail: str = "passages") -> str:
     """A search as text: what was found, what there is to say of it, and its rows."""
-    hits, count = _closest(response), len(response.hits)
-    label = label if len(label) <= _LABEL_CHARS else label[:_LABEL_CHARS] + _MORE
-    found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
-    if not hits:
-        found = f'No results found for "{label}"'
-    elif response.verdict == "none":
-        found = "No good match found; the closest:"
-    notes = [f"Warning: {warning}" for warning in response.warnings]
-    if response.refreshed:
-        notes.append(f"Note: {refreshed_line(response.refreshed)}.")
-    if hits and response.verdict == "weak":
-        notes.append(f"Note: {VERDICT_NOTES['weak']}.")
-    head = "\n".join([found, *notes])
+    hits, head = _closest(response), _found_text(response, label)
     if detail == "full":
-        return "\n\n".join([head, *(_whole_text(hit) for hit in hits)])
+        return "\n\n".join([head, *map(_whole_text, hits)])
     if detail == "paths":
         return "\n".join([head, *(_head(hit, "", (hit.document.title,)) for hit in hits)])
     contexts = _new_contexts(hits)
 
     def row(number: int, passages: _Passages) -> str:
-        context = (f"Context: {' '.join(contexts[number].split())}",) if contexts[number] else ()
         hit, best = hits[number], (*passages, hits[number].passage)[0]
         span = f":{best.start_line}" + (f"-{best.end_line}" if best.end_line > best.start_line else "")
-        head = _head(hit, span, (hit.document.title, *hit.passage.heading_trail))
-        return "\n".join([head, *context, *_lines(passages, (hit.document.title, *hit.passage.heading_trail))])
+        names = (hit.document.title, *hit.passage.heading_trail)
+        context = [f"Context: {' '.join(contexts[number].split())}"] if contexts[number] else []
+        return "\n".join([_head(hit, span, names), *context, *_lines(passages, names)])
 
     room = ROOM_FOR_NONE if response.verdict == "none" else ROOM
     return "\n".join([head, *(row(*one) for one in enumerate(_fill(hits, head, row, room)))])
+
+
+def _found_text(response: SearchResponse, label: str) -> str:
+    """How many hits there are, and what there is to say of them."""
+    label = label if len(label) <= _LABEL_CHARS else label[:_LABEL_CHARS] + _MORE
+    count = len(response.hits)
+    found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
+    if not count:
+        found = f'No results found for "{label}"'
+    elif response.verdict == "none":
+        found = "No good match found; the closest:"
+    notes = [f"Warning: {warning}" for warning in response.warnings]
+    notes += [f"Note: {refreshed_line(response.refreshed)}."] if response.refreshed else []
+    notes += [f"Note: {VERDICT_NOTES['weak']}."] if count and response.verdict == "weak" else []
+    return "\n".join([found, *notes])
 
 
 def answer_object(
