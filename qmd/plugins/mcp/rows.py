@@ -24,7 +24,7 @@ DETAILS = ("passages", "paths", "full")
 ROOM, ROOM_STRUCTURED, ROOM_FOR_NONE = 1_035, 1_260, 270
 """Tokens, as estimated, of ten rows in text and as objects, and of an answer in which nothing matches well."""
 
-_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 200, 1.5
+_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 240, 1.5
 
 _Passages = tuple[Passage, ...]
 _MORE = "…"
