@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/watch": 480,
     "plugins": 400,
     "chunking": 350,
-    "plugins/install": 620,
+    "plugins/install": 600,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
@@ -53,8 +53,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 31_740, 192
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 51_980
-MOST_LINES_OF_TESTS = 40_060
+MOST_LINES_OF_ALL = 51_960
+MOST_LINES_OF_TESTS = 40_070
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
