@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -31,9 +31,10 @@ from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.events import JsonWhereEventsFail
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.plugins.mcp.rows import answer_object
-from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, search_request
+from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, fit, search_request
 from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
+from qmd.records import SearchResponse
 from qmd.retrieval.trace import Listener
 
 if TYPE_CHECKING:
@@ -69,12 +70,16 @@ class _Endpoints(Struct, frozen=True):
             ignored: list[str] = []
             asked = check_arguments(QUERY_ARGUMENTS, given, ignored)
             wanted = search_request(asked)
-            response = await within(self.index.timeout_s, lambda: self.index.search(wanted))
+
+            def show(found: SearchResponse) -> tuple[dict[str, Any]]:
+                warnings = (*found.warnings, *ignored)
+                return (answer_object(replace(found, warnings=warnings), presentation.document_uri, asked["detail"]),)
+
+            found = await within(self.index.timeout_s, lambda: fit(self.index.search(wanted), asked["maxTokens"], show))
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
-        response = replace(response, warnings=(*response.warnings, *ignored))
-        return JSONResponse(answer_object(response, presentation.document_uri, asked["detail"]))
+        return JSONResponse(show(found)[0])
 
 
 def _failure(status: int, message: str, hint: str | None = None) -> Response:

@@ -10,13 +10,22 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
+from qmd.analysis.tokens import count_tokens
 from qmd.plugins.mcp.presentation import document_uri, file_of
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.formats import mention_object, passage_objects
-from qmd.render.text import VERDICT_NOTES, in_brief, number_lines, refreshed_line, round_half_up, worth_showing
-from qmd.render.tokens import count_tokens
+from qmd.render.text import (
+    VERDICT_NOTES,
+    budget_line,
+    in_brief,
+    number_lines,
+    refreshed_line,
+    round_half_up,
+    worth_showing,
+)
 
 DETAILS = ("passages", "paths", "full")
 """How much is shown of each hit: what answers, where it is, or the whole note and all that is known of it."""
@@ -33,10 +42,11 @@ _MORE = "…"
 def results_text(response: SearchResponse, label: str, detail: str = "passages") -> str:
     """A search as text: what was found, what there is to say of it, and its rows."""
     hits, head = _closest(response), _found_text(response, label)
+    tail = [budget_line(response.budget, 'cursor "{}"', 'get with file="{}"')] if response.budget else []
     if detail == "full":
-        return "\n\n".join([head, *map(_whole_text, hits)])
+        return "\n\n".join([head, *map(_whole_text, hits), *tail])
     if detail == "paths":
-        return "\n".join([head, *(_head(hit, "", (hit.document.title,)) for hit in hits)])
+        return "\n".join([head, *(_head(hit, "", (hit.document.title,)) for hit in hits), *tail])
     contexts = _new_contexts(hits)
 
     def row(number: int, passages: _Passages) -> str:
@@ -46,8 +56,7 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
         context = [f"Context: {' '.join(contexts[number].split())}"] if contexts[number] else []
         return "\n".join([_head(hit, span, names), *context, *_lines(passages, names)])
 
-    room = ROOM_FOR_NONE if response.verdict == "none" else ROOM
-    return "\n".join([head, *(row(*one) for one in enumerate(_fill(hits, head, row, room)))])
+    return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, ROOM)), *tail])
 
 
 def _found_text(response: SearchResponse, label: str) -> str:
@@ -55,7 +64,7 @@ def _found_text(response: SearchResponse, label: str) -> str:
     label = label if len(label) <= _LABEL_CHARS else label[:_LABEL_CHARS] + _MORE
     count = len(response.hits)
     found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
-    if not count:
+    if not count and not (response.budget and response.budget.left):
         found = f'No results found for "{label}"'
     elif response.verdict == "none":
         found = "No good match found; the closest:"
@@ -81,6 +90,8 @@ def answer_object(
         content["warnings"] = list(response.warnings)
     if response.refreshed:
         content["refreshed"] = response.refreshed
+    if response.budget:
+        content["budget"] = {name: value for name, value in to_builtins(response.budget).items() if value}
     contexts = _new_contexts(hits)
 
     def row(number: int, passages: _Passages) -> dict[str, Any]:
@@ -100,9 +111,8 @@ def answer_object(
     if detail == "full":
         content["results"] = [_whole_object(hit, name) for hit in hits]
     else:
-        room = ROOM_FOR_NONE if response.verdict == "none" else ROOM_STRUCTURED
-        filled = _fill(hits, _json(content), written, room)
-        content["results"] = [row(*one) for one in enumerate(filled)]
+        filled = _fill(response, hits, _json(content), written, ROOM_STRUCTURED)
+        content["results"] = list(map(row, range(len(hits)), filled))
     return content
 
 
@@ -118,18 +128,24 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _fill(hits: Sequence[Hit], fixed: str, shown: Callable[[int, _Passages], str], room: int) -> list[_Passages]:
+def _fill(
+    response: SearchResponse, hits: Sequence[Hit], fixed: str, shown: Callable[[int, _Passages], str], room: int
+) -> list[_Passages]:
     """What is shown of each hit: nothing but its head, its passage of 300 characters, or all its passages.
 
     The best hits come first, a further passage of one after the first of those that are nearly as good. Judged by texts
     that questions ask for: three quarters of them stand in the first hit, all but five of 200 in the first five.
 
     Args:
+        response: Whether it holds a budget, which leaves out hits instead, and whether anything matches well.
         hits: Best first.
         fixed: What stands in the answer beside them.
         shown: A row, by the number of its hit.
         room: Tokens of ten rows.
     """
+    if response.budget:
+        return [hit.passages or (hit.passage,) for hit in hits]
+    room = ROOM_FOR_NONE if response.verdict == "none" else room
     chosen: list[_Passages] = [()] * len(hits)
     heads = [shown(*one) for one in enumerate(chosen)]
     sizes = [count_tokens(head) for head in heads]

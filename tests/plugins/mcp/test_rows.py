@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from qmd.analysis.tokens import count_tokens
 from qmd.plugins.mcp.rows import ROOM, ROOM_FOR_NONE, ROOM_STRUCTURED, answer_object, results_text
 from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument, Verdict
-from qmd.render.tokens import count_tokens
 
 LINES = ["# Ovens", "", "## Repair", "The seal was replaced.", "", "A thermostat costs 180 euro."]
 
