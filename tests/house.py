@@ -23,7 +23,7 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3910,
     "plugins/forms": 3280,
-    "plugins/mcp": 3460,
+    "plugins/mcp": 3470,
     "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
@@ -53,7 +53,7 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_150, 195
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_420
+MOST_LINES_OF_ALL = 52_430
 MOST_LINES_OF_TESTS = 40_270
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
