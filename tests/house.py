@@ -23,8 +23,8 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3910,
     "plugins/forms": 3280,
-    "plugins/mcp": 3290,
-    "render": 2780,
+    "plugins/mcp": 3470,
+    "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
@@ -44,17 +44,17 @@ BUDGETS: dict[str, int] = {
     "plugins/watch": 480,
     "plugins": 400,
     "chunking": 350,
-    "plugins/install": 600,
+    "plugins/install": 620,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_140, 195
+MOST_LINES, MOST_FILES = 32_150, 195
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_250
-MOST_LINES_OF_TESTS = 40_160
+MOST_LINES_OF_ALL = 52_440
+MOST_LINES_OF_TESTS = 40_280
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
