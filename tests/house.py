@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 3910,
     "plugins/forms": 3280,
     "plugins/mcp": 3470,
-    "render": 2790,
+    "render": 2870,
     "ingest": 2280,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
@@ -50,11 +50,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_150, 195
+MOST_LINES, MOST_FILES = 32_230, 195
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_440
-MOST_LINES_OF_TESTS = 40_280
+MOST_LINES_OF_ALL = 52_530
+MOST_LINES_OF_TESTS = 40_370
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
