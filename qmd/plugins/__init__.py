@@ -116,6 +116,14 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
     ),
     Command(
+        "add",
+        "qmd.plugins.adding.command:add",
+        "<text|-> [--title <t>] [--to <collection>[/path]] [--daily]",
+        "Keep a text as a note.",
+        "open",
+        ("qmd add 'The boiler is serviced in May' --tags home", "git log -1 | qmd add - --daily --to notes"),
+    ),
+    Command(
         "doctor",
         "qmd.plugins.doctor.command:doctor",
         "[--json]",
@@ -289,6 +297,7 @@ HOOKS: Mapping[str, str] = {
     "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
     "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
+    "server: add a note": "qmd.plugins.adding.notes:add_for_agent",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""
