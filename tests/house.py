@@ -23,12 +23,12 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3620,
     "plugins/forms": 3280,
-    "plugins/mcp": 3320,
-    "render": 2750,
+    "plugins/mcp": 3240,
+    "render": 2850,
     "ingest": 2290,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
-    "(root)": 1870,
+    "(root)": 1890,
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
@@ -42,18 +42,19 @@ BUDGETS: dict[str, int] = {
     "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 390,
+    "plugins": 400,
     "chunking": 350,
+    "plugins/install": 620,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_620, 191
+MOST_LINES, MOST_FILES = 31_740, 192
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 51_150
-MOST_LINES_OF_TESTS = 39_480
+MOST_LINES_OF_ALL = 51_810
+MOST_LINES_OF_TESTS = 39_950
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
