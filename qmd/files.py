@@ -30,8 +30,6 @@ PROJECT_FOLDER = ".qmd"
 _OTHERS = 0o077
 _STANDS_FOR_ANOTHER = 0x20000000
 """The bit in the tag of a reparse point of Windows that leads elsewhere; those of synchronised folders do not."""
-_ONE_WRITE = 1 << 20
-"""Bytes up to which what is put at the end of a file comes in one piece, whoever else writes there."""
 _LOCK_POLL_S = 0.02
 _ABANDONED_S = 600.0
 """A write takes milliseconds; only a killed one leaves a temporary file that is older."""
@@ -182,7 +180,7 @@ def _folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
 
 @contextmanager
 def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
-    """Make a user's file below a folder, or open one to read it and write at its end, in one write.
+    """Make a user's file below a folder, or open one to read it and write at its end, up to a MiB in one piece.
 
     Folders are made where they are missing. No link below `root` is followed, nor one that takes a folder's place
     meanwhile.
@@ -209,7 +207,7 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
             reason = "has changed while it was opened"
         if reason is not None:
             raise OSError(errno.ELOOP, reason)
-        yield opened.enter_context(open(descriptor, "a+b", _ONE_WRITE, closefd=False))
+        yield opened.enter_context(open(descriptor, "a+b", 1 << 20, closefd=False))
 
 
 def _is_link(status: os.stat_result) -> bool:

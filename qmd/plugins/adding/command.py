@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -12,10 +13,11 @@ from typer import Argument, Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, warn
-from qmd.errors import QmdError
+from qmd.config.paths import expand_home
+from qmd.errors import QmdError, UsageError
+from qmd.foreign import short
 from qmd.plugins.adding.notes import MAX_BYTES, NewNote, add_note
 
-_EMBED_S = 5.0
 _To = Annotated[str | None, Option(metavar="PLACE", help="COLLECTION, COLLECTION/FOLDER or COLLECTION/NOTE.md.")]
 
 
@@ -35,13 +37,17 @@ def add(
     words = " ".join(text or ())
     if not words:
         raise invocation.missing_argument()
+    if os.path.lexists(invocation.cwd / expand_home(words)):
+        raise UsageError(
+            f"'{short(words)}' is a file or folder", f"did you mean 'qmd index {words}', or 'qmd add - < FILE'?"
+        )
     if words == "-":
         words = sys.stdin.buffer.read(MAX_BYTES + 1).decode(errors="surrogateescape")
     note = NewNote(words, title or "", (tags or "").split(","), to or "", daily, source or "", force)
     with invocation.open(invocation.locate(index)) as opened:
         added = add_note(opened, note, opened.trusted_collections())
         with suppress(QmdError):  # words find it without
-            opened.embed(timeout_s=_EMBED_S)
+            opened.embed(timeout_s=5.0)
     for warning in added.warnings:
         warn(warning)
     out(f"{encode(added).decode()}\n" if json else f"{added.status} {added.file} {added.docid or ''}".rstrip() + "\n")

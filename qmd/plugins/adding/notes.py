@@ -80,7 +80,7 @@ def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> 
     text = re.sub(r"\r\n?", "\n", note.text).strip("\n").rstrip()
     if not text or "\0" in text or storable(text) != text:
         raise UsageError("there is no text to add, or it is no UTF-8", "qmd add 'what to keep'")
-    collection, path = _destination(note, collections, index.agents_may_write())
+    collection, path = _destination(index, note, collections)
     try:
         status, path = _write(index, collection, path, note, text)
     except OSError as exc:
@@ -95,12 +95,10 @@ def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> 
     return Added(status, f"qmd://{collection.name}/{path}", docid, warnings)
 
 
-def _destination(
-    note: NewNote, collections: Sequence[Collection], preferred: Sequence[Collection]
-) -> tuple[Collection, str]:
+def _destination(index: Index, note: NewNote, collections: Sequence[Collection]) -> tuple[Collection, str]:
     """The collection, and in it the folder or file, empty for its own folder."""
     names = [one.name for one in collections]
-    likely = collections if len(collections) == 1 else preferred
+    likely = collections if len(collections) == 1 else index.agents_may_write()
     to = note.to or "".join(one.name for one in likely if len(likely) == 1)
     if not to:
         raise UsageError("no collection is named", f"--to with one of: {', '.join(names) or 'none yet'}")
@@ -117,19 +115,16 @@ def _write(index: Index, collection: Collection, path: str, note: NewNote, text:
     """Write the file; what was done, and its path."""
     now, is_file = utc_now().astimezone(), path.lower().endswith((".md", ".markdown", ".txt"))
     title, source, entry = _line(note.title), _line(note.source), f"{text}\n"
-    tags = list(filter(None, ("/".join(filter(None, map(_slug, tag.split("/")))) for tag in note.tags)))
+    tags = [*filter(None, ("/".join(filter(None, map(_slug, tag.split("/")))) for tag in note.tags))]
     if appends := note.daily or is_file:
-        moment = now.strftime("%H:%M" if note.daily else "%Y-%m-%d %H:%M")
-        head = " ".join(filter(None, ("##", moment, title, source and f"({source})")))
-        entry = "\n\n".join(filter(None, (head, text, " ".join(f"#{tag}" for tag in tags)))) + "\n"
+        head = ("##", now.strftime("%H:%M" if note.daily else "%Y-%m-%d %H:%M"), title, source and f"({source})")
+        entry = (
+            "\n\n".join(filter(None, (" ".join(filter(None, head)), text, " ".join(map("#{}".format, tags))))) + "\n"
+        )
         paths = [path if is_file else f"{path}/{now.date()}.md"] * _TRIES
     else:
         _refuse_known(index, collection, note)
-        stem = _slug(title) or next(filter(None, map(_slug, text.split("\n"))), "note")
-        stem = stem if is_name(f"{stem}.md") and stem not in _INSTRUCTIONS else f"note-{stem}"
-        # Few names are tried, however many notes have one title.
-        numbers = (*range(2, _TRIES), int.from_bytes(os.urandom(5)), int.from_bytes(os.urandom(5)))
-        paths = [f"{path}/{stem}{end}.md" for end in ("", *(f"-{number}" for number in numbers))]
+        paths = _new_paths(path, _slug(title) or next(filter(None, map(_slug, text.split("\n"))), "note"))
     fields = {"title": title, "source": source or "qmd add", "tags": tags}
     # JSON is YAML on one line. It stands before any text, so that no text becomes front matter.
     front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in fields.items() if value)
@@ -143,6 +138,13 @@ def _write(index: Index, collection: Collection, path: str, note: NewNote, text:
             if appends and _append(collection, file, entry, note):
                 return "appended", file
     raise BusyError(f"'{file}' is always taken by another program", "try again, or choose another title")
+
+
+def _new_paths(folder: str, stem: str) -> list[str]:
+    """What a new file may be called: few names are tried, however many notes have one title."""
+    stem = stem if is_name(f"{stem}.md") and stem not in _INSTRUCTIONS else f"note-{stem}"
+    numbers = (*range(2, _TRIES), int.from_bytes(os.urandom(5)), int.from_bytes(os.urandom(5)))
+    return [f"{folder}/{stem}{end}.md" for end in ("", *(f"-{number}" for number in numbers))]
 
 
 def _append(collection: Collection, path: str, entry: str, note: NewNote) -> bool:
