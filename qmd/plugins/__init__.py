@@ -167,7 +167,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "hook prompt",
-        "qmd.plugins.install.command:hook_prompt",
+        "qmd.plugins.install.prompt_hook:answer_prompt",
         "",
         "Quote notes that answer an agent's prompt, read on stdin.",
         examples=("qmd hook prompt < prompt.json", "qmd hook prompt --index work < prompt.json"),

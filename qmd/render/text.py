@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from qmd.inference.base import EngineDescription
-    from qmd.records import Passage, SearchResponse
+    from qmd.records import Budget, Passage, SearchResponse
 
 VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
@@ -27,6 +27,23 @@ VERDICT_NOTES = {
 def refreshed_line(n_files: int) -> str:
     """What a reader is told of changed files that a search took up first."""
     return f"{n_files} changed {'note' if n_files == 1 else 'notes'} refreshed"
+
+
+def budget_line(budget: Budget, cursor: str, get: str) -> str:
+    """What a reader is told of an answer that holds a budget, and how to go on.
+
+    Args:
+        budget: What was used and left.
+        cursor: How a cursor is passed, with `{}` for it,
+        get: and how a note is read, by docid.
+    """
+    said = f"{budget.used:,} of at most {budget.of:,} tokens"
+    if budget.next:
+        said += f"; no result has room; the best: {get.format(budget.next)}"
+    elif budget.cursor:
+        more = f"{budget.left} more result{'' if budget.left == 1 else 's'}"
+        said += f"; {more}: {cursor.format(budget.cursor)}"
+    return f"[{said}]"
 
 
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
@@ -41,13 +58,15 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
     """The answer as it is shown unless everything is asked for: where nothing matches well, the closest in brief."""
     if response.verdict != "none":
         return response
-    hits = (replace(hit, passage=_in_brief(hit.passage), passages=()) for hit in response.hits[:CLOSEST])
+    hits = (
+        replace(hit, passage=in_brief(hit.passage, CLOSEST_CHARACTERS), passages=()) for hit in response.hits[:CLOSEST]
+    )
     return replace(response, hits=tuple(hits))
 
 
-def _in_brief(passage: Passage) -> Passage:
-    """The lines around the best one that have room; of one long line its front."""
-    if len(passage.text) <= CLOSEST_CHARACTERS:
+def in_brief(passage: Passage, most: int) -> Passage:
+    """The lines around the best one that have room in so many characters; of one long line its front."""
+    if len(passage.text) <= most:
         return passage
     lines = passage.text.split("\n")
     first = last = min(passage.line - passage.start_line, len(lines) - 1)
@@ -55,12 +74,12 @@ def _in_brief(passage: Passage) -> Passage:
     while (first, last) != (0, len(lines) - 1):
         is_before = last == len(lines) - 1 or (first > 0 and len(lines[first - 1]) < len(lines[last + 1]))
         length += 1 + len(lines[first - 1 if is_before else last + 1])
-        if length > CLOSEST_CHARACTERS:
+        if length > most:
             break
         first, last = (first - 1, last) if is_before else (first, last + 1)
     return replace(
         passage,
-        text="\n".join(lines[first : last + 1])[:CLOSEST_CHARACTERS],
+        text="\n".join(lines[first : last + 1])[:most],
         start_line=passage.start_line + first,
         end_line=passage.start_line + last,
         lines_before=passage.lines_before + first,

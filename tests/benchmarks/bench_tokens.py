@@ -30,7 +30,8 @@ from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.bench.fixture import Case, holds_any, read_fixture, same_file
 from qmd.plugins.bench.running import BACKENDS
-from qmd.plugins.mcp.presentation import results_text
+from qmd.plugins.mcp.presentation import PASSAGE_CHARS
+from qmd.plugins.mcp.rows import results_text
 from qmd.records import SearchResponse
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import VERDICT_NOTES
@@ -86,6 +87,8 @@ def ask(
     for form in ("cli", "mcp"):
         limit = FORMATS["cli"].limit if form == "cli" else 10
         options = replace(BACKENDS[MODES[mode]], limit=limit)
+        if form == "mcp":
+            options = replace(options, snippet_chars=PASSAGE_CHARS)
         for case in cases:
             response = search(reader, engines, parse_query(case.query), options)
             tokens = encoding.encode(printed(response, case.query, form))

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one option a line reads as a table
-"""`install`: qmd in the settings of editors and agents. `hook prompt`: notes for the prompt of an agent."""
+"""`install`: qmd in the settings of editors and agents."""
 
 from __future__ import annotations
 
@@ -57,10 +57,3 @@ def install(
 def print_settings(invocation: Invocation, client: str, index: str | None) -> int:
     """What `qmd mcp --print-config` prints."""
     return install(invocation, client, print_only=True, index=index)
-
-
-def hook_prompt(invocation: Invocation, index: Index = None) -> int:
-    """Quote notes that answer the prompt on stdin, as Claude Code sends it; print nothing where none does."""
-    from qmd.plugins.install.prompt_hook import answer_prompt
-
-    return answer_prompt(invocation, index)

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,12 +26,15 @@ from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
+from qmd.plugins.mcp.arguments import check_arguments
 from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.events import JsonWhereEventsFail
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.plugins.mcp.tools import parse_query
+from qmd.plugins.mcp.rows import answer_object
+from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, fit, search_request
 from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
+from qmd.records import SearchResponse
 from qmd.retrieval.trace import Listener
 
 if TYPE_CHECKING:
@@ -64,12 +67,19 @@ class _Endpoints(Struct, frozen=True):
             given = _json_object(await request.body())
             if "searches" not in given and "query" not in given:
                 return _failure(400, "Missing required field: searches (array)")
-            wanted = parse_query(given)
-            response = await within(self.index.timeout_s, lambda: self.index.search(wanted))
+            ignored: list[str] = []
+            asked = check_arguments(QUERY_ARGUMENTS, given, ignored)
+            wanted = search_request(asked)
+
+            def show(found: SearchResponse) -> tuple[dict[str, Any]]:
+                warnings = (*found.warnings, *ignored)
+                return (answer_object(replace(found, warnings=warnings), presentation.document_uri, asked["detail"]),)
+
+            found = await within(self.index.timeout_s, lambda: fit(self.index.search(wanted), asked["maxTokens"], show))
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
-        return JSONResponse(presentation.answer_object(response, presentation.http_rows(response)))
+        return JSONResponse(show(found)[0])
 
 
 def _failure(status: int, message: str, hint: str | None = None) -> Response:
