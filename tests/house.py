@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/watch": 480,
     "plugins": 410,
     "chunking": 350,
-    "plugins/install": 600,
+    "plugins/install": 620,
     "plugins/adding": 260,
     "plugins/editor": 200,
     "plugins/skills": 180,
@@ -54,8 +54,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_190, 195
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_770
-MOST_LINES_OF_TESTS = 40_670
+MOST_LINES_OF_ALL = 52_790
+MOST_LINES_OF_TESTS = 40_680
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
