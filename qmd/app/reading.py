@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
+from qmd.plugins import hook
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
@@ -79,6 +80,32 @@ class ReadingIndex(OpenedIndex):
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )
+
+    def pack(
+        self,
+        question: str | Sequence[SubQuery],
+        listener: Listener = Listener(),
+        *,
+        tokens: int = 4000,
+        form: Literal["md", "json"] = "md",
+        collections: str | Sequence[str] | None = None,
+        intent: str | None = None,
+    ) -> str:
+        """An answer from several notes: quotations, each under its address, of at most so many tokens (o200k).
+
+        Args:
+            question: As for `search`, whose errors it raises, too.
+            listener: As for `search`.
+            tokens: What the whole text may cost.
+            form: Markdown or JSON.
+            collections: As for `search`.
+            intent: What the answer is for.
+
+        Raises:
+            UsageError: Fewer tokens than an address takes.
+        """
+        text: str = hook("index: pack")(self, question, listener, tokens, form, as_names(collections) or (), intent)
+        return text
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -172,6 +199,15 @@ class ReadingIndex(OpenedIndex):
 
         with self._resolving(reference, folder) as (reader, found):
             return list_links(reader, found)
+
+    def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:
+        """The pairs of these documents of which the first links to the second, in their order."""
+        known = {one.id: one for one in documents}
+        with self._request() as (reader, _):
+            found = dict.fromkeys(
+                (one.source, one.target) for document in documents for one in reader.links_from(document)
+            )
+        return tuple((known[a], known[b]) for a, b in found if a in known and b is not None and b in known and a != b)
 
     def related(
         self,

@@ -40,6 +40,8 @@ class SearchRequest(Struct, frozen=True):
     explain: bool = False
     full_body: bool = False
     snippet_chars: int = PASSAGE_CHARS
+    sizes: tuple[int, ...] = ()
+    """Hits hold their passages in these sizes, too; see `qmd.retrieval.sections`."""
     sort: str | None = None
     """`relevance`, `date` (newest first) or `-date`; None leaves it to the query."""
 
@@ -103,6 +105,7 @@ def read_request(request: SearchRequest) -> Search:
         explain=request.explain,
         full_body=request.full_body,
         snippet_chars=request.snippet_chars,
+        sizes=request.sizes,
     )
     of_use: dict[Role, bool] = {
         "embed": request.mode != "lexical",

@@ -116,6 +116,14 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
     ),
     Command(
+        "pack",
+        "qmd.plugins.pack.command:pack",
+        "[--tokens <n>] [--json] [-c <collection>] [--intent <text>] <question>",
+        "Answer from several notes: quotations with addresses, up to so many tokens.",
+        "query",
+        ('qmd pack "how do we set prices?" --tokens 2000', 'qmd pack "what changed in March" -c notes --json'),
+    ),
+    Command(
         "doctor",
         "qmd.plugins.doctor.command:doctor",
         "[--json]",
@@ -276,6 +284,7 @@ HOOKS: Mapping[str, str] = {
     "expansion: checks": "qmd.plugins.qwen.expansion_checks:check_expansions",
     "source code: declarations": "qmd.plugins.code.declarations:find_declarations",
     "source code: grammar": "qmd.plugins.code.languages:has_grammar",
+    "index: pack": "qmd.plugins.pack.packing:pack",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.analysis.stopwords import language_of
 from qmd.dates.words import may_name_date
-from qmd.records import Candidate, LexicalTerm, Ranking, Scope
+from qmd.records import Candidate, LexicalTerm, Query, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
 from qmd.store.base import IndexReader
 from qmd.store.records import sort_candidates
@@ -34,7 +34,13 @@ MAX_WAYS = 40
 FEW_PARTS = 7
 """Up to so many also by the names of their months; every way is a phrase that is sought."""
 
+_DAYS = ("after", "before", "on", "modified")
 _QUOTED = r'"[^"]*"?'
+_COURSE = (
+    r"(?i)(?:^when|\b(?:since|timeline|history|evol\w+|over time|chronolog\w+|seit|verlauf|geschichte|depuis|histoire"
+    r"|historique|desde|historia|storia)|^(?:seit )?wann|^quand|^cuándo|^quando)\b"
+)
+"""Words that ask when something was, or how it went on."""
 
 
 class Dated(Struct, frozen=True):
@@ -111,6 +117,13 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
         return ranking
     found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, within=missing)
     return replace(ranking, candidates=tuple(sort_candidates((*ranking.candidates, *found))))
+
+
+def asks_for_time(query: Query) -> bool:
+    """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
+    if query.sort != "relevance" or any(one.field in _DAYS for one in query.scope.filters):
+        return True
+    return re.search(_COURSE, query.text) is not None or (may_name_date(query.text) and bool(_dates(query.text)))
 
 
 def _dates(text: str) -> list[DateSpan]:

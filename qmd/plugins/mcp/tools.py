@@ -71,6 +71,12 @@ MULTI_GET_ARGUMENTS = (
     ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
     ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
 )
+PACK_ARGUMENTS = (
+    ToolArgument("query", "string", "The question.", True, also="question"),
+    ToolArgument("maxTokens", "integer", "Most tokens of the answer.", default=4000, minimum=50),
+    ToolArgument("collections", "strings", "Only notes of these collections.", also="collection"),
+    ToolArgument("intent", "string", "What the answer is needed for."),
+)
 LINKS_ARGUMENTS = (
     ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True, also="path"),
 )
@@ -156,6 +162,13 @@ def _multi_get(index: Index, asked: Values, listener: Listener) -> Shown:
     return Shown(("\n\n".join((*problems, *entries)),))
 
 
+def _pack(index: Index, asked: Values, listener: Listener) -> Shown:
+    tokens, intent = asked["maxTokens"], asked["intent"] or None
+    return Shown(
+        (index.pack(asked["query"], listener, tokens=tokens, collections=asked["collections"], intent=intent),)
+    )
+
+
 def _status(index: Index, asked: Values, listener: Listener) -> Shown:
     status = index.status()
     return Shown((presentation.status_text(status),), presentation.structured_status(status))
@@ -198,6 +211,13 @@ TOOLS = (
         "Documents larger than maxBytes are named but left out.",
         MULTI_GET_ARGUMENTS,
         _multi_get,
+    ),
+    Tool(
+        "pack",
+        "Pack",
+        "Answer a question from several notes at once: cited quotations, at most maxTokens long.",
+        PACK_ARGUMENTS,
+        _pack,
     ),
     Tool(
         "status",
