@@ -1,4 +1,4 @@
-"""Writes qmd/render/o200k.bloom: the tokens of o200k_base (MIT licence), which `qmd.render.tokens` asks for.
+"""Writes qmd/analysis/o200k.bloom: the tokens of o200k_base (MIT licence), which `qmd.analysis.tokens` asks for.
 
 pip install bpe-openai
 python -m models.build_token_filter
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bpe_openai import get_encoding
 
-from qmd.render.tokens import places_of
+from qmd.analysis.tokens import places_of
 
 BITS_OF_A_TOKEN = 12
 """One string in 300 that is no token then passes for one."""
@@ -30,7 +30,7 @@ def main() -> None:
     for token in tokens:
         for place in places_of(token, len(bits) * 8):
             bits[place >> 3] |= 1 << (place & 7)
-    Path(__file__).parents[1].joinpath("qmd", "render", "o200k.bloom").write_bytes(bits)
+    Path(__file__).parents[1].joinpath("qmd", "analysis", "o200k.bloom").write_bytes(bits)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,23 @@ def real_place(path: Path, *, takes_any_owner: bool = True) -> Path:
     return Path(os.path.realpath(path.parent), path.name)
 
 
+def foreign_place(path: Path, *, follows_links: bool) -> Path:
+    """Where a file of another program's lies that is to be changed: there is none, or a regular one of this user's.
+
+    Raises:
+        OSError: It is another, or may not be written; or a link, or below one, unless those are followed.
+    """
+    place = Path(os.path.realpath(path)) if follows_links else path
+    reason = "is a link to nothing" if path.is_symlink() else None
+    with suppress(FileNotFoundError), _folder(place.parent):
+        status = place.lstat()
+        is_writable = status.st_mode & stat.S_IWUSR
+        reason = _why_refused(status, takes_any_owner=False) or (None if is_writable else "is read-only")
+    if reason is not None:
+        raise OSError(errno.ELOOP, f"'{path}' {reason}")
+    return place
+
+
 def _open(path: Path, flags: int) -> int:
     """`os.open` for a file of qmd's own: in a project's `.qmd` relative to the folder itself, and never by a link."""
     if path.parent.name != PROJECT_FOLDER:
@@ -182,8 +199,10 @@ def is_open_to_others(path: Path) -> bool:
     )
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, *, keeps_mode: bool = False) -> None:
     """Replace the file at `path` in one step; a symlink keeps pointing at its target, save in a project's `.qmd`.
+
+    One that is there is closed to others, as qmd's own, unless it `keeps_mode`.
 
     Raises:
         OSError: If the folder or the file cannot be written.
@@ -191,7 +210,7 @@ def write_atomically(path: Path, text: str) -> None:
     target = real_place(path)
     make_private_folder(target.parent)
     _sweep_temporaries(target)
-    mode = _mode_for(path, target)
+    mode = _mode_for(path, target, keeps_mode=keeps_mode)
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     handle = _open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0))
     try:
@@ -205,7 +224,7 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _mode_for(path: Path, target: Path) -> int:
+def _mode_for(path: Path, target: Path, *, keeps_mode: bool) -> int:
     """The permissions of what replaces `target`: its own where it is linked to or another's, else the owner's alone."""
     try:
         found = target.stat()
@@ -214,7 +233,7 @@ def _mode_for(path: Path, target: Path) -> int:
     is_linked = path.is_symlink() or path.parent.is_symlink()
     is_foreign = os.name == "posix" and found.st_uid != os.geteuid()
     mode = stat.S_IMODE(found.st_mode)
-    return mode if is_linked or is_foreign else mode & ~_OTHERS
+    return mode if keeps_mode or is_linked or is_foreign else mode & ~_OTHERS
 
 
 def _sweep_temporaries(target: Path) -> None:

@@ -328,6 +328,20 @@ class StageTiming(Struct, frozen=True):
     elapsed_ms: float
 
 
+class Budget(Struct, frozen=True):
+    """What an answer costs the model that reads it: tokens (o200k) by an estimate that is never too low."""
+
+    of: int
+    """What it may cost."""
+    used: int
+    left: int = 0
+    """Results that had no room."""
+    cursor: str | None = None
+    """What to ask on with."""
+    next: str | None = None
+    """Docid of the best result, where none had room."""
+
+
 class SearchResponse(Struct, frozen=True):
     """Hits best first, with everything that made the answer less than complete in `warnings`."""
 
@@ -347,3 +361,7 @@ class SearchResponse(Struct, frozen=True):
     """Changed files that were taken up before the search."""
     is_fresh: bool = False
     """Whether the files of what was searched are known to be as they were indexed."""
+    before: tuple[Hit, ...] = ()
+    """What an earlier answer has shown, where the question goes on with its cursor."""
+    budget: Budget | None = None
+    """Only where one was given."""

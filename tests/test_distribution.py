@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import qmd
+from qmd.cli.app import main
 
 ROOT = Path(__file__).parents[1]
 _PLACES = ("qmd", "docs", "models", ".ci", "justfile", "pyproject.toml", *(file.name for file in ROOT.glob("*.md")))
@@ -79,3 +82,45 @@ def test_the_installed_distribution_is_ours_and_brings_the_command() -> None:
     scripts = [one for one in metadata.distribution("qmd-search").entry_points if one.group == "console_scripts"]
     # `uvx qmd-search` runs the command that is called like the distribution.
     assert {one.name: one.value for one in scripts} == dict.fromkeys(("qmd", "qmd-search"), "qmd.__main__:run")
+
+
+MANIFESTS = (".claude-plugin/marketplace.json", *(f"docs/agents/{name}" for name in (
+    "claude/.claude-plugin/plugin.json", "gemini/qmd/gemini-extension.json", "server.json")))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_every_manifest_has_the_version_of_the_program(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    assert set(re.findall(r'"version": "([^"]+)"', text)) == {qmd.__version__}
+    json.loads(text)
+
+
+def test_the_registry_the_readme_and_the_package_name_one_owner() -> None:
+    server = json.loads((ROOT / "docs/agents/server.json").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    namespace, _, name = server["name"].partition("/")
+    address = f"https://github.com/{namespace.removeprefix('io.github.')}/{name}"
+    assert f"mcp-name: {server['name']} " in (ROOT / "README.md").read_text("utf-8")
+    assert address == server["repository"]["url"] == project["urls"]["Repository"]
+    assert [package["identifier"] for package in server["packages"]] == [project["name"]] == [name]
+    assert len(server["description"]) <= 100
+
+
+def test_the_plugin_brings_the_skill_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["skill", "install"]) == 0, capsys.readouterr()
+    installed = (tmp_path / ".agents/skills/qmd/SKILL.md").read_text("utf-8")
+    assert (ROOT / "docs/agents/claude/skills/qmd/SKILL.md").read_text("utf-8") == installed
+
+
+def test_workflows_run_pinned_actions_and_only_publishing_may_identify_itself() -> None:
+    texts = {file.name: file.read_text("utf-8") for file in sorted((ROOT / ".github/workflows").glob("*.yml"))}
+    for text in texts.values():
+        used = re.findall(r"uses: (\S+)", text)
+        assert used and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one) for one in used)
+        assert "secrets." not in text
+    build, publish = texts["release.yml"].split("\n  publish:\n")
+    assert ("id-token" in texts["tests.yml"] + build, "id-token: write" in publish) == (False, True)
+    assert ("name: pypi\n" in publish, "checkout" in publish) == (True, False)

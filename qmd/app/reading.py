@@ -74,6 +74,15 @@ class ReadingIndex(OpenedIndex):
             for name in request.collections:
                 self.collection(name)
             raise
+        if request.cursor or request.seen:
+            from qmd.app.paging import turn_page
+
+            response = turn_page(response, request.cursor, request.seen, request.limit)
+        if request.max_tokens is not None:
+            from qmd.app.budget import check_tokens, fit_hits, measure_texts
+
+            most = check_tokens(request.max_tokens, "max_tokens")
+            response = fit_hits(response, most, measure_texts)
         return replace(
             response,
             warnings=(*warnings, *state.warnings, *response.warnings),

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_BYTES = 65_536
 """Longest document, in bytes, that is shown as one of several unless the request says otherwise."""
 
+LEAST_TOKENS = 50
+"""Of a budget: the address of a result, and how to go on, have room."""
+
 
 def as_names(collections: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """Names given one by one or together; None stays None."""

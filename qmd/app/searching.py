@@ -44,6 +44,12 @@ class SearchRequest(Struct, frozen=True):
     """Hits hold their passages in these sizes, too; see `qmd.retrieval.sections`."""
     sort: str | None = None
     """`relevance`, `date` (newest first) or `-date`; None leaves it to the query."""
+    cursor: str | None = None
+    """Where the answer before ended: the results behind it."""
+    seen: tuple[str, ...] = ()
+    """Docids or addresses that are left out."""
+    max_tokens: int | None = None
+    """What the texts may cost a model; programs that render an answer count it as rendered instead."""
 
     @property
     def label(self) -> str:
@@ -65,6 +71,9 @@ class SearchWishes(TypedDict, total=False):
     explain: bool
     full_body: bool
     sort: str | None
+    cursor: str | None
+    seen: tuple[str, ...]
+    max_tokens: int | None
 
 
 def as_request(
@@ -95,7 +104,7 @@ def read_request(request: SearchRequest) -> Search:
     query = read_query(request.searches if request.text is None else request.text, request.intent, request.sort)
     options = SearchOptions(
         mode=request.mode,
-        limit=request.limit,
+        limit=request.limit + _n_before(request),
         min_relevance=request.min_relevance,
         rerank=request.rerank if request.mode == "hybrid" else False,
         expand=request.expand,
@@ -113,3 +122,12 @@ def read_request(request: SearchRequest) -> Search:
         "expand": request.mode != "lexical" and not query.subqueries and options.expand is not False,
     }
     return Search(query, options, frozenset(role for role, is_of_use in of_use.items() if is_of_use))
+
+
+def _n_before(request: SearchRequest) -> int:
+    """How many results there may be that are not shown again."""
+    if not request.cursor:
+        return len(request.seen)
+    from qmd.app.paging import start_of
+
+    return start_of(request.cursor) + len(request.seen)

@@ -15,7 +15,7 @@ from qmd.app.disk_paths import linker
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import FullPath, Index, NoLineNumbers, Output, positive_number
+from qmd.cli.options import FullPath, Index, NoLineNumbers, Output, Tokens, positive_number
 from qmd.cli.output import out, report, say, warn
 from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
@@ -54,11 +54,25 @@ class LineOptions(Struct, frozen=True):
     no_line_numbers: NoLineNumbers = False
     full_path: FullPath = False
     plain: Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")] = False
+    tokens: Tokens = None
 
     @property
     def numbered(self) -> bool:
         """Whether lines have numbers."""
         return self.line_numbers and not self.no_line_numbers
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text is shown as it is, which a budget of tokens counts."""
+        return self.plain or self.tokens is not None
+
+    def fit(self, found: DocumentTexts, show: Callable[[DocumentTexts], str]) -> DocumentTexts:
+        """As much of the documents as has room in the budget, if there is one."""
+        if self.tokens is None:
+            return found
+        from qmd.app.budget import fit_documents
+
+        return fit_documents(found, self.tokens, show, "qmd get '{}:{}'")
 
 
 def get(
@@ -82,11 +96,17 @@ def get(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         documents, problems = _find_each(invocation, opened, words, first, count)
-        if invocation.screen and not shown.plain:
+        if invocation.screen and not shown.is_plain:
             _show_pages(invocation, opened, documents, shown)
         else:
-            texts = [_plain_text(opened, found, shown, locations.index_name) for found in documents]
-            invocation.page("\n".join(texts))
+
+            def render(found: DocumentTexts) -> str:
+                return "\n".join(_plain_text(opened, one, shown, locations.index_name) for one in found.documents)
+
+            fitted = shown.fit(DocumentTexts(tuple(documents)), render)
+            for left in fitted.problems:
+                warn(left)
+            invocation.page(render(fitted))
     return max((report(problem) for problem in problems), default=0)
 
 
@@ -164,18 +184,26 @@ def multi_get(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.multi_get(pattern, max_bytes=limit, max_lines=max_lines, folder=invocation.cwd)
-        for problem in found.problems:
-            say(problem)
         if not found.entries:
+            for problem in found.problems:
+                say(problem)
             return EXIT_NOT_FOUND
-        if invocation.screen and not shown.plain and chosen == "cli":
+        if invocation.screen and not shown.is_plain and chosen == "cli":
             _show_pages(invocation, opened, found.entries, shown)
             return 0
         documents = [entry.document for entry in found.entries]
         on_disk = paths_on_disk(opened, documents) if shown.full_path else {}
     names = _identifiers(found, locations.index_name)
-    fetched = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
-    invocation.page(render_documents(fetched, chosen, shown.numbered))
+
+    def render(found: DocumentTexts) -> str:
+        uris = [(entry, entry.document.uri) for entry in found.entries]
+        fetched = [_fetched(entry, names[uri], on_disk.get(uri)) for entry, uri in uris]
+        return render_documents(fetched, chosen, shown.numbered)
+
+    fitted = shown.fit(found, render)
+    for problem in fitted.problems:
+        say(problem)
+    invocation.page(render(fitted))
     return 0
 
 

@@ -30,7 +30,7 @@ GROUPS = {
     "Index": ("index", "update", "embed", "watch", "status", "doctor", "cleanup", "bench"),
     "Collections and contexts": ("collection", "context"),
     "Projects": ("init", "trust"),
-    "Agents and editors": ("mcp", "skill", "skills"),
+    "Agents and editors": ("install", "mcp", "skill", "skills", "hook"),
     "Models": ("models", "pull"),
 }
 """What belongs together in `qmd --help`, by the first words of commands; the rest is called `_REST`."""

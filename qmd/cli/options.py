@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 from typer import Argument, Option
 
+from qmd.app.records import LEAST_TOKENS
 from qmd.cli import completion
 from qmd.cli.output import warn
 from qmd.cli.parser import LARGEST_NUMBER
@@ -105,6 +106,12 @@ Rerank = Annotated[
 Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
 Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
 Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
+
+Tokens = Annotated[
+    int | None,
+    Option("--tokens", metavar="N", min=LEAST_TOKENS, help="Print at most N tokens (o200k), and how to go on."),
+]
+Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Go on where the answer before ended.")]
 
 
 class Output(Struct, frozen=True):

@@ -17,6 +17,7 @@ from qmd.cli.options import (
     CandidateLimit,
     ChunkStrategy,
     Collections,
+    Cursor,
     Expand,
     Explain,
     Full,
@@ -33,6 +34,7 @@ from qmd.cli.options import (
     QueryWords,
     Rerank,
     SortBy,
+    Tokens,
     cuts_declarations,
     positive_number,
 )
@@ -40,7 +42,7 @@ from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
-from qmd.render.text import CLOSEST, refreshed_line
+from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import CANDIDATES
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
+    from qmd.render.drawing import Screen
     from qmd.retrieval.query import Mode
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
@@ -60,6 +63,9 @@ _COMMANDS: Mapping[str, str] = {
 """What other programs call the modes, and the command that each is."""
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
+
+_FILLING_LIMIT = 20
+"""Results that fill a budget of tokens, unless told."""
 
 _START_MS = 150
 """What a budget has lost before a search begins: starting Python, reading the configuration, opening the index."""
@@ -86,6 +92,8 @@ class SearchOptions(Struct, frozen=True):
     rerank: Rerank = None
     expand: Expand = None
     budget: Budget = None
+    tokens: Tokens = None
+    cursor: Cursor = None
     chunk_strategy: ChunkStrategy = None
     no_gpu: NoGpu = False
     interactive: Interactive = False
@@ -96,6 +104,10 @@ class SearchOptions(Struct, frozen=True):
     def text(self) -> str:
         """The query."""
         return " ".join(self.query or ())
+
+    def screen(self, invocation: Invocation, format: str) -> Screen | None:
+        """What hits are drawn on; a budget counts the plain form."""
+        return invocation.screen if format == "cli" and self.tokens is None else None
 
     def request(self, command: str, format: str) -> SearchRequest:
         """What a command asks the index for.
@@ -108,7 +120,7 @@ class SearchOptions(Struct, frozen=True):
             warn(f"--min-score '{self.min_score:g}' is above 1, which no result scores; 50 % is 0.5")
         mode = _MODES[command]
         everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
-        default = SCREEN_LIMIT if self.interactive else FORMATS[format].limit
+        default = SCREEN_LIMIT if self.interactive else _FILLING_LIMIT if self.tokens else FORMATS[format].limit
         limit = self.candidate_limit
         return SearchRequest(
             self.text,
@@ -125,6 +137,7 @@ class SearchOptions(Struct, frozen=True):
             explain=self.explain,
             full_body=self.full,
             sort=self.sort,
+            cursor=self.cursor,
             snippet_chars=FORMATS[format].snippet_characters,
         )
 
@@ -137,7 +150,7 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     invocation = _in_mode(invocation, options.mode)
     request = options.request(invocation.command, format)
     locations = invocation.locate(options.index)
-    screen = invocation.screen if format == "cli" else None
+    screen = options.screen(invocation, format)
     with invocation.open(locations, allow_gpu=not options.no_gpu) as opened:
         if options.interactive:
             status: int = hook("search --interactive")(invocation, opened, request, full_path=options.full_path)
@@ -165,8 +178,21 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         return 0
     if format == "cli" and response.hits:
         _mention_verdict(response)
-    out(render_hits(response, format, shown))
+    out(_rendered(response, format, shown, options.tokens))
     return 0
+
+
+def _rendered(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
+    """What is printed for an answer, within so many tokens of it."""
+    if tokens is None:
+        return render_hits(response, format, shown)
+    from qmd.analysis.tokens import count_tokens
+    from qmd.app.budget import fit_hits
+
+    fitted = fit_hits(response, tokens, lambda one: count_tokens(render_hits(one, format, shown)))
+    if format != "cli" and fitted.budget is not None:
+        say(budget_line(fitted.budget, "--cursor {}", "qmd get '{}'"))
+    return render_hits(fitted, format, shown)
 
 
 def _in_mode(invocation: Invocation, mode: str | None) -> Invocation:

@@ -156,11 +156,27 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd mcp --print-config claude", "qmd mcp --http --daemon"),
     ),
     Command(
+        "install",
+        "qmd.plugins.install.command:install",
+        "<client> [--project] [--hook] [--remove] [--print] [--yes]",
+        "Enter qmd in the settings of an editor or agent.",
+        "mcp",
+        ("qmd install claude --yes", "qmd install codex --print"),
+    ),
+    Command(
+        "hook prompt",
+        "qmd.plugins.install.prompt_hook:answer_prompt",
+        "",
+        "Quote notes that answer an agent's prompt, read on stdin.",
+        "install",
+        ("qmd hook prompt < prompt.json", "qmd hook prompt --index work < prompt.json"),
+    ),
+    Command(
         "watch",
         "qmd.plugins.watch.command:watch",
         "[-c <collection>] [--interval <s>] [--no-embed]",
         "Keep the index up to date while files change.",
-        "mcp",
+        "hook prompt",
         ("qmd watch", "qmd watch -c notes --no-embed"),
     ),
     Command(
@@ -279,6 +295,7 @@ COMMANDS: tuple[Command, ...] = (
 
 HOOKS: Mapping[str, str] = {
     "index.yml: sampling": "qmd.plugins.qwen.settings",
+    "mcp --print-config": "qmd.plugins.install.command:print_settings",
     "search --interactive": "qmd.plugins.browse.command:pick",
     "browse: open a note": "qmd.plugins.editor.command:open_found",
     "expansion: checks": "qmd.plugins.qwen.expansion_checks:check_expansions",

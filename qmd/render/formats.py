@@ -13,7 +13,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.records import Hit, Mention, Query, SearchResponse, StoredDocument
-from qmd.render.text import csv_row, fence, json_text, number_lines, quoted, round_half_up, worth_showing, xml_text
+from qmd.render.text import (
+    budget_line,
+    csv_row,
+    fence,
+    json_text,
+    number_lines,
+    quoted,
+    round_half_up,
+    worth_showing,
+    xml_text,
+)
 
 if TYPE_CHECKING:
     from qmd.app.records import DocumentText
@@ -130,7 +140,10 @@ def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
     """Each hit in some lines."""
     rows = make_rows(response if options.shows_all else worth_showing(response), options)
     words = display_query(response.query).lower().split()
-    return "\n\n".join(_hit_block(row, words, options) for row in rows) or options.empty_note + "\n"
+    blocks = [_hit_block(row, words, options) for row in rows]
+    if response.budget is not None:
+        blocks.append(budget_line(response.budget, "--cursor {}", "qmd get '{}'") + "\n")
+    return "\n\n".join(blocks) or options.empty_note + "\n"
 
 
 def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from qmd.inference.base import EngineDescription
-    from qmd.records import Passage, SearchResponse
+    from qmd.records import Budget, Passage, SearchResponse
 
 VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
@@ -27,6 +27,23 @@ VERDICT_NOTES = {
 def refreshed_line(n_files: int) -> str:
     """What a reader is told of changed files that a search took up first."""
     return f"{n_files} changed {'note' if n_files == 1 else 'notes'} refreshed"
+
+
+def budget_line(budget: Budget, cursor: str, get: str) -> str:
+    """What a reader is told of an answer that holds a budget, and how to go on.
+
+    Args:
+        budget: What was used and left.
+        cursor: How a cursor is passed, with `{}` for it,
+        get: and how a note is read, by docid.
+    """
+    said = f"{budget.used:,} of at most {budget.of:,} tokens"
+    if budget.next:
+        said += f"; no result has room; the best: {get.format(budget.next)}"
+    elif budget.cursor:
+        more = f"{budget.left} more result{'' if budget.left == 1 else 's'}"
+        said += f"; {more}: {cursor.format(budget.cursor)}"
+    return f"[{said}]"
 
 
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.analysis.tokens import count_tokens
 from tests.program import Qmd
 
 
@@ -166,3 +167,15 @@ def test_status_counts_vectors(indexed: Qmd) -> None:
     shown = indexed("status").out
     assert "Pending" not in shown
     assert int(re.search(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE)[1]) >= 3  # type: ignore[index]
+
+
+def test_a_budget_of_tokens_cuts_documents_at_lines_and_says_how_to_go_on(indexed: Qmd, notes: Path) -> None:
+    (notes / "long.md").write_text("# Long\n\n" + "".join(f"line {n} of a long note\n" for n in range(3, 400)))
+    indexed("update")
+    run = indexed("get", "long.md", "--tokens", "200")
+    mark = re.search(r"\[… \d+ more lines: qmd get '(#\w+):(\d+)'\]\n$", run.out)
+    assert mark and count_tokens(run.out) <= 200
+    assert f"\n{int(mark[2]) - 1}: line {int(mark[2]) - 1} of" in run.out
+    assert indexed("get", f"{mark[1]}:{mark[2]}:1").out.endswith(f"{mark[2]}: line {mark[2]} of a long note\n")
+    several = indexed("multi-get", "*.md", "--tokens", "250", "--json")
+    assert count_tokens(several.out) <= 250 and "more lines" in several.out + several.err

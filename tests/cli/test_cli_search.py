@@ -1,10 +1,12 @@
 import csv
 import io
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from qmd.analysis.tokens import count_tokens
 from tests.program import Qmd
 
 
@@ -127,3 +129,17 @@ def test_a_changed_note_is_found_at_once_and_a_person_is_told(indexed: Qmd, note
         "[]\n",
         "warning: 'wombat' does not appear in any note\n",
     )
+
+
+def test_tokens_bound_what_is_printed_and_the_cursor_goes_on(indexed: Qmd) -> None:
+    whole = indexed("search", "rate", "limiter", "tomatoes", "pricing").out
+    run = indexed("search", "rate", "limiter", "tomatoes", "pricing", "--tokens", "130")
+    said = re.search(r"\[(\d+) of at most 130 tokens; \d+ more results?: --cursor (\S+)\]\n$", run.out)
+    assert said, run.out
+    assert count_tokens(run.out) == int(said[1]) <= 130 < count_tokens(whole)
+    more = indexed("search", "rate", "limiter", "tomatoes", "pricing", "--cursor", said[2], "--json")
+    assert {row["file"] for row in more.json}.isdisjoint(re.findall(r"qmd://\S+\.md", run.out))
+    listed = indexed("search", "rate", "limiter", "tomatoes", "pricing", "--tokens", "90", "--json")
+    assert count_tokens(listed.out) <= 90 and "of at most 90 tokens" in listed.err
+    assert indexed("search", "rate", "--tokens", "49").status == 2
+    assert "cursor: 'soon' is none" in indexed("search", "rate", "--cursor", "soon").err

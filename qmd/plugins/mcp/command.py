@@ -54,13 +54,14 @@ def mcp(
     watch: Annotated[bool, Option("--watch", help="With --http: also refresh the index as files change.")] = False,
     token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: require the token in this file (or in QMD_TOKEN).")] = None,
     socket_only: Annotated[bool, Option("--socket-only", hidden=True)] = False,
-    print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
+    print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="The same as 'qmd install CLIENT --print'.")] = None,
     index: Index = None,
 ) -> int:  # fmt: skip
     """Serve this index to editors and agents."""
     locations = invocation.locate(index)
     if print_config is not None:
-        return _print_config(print_config, index, invocation)
+        printed: int = hook("mcp --print-config")(invocation, print_config, index)
+        return printed
     if action is not None:
         return _manage(action, locations)
     if not http:
@@ -136,15 +137,6 @@ def _open(page: str) -> None:
 
     if not webbrowser.open(page):
         say("no browser can be opened here; open the address yourself")
-
-
-def _print_config(client: str, index: str | None, invocation: Invocation) -> int:
-    from qmd.plugins.mcp.client_config import client_config, client_place
-
-    text = client_config(client.strip().lower(), index, invocation.environ)
-    say(f"# {client_place(client.strip().lower())}")
-    out(text)
-    return 0
 
 
 def _manage(action: str, locations: Locations) -> int:

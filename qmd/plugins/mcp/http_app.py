@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -29,9 +29,10 @@ from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.events import JsonWhereEventsFail
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.plugins.mcp.tools import parse_query
+from qmd.plugins.mcp.tools import fit, parse_query
 from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
+from qmd.records import SearchResponse
 from qmd.retrieval.trace import Listener
 
 if TYPE_CHECKING:
@@ -64,12 +65,16 @@ class _Endpoints(Struct, frozen=True):
             given = _json_object(await request.body())
             if "searches" not in given and "query" not in given:
                 return _failure(400, "Missing required field: searches (array)")
-            wanted = parse_query(given)
-            response = await within(self.index.timeout_s, lambda: self.index.search(wanted))
+            wanted, most = parse_query(given)
+            shown = await within(self.index.timeout_s, lambda: fit(self.index.search(wanted), most, _objects))
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
-        return JSONResponse(presentation.answer_object(response, presentation.http_rows(response)))
+        return JSONResponse(_objects(shown)[0])
+
+
+def _objects(response: SearchResponse) -> tuple[dict[str, Any]]:
+    return (presentation.answer_object(response, presentation.http_rows(response)),)
 
 
 def _failure(status: int, message: str, hint: str | None = None) -> Response:

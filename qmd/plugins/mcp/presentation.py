@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
@@ -17,7 +17,7 @@ from qmd.records import Collection, Hit, SearchResponse, StoredDocument
 from qmd.render.formats import mention_object, passage_objects, passages_text, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
-from qmd.render.text import VERDICT_NOTES, number_lines, refreshed_line, round_half_up, worth_showing
+from qmd.render.text import VERDICT_NOTES, budget_line, number_lines, refreshed_line, round_half_up, worth_showing
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
@@ -85,6 +85,8 @@ def answer_object(response: SearchResponse, rows: list[dict[str, Any]]) -> dict[
         content["warnings"] = list(response.warnings)
     if response.refreshed:
         content["refreshed"] = response.refreshed
+    if response.budget:
+        content["budget"] = {name: value for name, value in to_builtins(response.budget).items() if value}
     return content
 
 
@@ -93,7 +95,7 @@ def results_text(response: SearchResponse, label: str) -> str:
     notes = [f"Warning: {warning}" for warning in response.warnings]
     if response.refreshed:
         notes.append(f"Note: {refreshed_line(response.refreshed)}.")
-    if not response.hits:
+    if not response.hits and not (response.budget and response.budget.left):
         return "\n".join([f'No results found for "{label}"', *notes])
     count = len(response.hits)
     shown = worth_showing(response)
@@ -103,7 +105,10 @@ def results_text(response: SearchResponse, label: str) -> str:
     elif response.verdict in VERDICT_NOTES:
         notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
     head = [found, *notes]
-    return "\n\n".join(["\n".join(head), *map(_hit_text, shown.hits, result_rows(shown))])
+    rows = list(map(_hit_text, shown.hits, result_rows(shown)))
+    if response.budget:
+        rows.append(budget_line(response.budget, 'cursor "{}"', 'get with file="{}"'))
+    return "\n\n".join(["\n".join(head), *rows])
 
 
 def _hit_text(hit: Hit, row: dict[str, Any]) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
+from qmd.analysis.tokens import count_tokens
+from qmd.app.budget import fit_documents, fit_hits
 from qmd.app.index import Index
-from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText
+from qmd.app.records import DEFAULT_MAX_BYTES, LEAST_TOKENS, DocumentText, DocumentTexts
 from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument, check_arguments
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
+from qmd.records import SearchResponse
 from qmd.render.links import links_object, related_rows, render_links
 from qmd.retrieval.query import Mode
 from qmd.retrieval.trace import Listener
@@ -50,7 +54,11 @@ QUERY_ARGUMENTS = (
     ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
     ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
     ToolArgument("rerank", "boolean", "Rerank the best candidates with a model, or never; default: where it matters."),
+    ToolArgument("maxTokens", "integer", "Longest answer in tokens.", minimum=LEAST_TOKENS),
+    ToolArgument("cursor", "string", "Go on where the answer that gave it ended."),
+    ToolArgument("seen", "strings", "Docids or addresses to leave out."),
 )
+_READ_TOKENS = ToolArgument("maxTokens", "integer", "Longest answer in tokens.", default=10_000, minimum=LEAST_TOKENS)
 GET_ARGUMENTS = (
     ToolArgument(
         "file",
@@ -62,6 +70,7 @@ GET_ARGUMENTS = (
     ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
     ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
     ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+    _READ_TOKENS,
 )
 MULTI_GET_ARGUMENTS = (
     ToolArgument(
@@ -70,10 +79,11 @@ MULTI_GET_ARGUMENTS = (
     ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1),
     ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
     ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+    _READ_TOKENS,
 )
 PACK_ARGUMENTS = (
     ToolArgument("query", "string", "The question.", True, also="question"),
-    ToolArgument("maxTokens", "integer", "Most tokens of the answer.", default=4000, minimum=50),
+    ToolArgument("maxTokens", "integer", "Longest answer in tokens.", default=4000, minimum=LEAST_TOKENS),
     ToolArgument("collections", "strings", "Only notes of these collections.", also="collection"),
     ToolArgument("intent", "string", "What the answer is needed for."),
 )
@@ -93,13 +103,14 @@ LEGACY_ARGUMENTS = (
 )
 
 
-def parse_query(given: Mapping[str, object]) -> SearchRequest:
-    """The search that unchecked arguments of `query` ask for.
+def parse_query(given: Mapping[str, object]) -> tuple[SearchRequest, int | None]:
+    """The search that unchecked arguments of `query` ask for, and the tokens that its answer may have.
 
     Raises:
         UsageError: For wrong arguments.
     """
-    return _wanted(check_arguments(QUERY_ARGUMENTS, given))
+    asked = check_arguments(QUERY_ARGUMENTS, given)
+    return _wanted(asked), asked["maxTokens"]
 
 
 def _wanted(asked: Values) -> SearchRequest:
@@ -119,11 +130,13 @@ def _wanted(asked: Values) -> SearchRequest:
         rerank=asked["rerank"],
         sort=asked["sort"],
         snippet_chars=PASSAGE_CHARS,
+        cursor=asked["cursor"] or None,
+        seen=asked["seen"] or (),
     )
 
 
 def _query(index: Index, asked: Values, listener: Listener) -> Shown:
-    return _search(index, _wanted(asked), listener)
+    return _search(index, _wanted(asked), listener, asked["maxTokens"])
 
 
 def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> Shown:
@@ -138,28 +151,60 @@ def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Lis
     return _search(index, request, listener)
 
 
-def _search(index: Index, request: SearchRequest, listener: Listener) -> Shown:
-    found = index.search(request, listener)
-    return Shown((presentation.results_text(found, request.label),), presentation.structured_results(found))
+_LABEL = 100
+"""Characters of a query that its answer repeats."""
+
+
+def _search(index: Index, request: SearchRequest, listener: Listener, most: int | None = None) -> Shown:
+    label = request.label if len(request.label) <= _LABEL else f"{request.label[:_LABEL]}…"
+
+    def show(found: SearchResponse) -> Shown:
+        return Shown((presentation.results_text(found, label),), presentation.structured_results(found))
+
+    # Some clients show their model the text, some the object: either has room.
+    return show(
+        fit(index.search(request, listener), most, lambda found: (show(found).parts[0], show(found).structured))
+    )
+
+
+def fit(
+    response: SearchResponse, most: int | None, show: Callable[[SearchResponse], Sequence[object]]
+) -> SearchResponse:
+    """As much of an answer as has room in `most` tokens of every form in which it is shown."""
+    if most is None:
+        return response
+
+    def measure(found: SearchResponse) -> int:
+        forms = (one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in show(found))
+        return max(map(count_tokens, forms))
+
+    return fit_hits(response, most, measure)
 
 
 def _get(index: Index, asked: Values, listener: Listener) -> Shown:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
-    text = presentation.document_text(fetched, line_numbers=asked["lineNumbers"])
+    text = _shown_documents(DocumentTexts((fetched,)), asked)
     return Shown((text, *(f"Warning: {warning}" for warning in fetched.warnings)))
 
 
 def _multi_get(index: Index, asked: Values, listener: Listener) -> Shown:
     found = index.multi_get(asked["pattern"], max_bytes=asked["maxBytes"], max_lines=asked["maxLines"])
-    problems = ["Errors:\n" + "\n".join(found.problems)] if found.problems else []
-    entries = (
-        presentation.document_text(one, line_numbers=asked["lineNumbers"])
-        if isinstance(one, DocumentText)
-        else presentation.skipped_text(one)
-        for one in found.entries
-    )
     # Some clients show their model the first part alone.
-    return Shown(("\n\n".join((*problems, *entries)),))
+    return Shown((_shown_documents(found, asked),))
+
+
+def _shown_documents(found: DocumentTexts, asked: Values) -> str:
+    def show(found: DocumentTexts) -> str:
+        problems = ["Errors:\n" + "\n".join(found.problems)] if found.problems else []
+        entries = (
+            presentation.document_text(one, line_numbers=asked["lineNumbers"])
+            if isinstance(one, DocumentText)
+            else presentation.skipped_text(one)
+            for one in found.entries
+        )
+        return "\n\n".join((*problems, *entries))
+
+    return show(fit_documents(found, asked["maxTokens"], show, 'get with file="{}:{}"'))
 
 
 def _pack(index: Index, asked: Values, listener: Listener) -> Shown:

@@ -6,11 +6,14 @@ from typing import Annotated
 
 from typer import Option
 
+from qmd.app.records import LEAST_TOKENS
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Intent, Json, NoGpu, QueryWords
 from qmd.cli.output import out
 
-Tokens = Annotated[int, Option("--tokens", metavar="N", help="Most tokens of the whole answer (at least 50).")]
+Tokens = Annotated[
+    int, Option("--tokens", metavar="N", min=LEAST_TOKENS, help="Most tokens (o200k) of the whole answer.")
+]
 
 
 def pack(

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.analysis.tokens import count_tokens
+from qmd.app.records import LEAST_TOKENS
 from qmd.app.searching import as_request
 from qmd.errors import UsageError
 from qmd.plugins.pack.choosing import NOTES, SIZES, Note, choose, levels_of, read_notes
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument, SubQuery
 from qmd.render.text import VERDICT_NOTES, fence, json_text
-from qmd.render.tokens import count_tokens
 from qmd.retrieval.dating import asks_for_time
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
     from qmd.retrieval.trace import Listener
-
-LEAST_TOKENS = 50
-"""Below, not even an address has room."""
 
 NONE_TOKENS = 100
 """Most tokens of an answer that says that there is none."""

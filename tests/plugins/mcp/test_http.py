@@ -266,7 +266,9 @@ async def test_an_answer_too_large_for_an_event_goes_out_as_json(index: Index, p
     async with running(index, policy) as http:
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode="legacy") as client:
-            read = await client.call_tool("multi_get", {"pattern": huge, "maxBytes": 10_000_000})
+            read = await client.call_tool(
+                "multi_get", {"pattern": huge, "maxBytes": 10_000_000, "maxTokens": 10_000_000}
+            )
     (text,) = [block.text for block in read.content if isinstance(block, TextContent)]
     assert len(text) > 1024 * 1024
 

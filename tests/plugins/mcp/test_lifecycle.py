@@ -17,8 +17,7 @@ import pytest
 from qmd.cli.app import main
 from qmd.config.paths import locate
 from qmd.environment import OWN_PROGRAM
-from qmd.errors import QmdError, UsageError
-from qmd.plugins.mcp.client_config import CLIENTS, client_config
+from qmd.errors import QmdError
 from qmd.plugins.mcp.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
 from qmd.plugins.mcp.warm_record import WarmRecord, warm_files, write_record
 from tests.processes import environment, wait_until
@@ -224,19 +223,3 @@ def test_what_cannot_be_served_is_said(
         port = str(taken.getsockname()[1])
         assert main(words.replace("TAKEN", port).split()) == 2
     assert said.replace("TAKEN", port) in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_settings_for_editors_name_absolute_paths(client: str, tmp_path: Path) -> None:
-    text = client_config(client, "work", {"XDG_CACHE_HOME": str(tmp_path), "SECRET": "x"})
-    content = json.loads(text)
-    (servers,) = content.values()
-    server = servers["qmd"]
-    assert Path(server["command"]).is_absolute()
-    assert server["args"][-3:] == ["--index", "work", "mcp"]
-    assert server["env"] == {"XDG_CACHE_HOME": str(tmp_path)}
-
-
-def test_unknown_editors_are_refused() -> None:
-    with pytest.raises(UsageError):
-        client_config("emacs", None, {})

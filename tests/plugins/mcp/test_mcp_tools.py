@@ -16,6 +16,7 @@ from mcp import Client, MCPError
 from mcp_types import ResourceTemplateReference, TextContent
 from msgspec.structs import replace
 
+from qmd.analysis.tokens import count_tokens
 from qmd.app.index import Index
 from qmd.clock import Progress
 from qmd.plugins.mcp.mcp_server import build_server
@@ -435,3 +436,22 @@ def test_a_damaged_index_is_not_called_missing_at_the_start_of_a_session(tmp_pat
 async def test_structured_content_is_plain_json(connect: Connect) -> None:
     result = await call(connect, "query", query="検索", rerank=False)
     assert json.loads(json.dumps(result.structured_content))["results"][0]["file"] == "docs/日本/検索.md"
+
+
+@pytest.mark.parametrize("most", [60, 150, 400])
+async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connect, most: int) -> None:
+    found = await call(connect, "query", query="cache teapots", maxTokens=most)
+    budget = found.structured_content["budget"]
+    assert budget["of"] == most >= budget["used"]
+    assert max(map(count_tokens, (text_of(found), json.dumps(found.structured_content)))) <= most
+    assert f"of at most {most} tokens" in text_of(found)
+
+
+async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
+    first = (await call(connect, "query", query="cache teapots", maxTokens=250)).structured_content
+    seen = [row["docid"] for row in first["results"]]
+    more = (await call(connect, "query", query="cache teapots", cursor=first["budget"]["cursor"])).structured_content
+    assert more["results"] and not {row["docid"] for row in more["results"]} & set(seen)
+    unseen = (await call(connect, "query", query="cache teapots", seen=seen)).structured_content
+    assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
+    assert any("left out as seen" in line for line in unseen["warnings"])

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from qmd.render import tokens
-from qmd.render.tokens import count_tokens
+from qmd.analysis import tokens
+from qmd.analysis.tokens import count_tokens
 
 COUNTED = {
     "The rent is due on the first of the month, and unpaid rent is never forgotten by anybody. ": 401,

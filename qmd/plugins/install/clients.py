@@ -1,0 +1,149 @@
+# ruff: noqa: E501 - one client a line reads as a table
+"""Programs that start MCP servers: where each keeps its settings, and what makes it start this qmd."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from qmd.environment import OWN_PROGRAM
+from qmd.errors import UsageError
+from qmd.plugins.install.settings_text import Keys, changed_text
+
+
+class Client(NamedTuple):
+    """A program: its user's settings below a `base` of `user_file`, what leads to servers in them, and a project's."""
+
+    title: str
+    base: str
+    file: str
+    keys: Keys
+    project: str | None = None
+    variable: str = ""
+    """The environment variable that names the folder of `file`."""
+
+
+_CLAUDE = "Claude Code"
+
+# fmt: off
+CLIENTS: Mapping[str, Client] = {
+    "claude": Client(_CLAUDE, "home", ".claude.json", ("mcpServers",), ".mcp.json", "CLAUDE_CONFIG_DIR"),
+    "claude-desktop": Client("Claude Desktop", "app", "Claude/claude_desktop_config.json", ("mcpServers",)),
+    "codex": Client("Codex", "home", ".codex/config.toml", ("mcp_servers",), ".codex/config.toml", "CODEX_HOME"),
+    "gemini": Client("Gemini CLI", "home", ".gemini/settings.json", ("mcpServers",), ".gemini/settings.json"),
+    "cursor": Client("Cursor", "home", ".cursor/mcp.json", ("mcpServers",), ".cursor/mcp.json"),
+    "vscode": Client("VS Code", "app", "Code/User/mcp.json", ("servers",), ".vscode/mcp.json"),
+    "zed": Client("Zed", "app" if sys.platform == "win32" else "config", "zed/settings.json", ("context_servers",), ".zed/settings.json"),
+    "opencode": Client("opencode", "config", "opencode/opencode.json", ("mcp",), "opencode.json"),
+    "windsurf": Client("Windsurf", "home", ".codeium/windsurf/mcp_config.json", ("mcpServers",)),
+    "goose": Client("goose", "config", "goose/config.yaml", ("extensions",)),
+    "openclaw": Client("OpenClaw", "home", ".openclaw/openclaw.json", ("mcp", "servers")),
+}
+ONLY_PRINTED = ("windsurf", "goose", "openclaw")
+_HOOK = Client(_CLAUDE, "home", ".claude/settings.json", ("hooks", "UserPromptSubmit"), ".claude/settings.json", "CLAUDE_CONFIG_DIR")
+# fmt: on
+_HOOK_TIMEOUT_S = 5
+"""Until the client gives the hook up, which ends itself long before."""
+# Clients start servers with a bare environment, so these must be written down to mean the same index.
+_CARRIED = ("QMD_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH")
+
+
+class Entry(NamedTuple):
+    """What is to stand in a client's settings; of a list of hooks the one that is qmd's."""
+
+    client: Client
+    keys: Keys
+    value: dict[str, object] | list[object]
+
+    def text(self) -> str:
+        """The entry alone, to be pasted."""
+        if not self.client.file.endswith(".yaml"):
+            return changed_text("", self.keys, self.value, is_toml=self.client.file.endswith(".toml"))
+        from ruamel.yaml import YAML
+
+        YAML().dump({self.keys[0]: {self.keys[1]: self.value}}, buffer := StringIO())
+        return buffer.getvalue()
+
+
+def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, is_hook: bool = False) -> Entry:
+    """What makes a client start this qmd, or ask it at every prompt; variables that choose the index are carried over.
+
+    Raises:
+        UsageError: The client is unknown, or has no such hook.
+    """
+    client = CLIENTS.get(name)
+    if client is None:
+        raise UsageError(f"unknown client '{name}'", f"choose one of: {', '.join(CLIENTS)}")
+    program, *words = own_command()
+    words += ["--index", index_name] if index_name else []
+    env = {one: str(Path(environ[one]).absolute()) for one in _CARRIED if environ.get(one)}
+    if is_hook:
+        if client.title != _CLAUDE:
+            raise UsageError(f"qmd knows no prompt hook of {client.title}", "qmd install claude --hook")
+        assignments = ["env", *(f"{one}={value}" for one, value in env.items())] if env else []
+        line = shlex.join([*assignments, program, *words, "hook", "prompt"])
+        return Entry(_HOOK, _HOOK.keys, [{"hooks": [{"type": "command", "command": line, "timeout": _HOOK_TIMEOUT_S}]}])
+    words.append("mcp")
+    value: dict[str, object] = {"command": program, "args": words, "env": env}
+    if name == "opencode":
+        value = {"type": "local", "command": [program, *words], "enabled": True, "environment": env}
+    elif name == "goose":
+        value = {"name": "qmd", "type": "stdio", "cmd": program, "args": words, "envs": env, "enabled": True}
+    elif name in ("vscode", "zed"):
+        value = {**({"type": "stdio"} if name == "vscode" else {"source": "custom"}), **value}
+    return Entry(client, (*client.keys, "qmd"), {key: one for key, one in value.items() if one != {}})
+
+
+def settings_file(client: Client, environ: Mapping[str, str], project: Path | None) -> Path:
+    """Where a client keeps the settings of a project in this folder, or the user's.
+
+    Raises:
+        UsageError: It has none of a project.
+    """
+    if project is not None:
+        if client.project is None:
+            raise UsageError(f"{client.title} has no settings of a project", "leave --project out")
+        file = project / client.project
+    else:
+        home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+        config = app = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+        if sys.platform == "win32":
+            app = Path(environ.get("APPDATA") or home / "AppData/Roaming")
+        elif sys.platform == "darwin":
+            app = home / "Library/Application Support"
+        file = {"home": home, "config": config, "app": app}[client.base] / client.file
+        chosen = environ.get(client.variable)
+        file = Path(chosen).absolute() / file.name if chosen else file
+    # opencode reads either, and a person who writes comments has the latter.
+    beside = file.with_suffix(".jsonc")
+    return beside if client is CLIENTS["opencode"] and os.path.lexists(beside) else file
+
+
+def own_command() -> list[str]:
+    """The command that starts this very installation, absolute: its script where there is one, else the interpreter.
+
+    What `uvx` made for one run may be gone tomorrow, so there it is `uvx` itself, from the same source.
+    """
+    uvx = shutil.which("uvx")
+    if uvx is not None and any(part.startswith("archive-v") for part in Path(sys.prefix).parts):
+        from importlib import metadata
+
+        origin = json.loads(metadata.distribution("qmd-search").read_text("direct_url.json") or "{}")
+        place, vcs = origin.get("url", ""), origin.get("vcs_info")
+        place = f"{vcs['vcs']}+{place}@{vcs['commit_id']}" if vcs else place
+        return [uvx, *(["--from", f"qmd-search @ {place}"] if place else []), "qmd-search"]
+    beside = Path(sys.executable).parent / ("qmd.exe" if sys.platform == "win32" else "qmd")
+    if beside.exists():
+        return [str(beside)]
+    found = shutil.which("qmd")
+    started = Path(sys.argv[0])
+    if found is not None and started.name in ("qmd", "qmd.exe") and Path(found).resolve() == started.resolve():
+        return [str(Path(found).absolute())]
+    return list(OWN_PROGRAM)

@@ -1,0 +1,59 @@
+# ruff: noqa: E501 - one option a line reads as a table
+"""`install`: qmd in the settings of editors and agents."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+from typer import Argument, Option
+
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Index
+from qmd.cli.output import confirm, is_interactive, out, say
+from qmd.errors import UsageError
+from qmd.plugins.install.clients import CLIENTS, ONLY_PRINTED, entry_for, settings_file
+from qmd.plugins.install.editing import carry_out, plan_change
+
+
+def install(
+    invocation: Invocation,
+    client: Annotated[str | None, Argument(metavar="<client>", help=f"{', '.join(CLIENTS)}.")] = None,
+    project: Annotated[bool, Option("--project", help="In the settings of the project in this folder, not in yours.")] = False,
+    hook: Annotated[bool, Option("--hook", help="The prompt hook of Claude Code, not the server.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
+    print_only: Annotated[bool, Option("--print", help="Print what to paste, and change nothing.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
+    index: Index = None,
+) -> int:  # fmt: skip
+    """Enter this qmd in the settings of an editor or agent, after showing what changes."""
+    if client is None:
+        raise invocation.missing_argument()
+    entry = entry_for(client.strip().lower(), index, invocation.environ, is_hook=hook)
+    path = settings_file(entry.client, invocation.environ, invocation.cwd if project else None)
+    if print_only:
+        say(f"# {entry.client.title}: {path}")
+        out(entry.text())
+        return 0
+    if client in ONLY_PRINTED:
+        raise UsageError(f"qmd does not change the settings of {entry.client.title}", f"qmd install {client} --print")
+    change = plan_change(path, entry.keys, entry.value, removes=remove, is_clones=project)
+    if change.before == change.after:
+        say(f"'{path}' {'has no entry of qmd' if remove else 'has this entry already'}")
+        return 0
+    out(change.difference())
+    if not yes and not is_interactive():
+        flags = (("--project", project), ("--hook", hook), ("--remove", remove), (f"--index={index}", index))
+        words = shlex.join(["qmd", "install", client, *(flag for flag, is_on in flags if is_on), "--yes"])
+        raise UsageError(f"'{path}' is not changed unasked", words)
+    if not yes and not confirm(f"Change {path}?"):
+        say("nothing was changed")
+        return 0
+    backup = carry_out(change)
+    say(f"{'removed from' if remove else 'entered in'} {path}{f' (before: {backup})' if backup else ''}")
+    return 0
+
+
+def print_settings(invocation: Invocation, client: str, index: str | None) -> int:
+    """What `qmd mcp --print-config` prints."""
+    return install(invocation, client, print_only=True, index=index)

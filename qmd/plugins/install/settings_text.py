@@ -1,0 +1,157 @@
+"""One entry in a text of settings, JSON with comments or TOML, set or removed; the rest stays byte for byte.
+
+No library keeps the comments of JSON, and the one for TOML moves them from table to table. So the text is changed at
+one place, and what it says then is compared with what it said before: only the entry may differ.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+Keys = tuple[str, ...]
+
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
+# What is not closed is taken to its end at once: to look from each mark again would take the square of the time.
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*(?:[\s\S]*?\*/|[\s\S]*)")
+_LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_INDENT = re.compile(r"\n([ \t]+)\S")
+_DECODER = json.JSONDecoder()
+
+
+def parsed_text(text: str, *, is_toml: bool) -> Any:
+    """What settings say; ValueError where they are no JSON (comments and last commas are allowed) and no TOML."""
+    text = text.removeprefix("\ufeff")
+    try:
+        return tomllib.loads(text) if is_toml else json.loads(_strict(text)) if text.strip() else {}
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def entry_in(settings: Any, keys: Keys) -> Any:
+    """What the keys lead to; None for nothing."""
+    for key in keys:
+        settings = settings.get(key) if isinstance(settings, dict) else None
+    return settings
+
+
+def changed_text(text: str, keys: Keys, value: object, *, is_toml: bool) -> str:
+    """The text with an entry that says `value`, or without it for None; objects that are missing are made.
+
+    Raises:
+        ValueError: It is neither JSON nor TOML, or the entry is written in a way that is not changed here.
+    """
+    mark, body = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")
+    has_returns = body.count("\r\n") == body.count("\n") > 0
+    body = body.replace("\r\n", "\n") if has_returns else body
+    before = parsed_text(body, is_toml=is_toml)
+    try:
+        changed = (_change_toml if is_toml else _change_json)(body, keys, value)
+        after = parsed_text(changed, is_toml=is_toml)
+        is_right = entry_in(after, keys) == value and _without(after, keys) == _without(before, keys)
+    except (LookupError, ValueError):
+        is_right = False
+    if not is_right:
+        raise ValueError(f"'{'.'.join(keys)}' stands there in a way that qmd does not change")
+    return mark + (changed.replace("\n", "\r\n") if has_returns else changed)
+
+
+def _without(settings: Any, keys: Keys) -> Any:
+    """Settings without what the keys lead to, and without the objects that are empty then."""
+    if not keys or not isinstance(settings, dict):
+        return None if not keys else settings
+    below = _without(settings.get(keys[0]), keys[1:])
+    rest = {name: one for name, one in settings.items() if name != keys[0]}
+    return {**rest, keys[0]: below} if below else rest
+
+
+def _blanked(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else " " * len(found[0])
+
+
+def _strict(text: str) -> str:
+    """JSON with blanks for its comments and last commas: what stands where is the same."""
+    return _LAST_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _members(strict: str, at: int) -> Mapping[str, tuple[int, int, int]]:
+    """By name where each member of an object begins, its value begins, and it ends; of two of one name the last."""
+    if strict[at] != "{":
+        raise ValueError("no object")
+    members, place = {}, _skip(strict, at + 1)
+    while strict[place] != "}":
+        start = place
+        key, place = _DECODER.raw_decode(strict, place)
+        value = _skip(strict, _skip(strict, place) + 1)
+        _, end = _DECODER.raw_decode(strict, value)
+        members[key] = (start, value, end)
+        place = _skip(strict, end)
+        place = _skip(strict, place + 1) if strict[place] == "," else place
+    return members
+
+
+def _change_json(text: str, keys: Keys, value: object) -> str:
+    text = text if text.strip() else "{}\n"
+    strict = _strict(text)
+    unit = indent[1] if (indent := _INDENT.search(text)) else "  "
+    start = end = at = _skip(strict, 0)
+    for depth, key in enumerate(keys):
+        members = _members(strict, at)
+        if key not in members:
+            for missing in reversed(keys[depth + 1 :]):
+                value = {missing: value}
+            outer, rest = _indent(text, at), text[at + 1 :]
+            # A new first member: the comments that follow others stay with them.
+            member = f"\n{outer}{unit}{json.dumps(key)}: {_dumped(value, unit, outer + unit)}"
+            comma, last = "," if rest[:1].isspace() else ", ", f"\n{outer}" if rest.startswith("}") else ""
+            return text[: at + 1] + member + (comma if members else last) + rest
+        start, at, end = members[key]
+    if value is not None:
+        return text[:at] + _dumped(value, unit, _indent(text, start)) + text[end:]
+    before, behind = len(strict[:start].rstrip()) - 1, _skip(strict, end)
+    if strict[behind] != "," and strict[before] == ",":
+        return text[:before] + text[before + 1 : start].rstrip(" \t\n") + text[end:]
+    line = len(text[:start].rstrip(" \t"))
+    return text[: line - (text[line - 1] == "\n")] + text[behind + 1 if strict[behind] == "," else end :]
+
+
+def _indent(text: str, at: int) -> str:
+    """What the line of a place begins with."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _dumped(value: object, unit: str, indent: str) -> str:
+    return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", f"\n{indent}")
+
+
+def _change_toml(text: str, keys: Keys, value: object) -> str:
+    """The text with tables in the place of those that stand there under this name, else at its end."""
+    name = r"[ \t]*\.[ \t]*".join(rf"[\"']?{re.escape(key)}[\"']?" for key in keys)
+    # A header and its rows; comments and blank lines before the next header are that one's.
+    one = rf"[ \t]*\[[ \t]*{name}[ \t]*[.\]].*\n?(?:(?:[ \t]*(?:#.*)?\n)*[ \t]*[^\s\[#].*\n?)*"
+    own = re.compile(rf"^{one}(?:(?:[ \t]*\n)*{one})*", re.MULTILINE)
+    table = _toml_table(keys, value) if value else ""
+    if first := own.search(text):
+        return text[: first.start()] + table + own.sub("", text[first.end() :])
+    return text + ("\n" * (2 - text.endswith("\n")) if text and table else "") + table
+
+
+def _toml_table(keys: Keys, value: Any) -> str:
+    """A table of strings, lists of them, and such tables: what JSON writes of these is TOML."""
+    text = f"[{'.'.join(keys)}]\n"
+    for key, one in sorted(value.items(), key=lambda row: isinstance(row[1], dict)):
+        is_table = isinstance(one, dict)
+        text += (
+            f"\n{_toml_table((*keys, key), one)}" if is_table else f"{key} = {json.dumps(one, ensure_ascii=False)}\n"
+        )
+    return text.replace("\x7f", "\\u007f")

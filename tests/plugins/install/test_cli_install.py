@@ -1,0 +1,288 @@
+"""`qmd install` on settings as people have them: with comments, by hand, by programs, by strangers."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from qmd.plugins.install import editing
+from qmd.plugins.install.clients import CLIENTS, ONLY_PRINTED, entry_for, own_command, settings_file
+from qmd.plugins.install.settings_text import changed_text, entry_in, parsed_text
+from tests.program import Qmd
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes and permission bits of POSIX")
+
+CLAUDE = '{\n\t"numStartups": 5,\n\t"mcpServers": {\n\t\t"other": {"command": "x"}\n\t},\n\t"projects": {}\n}'
+CODEX = """# mine
+model = "gpt-5" # best
+
+[mcp_servers.a]
+command = '''
+[mcp_servers.b]
+'''
+
+# about z
+[profiles.z]
+a = 1"""
+VSCODE = """// servers
+{
+    "inputs": [], // none
+    "servers": { /* { "qmd": 1 } */
+        // mine
+        "a": { "command": "//b", "args": ["x,]",], },
+    },
+}
+"""
+ZED = '// Zed\r\n{\r\n  "theme": "One", // dark\r\n  "context_servers": {},\r\n}\r\n'
+REAL = {
+    "claude": CLAUDE,
+    "claude-desktop": "{}",
+    "codex": CODEX,
+    "cursor": '\ufeff{"mcpServers": {"a": {"url": "http://x"}}}\n',
+    "gemini": '{\n  "theme": "GitHub"\n}\n',
+    "vscode": VSCODE,
+    "zed": ZED,
+    "opencode": '{"$schema": "https://opencode.ai/config.json", "mcp": {}}\n',
+}
+
+
+def _file(client: str, project: Path | None = None) -> Path:
+    file = settings_file(CLIENTS[client], os.environ, project)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+@pytest.mark.parametrize("is_project", [False, True])
+@pytest.mark.parametrize("client", REAL)
+def test_an_entry_goes_in_once_and_leaves_the_bytes_that_were_there(
+    client: str, is_project: bool, qmd: Qmd, home: Path
+) -> None:
+    if is_project and CLIENTS[client].project is None:
+        assert "no settings of a project" in qmd("install", client, "--project").err
+        return
+    flags = ["--project"] if is_project else []
+    file, is_toml = _file(client, home if is_project else None), client == "codex"
+    raw = REAL[client].encode()
+    file.write_bytes(raw)
+    file.chmod(0o644)
+    mode = file.stat().st_mode
+    entry = entry_for(client, "work", os.environ)
+    run = qmd("install", client, *flags, "--index", "work", "--yes")
+    assert (run.status, str(file) in run.err) == (0, True)
+    text = file.read_bytes().decode()
+    assert entry_in(parsed_text(text, is_toml=is_toml), entry.keys) == entry.value
+    # It was only inserted: what was there stands before and behind it.
+    was = REAL[client]
+    assert any(text.startswith(was[:at]) and text.endswith(was[at:]) for at in range(len(was) + 1))
+    assert (file.stat().st_mode, "\r\n" in text) == (mode, "\r\n" in REAL[client])
+    backup = file.with_name(f"{file.name}.qmd-backup")
+    assert backup.read_bytes() == raw
+    assert "already" in qmd("install", client, *flags, "--index", "work", "--yes").err
+    assert file.read_bytes().decode() == text
+    # Another index replaces the entry, and the first backup stays.
+    assert qmd("install", client, *flags, "--yes").status == 0
+    assert backup.read_bytes() == raw
+    assert qmd("install", client, *flags, "--remove", "--yes").status == 0
+    assert (file.read_bytes(), backup.exists()) == (raw, False)
+    assert "no entry of qmd" in qmd("install", client, *flags, "--remove").err
+
+
+@pytest.mark.parametrize("client", REAL)
+def test_what_was_changed_since_stays_when_the_entry_goes(client: str, qmd: Qmd) -> None:
+    file, is_toml = _file(client), client == "codex"
+    file.write_bytes(REAL[client].encode())
+    assert qmd("install", client, "--yes").status == 0
+    marked = file.read_bytes() + (b"\n# later\n" if is_toml else b"\n// later\n")
+    file.write_bytes(marked)
+    assert qmd("install", client, "--remove", "--yes").status == 0
+    text = file.read_bytes().decode()
+    now, kept = (parsed_text(one, is_toml=is_toml) for one in (text, REAL[client]))
+    assert {key: one for key, one in now.items() if one} == {key: one for key, one in kept.items() if one}
+    assert text.rstrip().endswith("later") and ("// mine" in text) == ("// mine" in REAL[client])
+
+
+def test_a_file_that_was_not_there_is_made_for_its_owner_and_goes_again(qmd: Qmd) -> None:
+    file = settings_file(CLIENTS["vscode"], os.environ, None)
+    assert qmd("install", "vscode", "--index", "work", "--yes").status == 0
+    assert file.stat().st_mode & 0o077 == 0 or os.name != "posix"
+    # What qmd itself wrote before is nothing to go back to.
+    assert qmd("install", "vscode", "--yes").status == 0
+    assert json.loads(file.read_text())["servers"]["qmd"]["type"] == "stdio"
+    assert qmd("install", "vscode", "--remove", "--yes").status == 0
+    assert not list(file.parent.iterdir())
+
+
+def test_without_a_terminal_the_change_is_shown_and_not_made(qmd: Qmd) -> None:
+    run = qmd("install", "cursor", "--index", "a b")
+    assert (run.status, '+    "qmd": {' in run.out) == (2, True)
+    assert "hint: qmd install cursor '--index=a b' --yes" in run.err
+    assert not settings_file(CLIENTS["cursor"], os.environ, None).exists()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_printed_names_absolute_paths_and_the_index(
+    client: str, qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "x-y-z")
+    run = qmd("install", client, "--print", "--index", "work")
+    assert (run.status, run.err) == (
+        0,
+        f"# {CLIENTS[client].title}: {settings_file(CLIENTS[client], os.environ, None)}\n",
+    )
+    program = own_command()[0]
+    assert Path(program).is_absolute()
+    for word in (program, "--index", "work", "mcp", "XDG_CACHE_HOME", str(tmp_path / "cache")):
+        assert word.replace("\\", "\\\\") in run.out or word in run.out
+    assert "x-y-z" not in run.out
+    assert qmd("mcp", "--print-config", client.upper(), "--index", "work").out == run.out
+    if client in ONLY_PRINTED:
+        assert f"hint: qmd install {client} --print" in qmd("install", client, "--yes").err
+
+
+@pytest.mark.parametrize("words", [("install", "emacs"), ("mcp", "--print-config", "emacs")])
+def test_unknown_clients_are_refused(words: tuple[str, ...], qmd: Qmd) -> None:
+    run = qmd(*words)
+    assert (run.status, "claude-desktop, codex" in run.err) == (2, True)
+
+
+BROKEN = {
+    "cut": b'{"mcpServers": {',
+    "no object": b'{"mcpServers": []}',
+    "a list": b"[1]",
+    "not UTF-8": b'{"a": "\xff"}',
+    "deep": b'{"a":' + b"[" * 200_000,
+    "two values": b'{"mcpServers": {"a": 1}} {}',
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_cannot_be_read_is_left_alone_and_named(name: str, qmd: Qmd) -> None:
+    for client, is_toml in (("claude", False), ("codex", True)):
+        file, raw = _file(client), b"a = [" if is_toml else BROKEN[name]
+        file.write_bytes(raw)
+        run = qmd("install", client, "--yes")
+        assert (run.status, run.out, run.err.count("\n")) == (1, "", 2)
+        assert str(file) in run.err
+        assert not list(file.parent.glob("*.qmd-backup"))
+        assert file.read_bytes() == raw
+
+
+def test_a_table_inside_others_of_toml_is_left_alone() -> None:
+    for text in ('mcp_servers = {qmd = {command = "x"}}', 'mcp_servers.qmd.command = "x"', "mcp_servers = {}\n"):
+        with pytest.raises(ValueError, match="does not change"):
+            changed_text(text, ("mcp_servers", "qmd"), {"command": "y"}, is_toml=True)
+
+
+def test_toml_takes_every_string(tmp_path: Path) -> None:
+    value = {"command": 'C:\\x "é" \U0001f600\x7f\x01', "args": ["a\nb"], "env": {"A": "b"}}
+    assert tomllib.loads(changed_text("", ("a", "qmd"), value, is_toml=True)) == {"a": {"qmd": value}}
+
+
+def test_hostile_text_takes_no_more_time_than_its_length(monkeypatch: pytest.MonkeyPatch, qmd: Qmd) -> None:
+    for body in (
+        '"a": ' + "/*" * 10**6,
+        '"a": [' + "1," * 10**6 + "]",
+        '"a"' + " " * 10**6,
+        '"' + "\\" * 10**6,
+        "," * 10**6,
+    ):
+        _file("zed").write_text(f"{{// x\n{body}}}")
+        assert qmd("install", "zed", "--yes").status in (0, 1)
+    monkeypatch.setattr(editing, "_MOST_BYTES", 1000)
+    assert "more than" in qmd("install", "zed", "--yes").err
+
+
+@needs_posix
+def test_a_link_of_the_users_own_is_written_through(qmd: Qmd, home: Path) -> None:
+    target = home / "dotfiles.json"
+    target.write_text(CLAUDE)
+    file = _file("claude")
+    file.symlink_to(target)
+    assert qmd("install", "claude", "--yes").status == 0
+    assert (file.is_symlink(), "qmd" in target.read_text()) == (True, True)
+    assert qmd("install", "claude", "--remove", "--yes").status == 0
+    assert target.read_text() == CLAUDE
+    target.unlink()
+    assert "is a link to nothing" in qmd("install", "claude", "--yes").err
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    "kind", ["link", "hard link", "folder", "pipe", "linked folder", "linked backup", "read-only", "another's"]
+)
+def test_a_strangers_project_leads_nowhere(kind: str, qmd: Qmd, home: Path) -> None:
+    secret = home / "secret.json"
+    secret.write_text("{}")
+    file = home / ".cursor" / "mcp.json"
+    if kind == "linked folder":
+        (home / "elsewhere").mkdir()
+        file.parent.symlink_to(home / "elsewhere")
+    else:
+        file.parent.mkdir()
+    if kind == "link":
+        file.symlink_to(secret)
+    elif kind == "hard link":
+        file.hardlink_to(secret)
+    elif kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "linked backup":
+        file.write_text("{}")
+        file.with_name("mcp.json.qmd-backup").symlink_to(secret)
+    elif kind == "read-only":
+        file.write_text("{}")
+        file.chmod(0o444)
+    elif kind == "another's":
+        file.write_text("{}")
+        if os.geteuid() != 0:
+            pytest.skip("only the administrator can give a file away")
+        os.chown(file, 12345, -1)
+    run = qmd("install", "cursor", "--project", "--yes")
+    assert (run.status, f"cannot use '{file}'" in run.err) == ((0, False) if kind == "linked backup" else (1, True))
+    if kind == "linked backup":
+        assert qmd("install", "cursor", "--project", "--remove", "--yes").status == 0
+        assert file.with_name("mcp.json.qmd-backup").is_symlink()
+    assert secret.read_text() == "{}"
+    assert not list((home / "elsewhere").glob("*"))
+
+
+def test_a_file_that_changes_while_one_is_asked_is_left_alone(home: Path) -> None:
+    file = home / "a.json"
+    change = editing.plan_change(file, ("a",), {"b": "c"}, removes=False, is_clones=False)
+    file.write_text('{"other": 1}')
+    with pytest.raises(Exception, match="changed by another program"):
+        editing.carry_out(change)
+    assert file.read_text() == '{"other": 1}'
+
+
+def test_the_hook_joins_the_hooks_that_are_there(qmd: Qmd, home: Path) -> None:
+    file = home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    text = '{"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "mine"}]}]}}'
+    file.write_text(text)
+    for index in ("a", "b"):
+        assert qmd("install", "claude", "--hook", "--index", index, "--yes").status == 0
+    first, second = json.loads(file.read_text())["hooks"]["UserPromptSubmit"]
+    assert first["hooks"][0]["command"] == "mine"
+    assert second["hooks"][0]["command"].endswith("--index b hook prompt")
+    assert qmd("install", "claude", "--hook", "--remove", "--yes").status == 0
+    assert file.read_text() == text
+    file.write_text('{"hooks": {"UserPromptSubmit": {"a": 1}}}')
+    assert "no list" in qmd("install", "claude", "--hook", "--yes").err
+    assert "no prompt hook" in qmd("install", "zed", "--hook").err
+
+
+@needs_posix
+def test_what_uvx_made_is_started_by_uvx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    uvx = tmp_path / "uvx"
+    uvx.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.prefix", "/home/x/.cache/uv/archive-v0/abc")
+    command = own_command()
+    assert (command[0], command[-1]) == (str(uvx), "qmd-search")
+    assert command[1:-1] == [] or command[1] == "--from"
