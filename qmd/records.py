@@ -317,8 +317,6 @@ class Hit(Struct, frozen=True):
     """For those who read on: `passage` grown to its section, and others for what it lacks of the query, in order."""
     mention: Mention | None = None
     """Only for a note whose own text is empty, or a template."""
-    levels: tuple[tuple[Passage, ...], ...] = ()
-    """Only when asked for: the best passage alone, all of them, and all of them grown, each more than the last."""
 
 
 class StageTiming(Struct, frozen=True):

@@ -45,6 +45,7 @@ BUDGETS: dict[str, int] = {
     "plugins": 400,
     "chunking": 350,
     "plugins/install": 600,
+    "plugins/pack": 330,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }

@@ -40,8 +40,6 @@ class SearchRequest(Struct, frozen=True):
     explain: bool = False
     full_body: bool = False
     snippet_chars: int = PASSAGE_CHARS
-    sizes: tuple[int, ...] = ()
-    """Hits hold their passages in these sizes, too; see `qmd.retrieval.sections`."""
     sort: str | None = None
     """`relevance`, `date` (newest first) or `-date`; None leaves it to the query."""
     cursor: str | None = None
@@ -114,7 +112,6 @@ def read_request(request: SearchRequest) -> Search:
         explain=request.explain,
         full_body=request.full_body,
         snippet_chars=request.snippet_chars,
-        sizes=request.sizes,
     )
     of_use: dict[Role, bool] = {
         "embed": request.mode != "lexical",

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.clock import batches
-from qmd.records import Candidate, Explanation, Hit, Mention, Passage, StoredDocument
+from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
@@ -126,20 +126,22 @@ def build_hits(
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
             raw.append(scale.judge(_measure(matched, len(names), entry, rival, scale)))
             if len(shown) < options.limit:
-                passage, passages, levels = _passages(entry, text, matched, scale, options, is_first=not shown)
+                passage, passages = filled_passages(
+                    text,
+                    scale.terms,
+                    matched=matched,
+                    chunk=entry.span,
+                    max_chars=options.snippet_chars,
+                    path=document.path,
+                    title=document.title,
+                    chunk_only=options.mode == "dense",
+                    fill_chars=FILL_CHARS if not shown else FILL_CHARS // 2,
+                )
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if options.full_body else None
                 mention = find_mention(reader, document, text)
                 hit = Hit(
-                    document,
-                    raw[-1],
-                    passage,
-                    context,
-                    body,
-                    also_in=entry.also_in,
-                    passages=passages,
-                    mention=mention,
-                    levels=levels,
+                    document, raw[-1], passage, context, body, also_in=entry.also_in, passages=passages, mention=mention
                 )
                 shown.append((entry, hit))
     # The relevance of a hit depends on those of its neighbours.
@@ -150,32 +152,6 @@ def build_hits(
         if relevance >= options.min_relevance
     )
     return hits, tuple(relevances)
-
-
-def _passages(
-    entry: RankedCandidate, text: str, matched: MatchedText, scale: Scale, options: SearchOptions, *, is_first: bool
-) -> tuple[Passage, tuple[Passage, ...], tuple[tuple[Passage, ...], ...]]:
-    """What a hit shows: its passage, those for who reads on, and where they are asked for all of them in sizes."""
-    path, title = entry.document.path, entry.document.title
-    if options.sizes:
-        from qmd.retrieval.sections import grown_passages
-
-        levels = grown_passages(
-            text, scale.terms, matched, path=path, title=title, chunk=entry.span, sizes=options.sizes
-        )
-        return levels[0][0], levels[1], levels
-    passage, passages = filled_passages(
-        text,
-        scale.terms,
-        matched=matched,
-        chunk=entry.span,
-        max_chars=options.snippet_chars,
-        path=path,
-        title=title,
-        chunk_only=options.mode == "dense",
-        fill_chars=FILL_CHARS if is_first else FILL_CHARS // 2,
-    )
-    return passage, passages, ()
 
 
 def _measure(

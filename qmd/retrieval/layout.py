@@ -68,14 +68,6 @@ class Unit(Struct, frozen=True):
     """Whether the block is too long to be shown whole."""
 
 
-def with_header(units: Sequence[Unit], row: int, most: int) -> int:
-    """The first row of the table that `row` belongs to where all from there on fits in `most`, else `row`."""
-    top = row
-    while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
-        top -= 1
-    return top if units[row].end - units[top].start <= most else row
-
-
 class Layout:
     """The lines of a text and what they belong to. Lines are counted from 0, offsets in code points."""
 

@@ -68,8 +68,6 @@ class SearchOptions(Struct, frozen=True):
     full_body: bool = False
     snippet_chars: int = PASSAGE_CHARS
     """Longest passage text in code points."""
-    sizes: tuple[int, ...] = ()
-    """Where given, hits hold their passages grown to each of these as well, for an answer up to a length."""
 
 
 _FILTER = rf'(?<!\S)(?P<sign>-?)(?P<field>{"|".join(FIELDS)}):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))(?!\S)'

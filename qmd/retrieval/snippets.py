@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.records import Passage
-from qmd.retrieval.layout import Layout, TermPlaces, Unit, with_header
+from qmd.retrieval.layout import Layout, TermPlaces, Unit
 from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_occurrences, fold, match_text, windows
 from qmd.retrieval.query import PASSAGE_CHARS
 
@@ -124,19 +124,19 @@ def filled_passages(
     Returns:
         The best passage, and all; line numbers are those of the file.
     """
-    chooser = Chooser(text, terms, path, title, chunk, matched or match_text(text, terms))
-    best = chooser.choose(Room(max_chars), chunk_only)
-    return best, chooser.fill(best, Room(max_chars), Room(fill_chars, fills=True))
+    chooser = _Chooser(text, terms, path, title, chunk, matched or match_text(text, terms))
+    best = chooser.choose(_Room(max_chars), chunk_only)
+    return best, chooser.fill(best, _Room(max_chars), _Room(fill_chars, fills=True))
 
 
-class Room(Struct, frozen=True):
+class _Room(Struct, frozen=True):
     """What a passage may take: code points, and whether it grows until they are used up."""
 
     chars: int
     fills: bool = False
 
 
-class Chooser:
+class _Chooser:
     """One choice under way: the text with its blocks, and where the terms are in it."""
 
     def __init__(
@@ -161,7 +161,7 @@ class Chooser:
         self._terms_of_trails: dict[tuple[str, ...], frozenset[int]] = {}
         self._drafts_found: Sequence[_Draft] = ()
 
-    def choose(self, room: Room, chunk_only: bool) -> Passage:
+    def choose(self, room: _Room, chunk_only: bool) -> Passage:
         """The best passage of all that come into question."""
         layout, places = self._layout, self._places
         if self._body < len(self._text):
@@ -192,18 +192,22 @@ class Chooser:
         nearest = {fold(one) for one in self._layout.trail(best.line)[-1:]}.difference(places.names)
         return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
 
-    def fill(self, best: Passage, room: Room, first_room: Room) -> tuple[Passage, ...]:
+    def fill(self, best: Passage, room: _Room, first_room: _Room) -> tuple[Passage, ...]:
         """The chosen passage grown, the others that hold a part of the query that it lacks, and what else may tell."""
         layout, places = self._layout, self._places
-        taken = [self._draft_around(best, first_room)]
+        units = layout.units(layout.starts[best.line - 1], first_room.chars)
+        seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
+        taken = [self._grown(units, seed, first_room)]
         passages = [replace(self._passage(taken[0], first_room), line=best.line)]
         held = places.held(*taken[0].span)
-        others, filling = [(draft, False) for draft in self._drafts_found[1:]], replace(room, fills=True)
+        others = [(draft, False) for draft in self._drafts_found[1:]]
         if self._chunk is not None and places.weight(held) < LITTLE_SHARE * places.total:
-            others.append((self._first_of(*self._chunk, filling), True))
+            others.append((self._first_of(*self._chunk, replace(room, fills=True)), True))
         summary = layout.summary(best.line - 1)
         if summary is not None:
-            others.append((self._first_of(layout.starts[summary + 1], len(self._text), filling), True))
+            others.append(
+                (self._first_of(layout.starts[summary + 1], len(self._text), replace(room, fills=True)), True)
+            )
         for draft, is_own in others:
             new = places.held(*draft.span) - held - places.named
             has_part = is_own or places.weight(new) >= PART_SHARE * places.total
@@ -213,17 +217,7 @@ class Chooser:
                 held |= new
         return tuple(passages)
 
-    def around(self, passage: Passage, chars: int) -> Passage:
-        """A passage grown to its section, or as far as it goes in so many code points."""
-        room = Room(chars, fills=True)
-        return replace(self._passage(self._draft_around(passage, room), room), line=passage.line)
-
-    def _draft_around(self, passage: Passage, room: Room) -> _Draft:
-        units = self._layout.units(self._layout.starts[passage.line - 1], room.chars)
-        seed = next((n for n, unit in enumerate(units) if unit.last >= passage.line - 1), len(units) - 1)
-        return self._grown(units, seed, room)
-
-    def _stretches(self, low: int, high: int, room: Room) -> list[tuple[int, int]]:
+    def _stretches(self, low: int, high: int, room: _Room) -> list[tuple[int, int]]:
         """The best stretches of occurrences, as first and last index, that have none in common with each other."""
         places = self._places
         occurrences = places.occurrences[low:high]
@@ -238,7 +232,7 @@ class Chooser:
                 taken.append((first, -negative))
         return [(low + first, low + last) for first, last in taken[:_MOST_STRETCHES]]
 
-    def _drafts(self, low: int, high: int, room: Room) -> list[_Draft]:
+    def _drafts(self, low: int, high: int, room: _Room) -> list[_Draft]:
         """Passages around the heaviest units of the best stretches of the occurrences from `low` to before `high`."""
         places = self._places
         drafts = []
@@ -254,7 +248,7 @@ class Chooser:
             drafts += [self._grown(units, seed, room) for seed in seeds]
         return drafts
 
-    def _first_of(self, start: int, end: int, room: Room) -> _Draft:
+    def _first_of(self, start: int, end: int, room: _Room) -> _Draft:
         """A passage from the first letter or digit of a span on; of the body where the span has none."""
         written = self._first_written(start, end)
         if written is None:
@@ -267,14 +261,14 @@ class Chooser:
         match = re.compile(r"[^\W_]").search(self._text, start, end)
         return match.start() if match is not None else None
 
-    def _grown(self, units: Sequence[Unit], seed: int, room: Room) -> _Draft:
+    def _grown(self, units: Sequence[Unit], seed: int, room: _Room) -> _Draft:
         """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room.
 
         A passage that fills its room takes first what lies in the chunk, and in a short text goes on over headings.
         """
         if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
             seed += units[seed + 1].is_piece  # the two cannot be shown together
-        low, high = with_header(units, seed, room.chars), seed
+        low, high = self._with_header(units, seed, room), seed
         crosses, is_short = False, room.fills and len(self._text) - self._body <= room.chars
         while True:
             at = self._next(units, low, high, seed, room, crosses)
@@ -288,7 +282,7 @@ class Chooser:
             high -= 1
         return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
 
-    def _next(self, units: Sequence[Unit], low: int, high: int, seed: int, room: Room, crosses: bool) -> int | None:
+    def _next(self, units: Sequence[Unit], low: int, high: int, seed: int, room: _Room, crosses: bool) -> int | None:
         """The unit by which `units[low:high + 1]` grows, if any."""
         held = self._places.held(units[low].start, units[high].end)
         choices = []
@@ -306,7 +300,7 @@ class Chooser:
         return max(choices)[-1] if choices else None
 
     def _may_join(
-        self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, room: Room, crosses: bool
+        self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, room: _Room, crosses: bool
     ) -> bool:
         """Whether a unit may become the new first or last one of `units[low:high + 1]`.
 
@@ -324,6 +318,13 @@ class Chooser:
             return only_headings and at > high
         is_long = units[high].end - units[low].start > SHORT_CHARS // 2
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
+
+    def _with_header(self, units: Sequence[Unit], row: int, room: _Room) -> int:
+        """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
+        top = row
+        while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
+            top -= 1
+        return top if units[row].end - units[top].start <= room.chars else row
 
     def _judge(self, start: int, end: int) -> tuple[int, float]:
         """The line that holds most of the query in a span, and what the span is worth."""
@@ -374,7 +375,7 @@ class Chooser:
     def _is_in_chunk(self, start: int, end: int) -> bool:
         return self._chunk is not None and self._chunk[0] < end and start < self._chunk[1]
 
-    def _passage(self, draft: _Draft, room: Room) -> Passage:
+    def _passage(self, draft: _Draft, room: _Room) -> Passage:
         layout = self._layout
         first, last = draft.units[draft.low], draft.units[draft.high]
         shown = self._text[first.start : last.end]

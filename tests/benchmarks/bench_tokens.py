@@ -121,7 +121,7 @@ class Searched(Struct):
 
     def search(self, request: SearchRequest, listener: Listener) -> SearchResponse:
         """The answer to a request."""
-        options = replace(self.options, limit=request.limit, sizes=request.sizes)
+        options = replace(self.options, limit=request.limit, full_body=True, snippet_chars=request.snippet_chars)
         return search(self.reader, self.engines, parse_query(request.label), options, listener)
 
     def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:

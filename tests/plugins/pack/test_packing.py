@@ -94,7 +94,7 @@ def test_the_order_is_that_of_days_where_time_is_asked_for(index: Index) -> None
 
 def test_the_same_question_gives_the_same_bytes(index: Index) -> None:
     for form in ("md", "json"):
-        assert index.pack("the ferry of pier", form=form) == index.pack("the ferry of pier", form=form)  # type: ignore[arg-type]
+        assert index.pack("the ferry of pier", form=form) == index.pack("the ferry of pier", form=form)
 
 
 def test_an_answer_that_there_is_none_is_short_and_names_the_closest_alone(index: Index) -> None:
