@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
@@ -96,22 +96,13 @@ class ReadingIndex(OpenedIndex):
         listener: Listener = Listener(),
         *,
         tokens: int = 4000,
-        form: Literal["md", "json"] = "md",
+        form: str = "md",
         collections: str | Sequence[str] | None = None,
         intent: str | None = None,
     ) -> str:
         """An answer from several notes: quotations, each under its address, of at most so many tokens (o200k).
 
-        Args:
-            question: As for `search`, whose errors it raises, too.
-            listener: As for `search`.
-            tokens: What the whole text may cost.
-            form: Markdown or JSON.
-            collections: As for `search`.
-            intent: What the answer is for.
-
-        Raises:
-            UsageError: Fewer tokens than an address takes.
+        Takes and raises what `search` does. `form` is Markdown (`md`) or `json`.
         """
         text: str = hook("index: pack")(self, question, listener, tokens, form, as_names(collections) or (), intent)
         return text
@@ -299,6 +290,11 @@ class ReadingIndex(OpenedIndex):
     def trusted_collections(self) -> tuple[Collection, ...]:
         """The configured collections without those that an untrusted project's configuration may not reach."""
         return self._configuration.load().collections
+
+    def agents_may_write(self) -> tuple[Collection, ...]:
+        """The collections to which the user's own configuration lets agents add notes; a project's is not asked."""
+        config = self._configuration.load()
+        return tuple(one for one in config.collections if one.name in config.writable)
 
     def collection(self, name: str) -> Collection:
         """The collection called `name`.

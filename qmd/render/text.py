@@ -58,13 +58,15 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
     """The answer as it is shown unless everything is asked for: where nothing matches well, the closest in brief."""
     if response.verdict != "none":
         return response
-    hits = (replace(hit, passage=_in_brief(hit.passage), passages=()) for hit in response.hits[:CLOSEST])
+    hits = (
+        replace(hit, passage=in_brief(hit.passage, CLOSEST_CHARACTERS), passages=()) for hit in response.hits[:CLOSEST]
+    )
     return replace(response, hits=tuple(hits))
 
 
-def _in_brief(passage: Passage) -> Passage:
-    """The lines around the best one that have room; of one long line its front."""
-    if len(passage.text) <= CLOSEST_CHARACTERS:
+def in_brief(passage: Passage, most: int) -> Passage:
+    """The lines around the best one that have room in so many characters; of one long line its front."""
+    if len(passage.text) <= most:
         return passage
     lines = passage.text.split("\n")
     first = last = min(passage.line - passage.start_line, len(lines) - 1)
@@ -72,12 +74,12 @@ def _in_brief(passage: Passage) -> Passage:
     while (first, last) != (0, len(lines) - 1):
         is_before = last == len(lines) - 1 or (first > 0 and len(lines[first - 1]) < len(lines[last + 1]))
         length += 1 + len(lines[first - 1 if is_before else last + 1])
-        if length > CLOSEST_CHARACTERS:
+        if length > most:
             break
         first, last = (first - 1, last) if is_before else (first, last + 1)
     return replace(
         passage,
-        text="\n".join(lines[first : last + 1])[:CLOSEST_CHARACTERS],
+        text="\n".join(lines[first : last + 1])[:most],
         start_line=passage.start_line + first,
         end_line=passage.start_line + last,
         lines_before=passage.lines_before + first,

@@ -34,7 +34,6 @@ MAX_WAYS = 40
 FEW_PARTS = 7
 """Up to so many also by the names of their months; every way is a phrase that is sought."""
 
-_DAYS = ("after", "before", "on", "modified")
 _QUOTED = r'"[^"]*"?'
 _COURSE = (
     r"(?i)(?:^when|\b(?:since|timeline|history|evol\w+|over time|chronolog\w+|seit|verlauf|geschichte|depuis|histoire"
@@ -121,7 +120,7 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
 
 def asks_for_time(query: Query) -> bool:
     """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
-    if query.sort != "relevance" or any(one.field in _DAYS for one in query.scope.filters):
+    if query.sort != "relevance" or any(one.field in ("after", "before", "on") for one in query.scope.filters):
         return True
     return re.search(_COURSE, query.text) is not None or (may_name_date(query.text) and bool(_dates(query.text)))
 

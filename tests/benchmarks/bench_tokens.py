@@ -32,7 +32,8 @@ from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.bench.fixture import Case, holds_any, read_fixture, same_file
 from qmd.plugins.bench.running import BACKENDS
-from qmd.plugins.mcp.presentation import results_text
+from qmd.plugins.mcp.presentation import PASSAGE_CHARS
+from qmd.plugins.mcp.rows import results_text
 from qmd.plugins.pack.packing import pack
 from qmd.records import SearchResponse, StoredDocument
 from qmd.render.formats import FORMATS, HitOptions, render_hits
@@ -90,6 +91,8 @@ def ask(
     for form in ("cli", "mcp", "pack"):
         limit = FORMATS["cli"].limit if form == "cli" else 10
         options = replace(BACKENDS[MODES[mode]], limit=limit)
+        if form == "mcp":
+            options = replace(options, snippet_chars=PASSAGE_CHARS)
         for case in cases:
             response = search(reader, engines, parse_query(case.query), options)
             if form == "pack":

@@ -15,6 +15,8 @@ from qmd.records import SubQuery
 
 MAX_SEARCHES = 10
 MAX_LIMIT = 1000
+MAX_ECHO, MOST_IGNORED = 40, 5
+"""Characters of a wrong name that are repeated, and names that are ignored with a line each."""
 
 ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
 
@@ -31,6 +33,8 @@ class ToolArgument(Struct, frozen=True):
     maximum: float | None = None
     also: str = ""
     """What many clients call it."""
+    choices: tuple[str, ...] = ()
+    """The strings that it may be; all without."""
 
 
 def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
@@ -58,6 +62,8 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
         }
         return {"type": "array", "items": item, "maxItems": MAX_SEARCHES, "description": argument.description}
     schema: dict[str, Any] = {"type": argument.kind, "description": argument.description}
+    if argument.choices:
+        schema["enum"] = list(argument.choices)
     if argument.default is not None:
         schema["default"] = argument.default
     if argument.minimum is not None:
@@ -67,8 +73,15 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
     return schema
 
 
-def check_arguments(arguments: Sequence[ToolArgument], given: Mapping[str, object]) -> dict[str, Any]:
+def check_arguments(
+    arguments: Sequence[ToolArgument], given: Mapping[str, object], ignored: list[str] | None = None
+) -> dict[str, Any]:
     """The values of every argument, defaults filled in; null counts as absent.
+
+    Args:
+        arguments: What may be given.
+        given: What is.
+        ignored: Gets a line for each of the first unknown names; without it the first is an error.
 
     Raises:
         UsageError: Naming the first argument that is unknown, missing or of the wrong type.
@@ -80,12 +93,19 @@ def check_arguments(arguments: Sequence[ToolArgument], given: Mapping[str, objec
         _check_string("name of an argument", name)
         if (meant := others.get(name, name)) in names:
             values.setdefault(meant, value)
-        else:
-            nearest = nearest_name(name, names)
-            every = f"expected one of: {', '.join(names)}" if names else "it takes none"
-            expected = f"did you mean '{nearest}'?" if nearest else every
-            raise UsageError(f"unknown argument '{name}', {expected}")
+        elif ignored is None:
+            raise UsageError(f"unknown argument {_unknown(name, names)}")
+        elif len(ignored) < MOST_IGNORED:
+            ignored.append(f"ignored unknown field {_unknown(name, names)}")
     return {argument.name: _check_value(argument, values.get(argument.name)) for argument in arguments}
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
+    """An unknown name and what may be meant."""
+    name = name[:MAX_ECHO]
+    nearest = nearest_name(name, names)
+    every = f"expected one of: {', '.join(names)}" if names else "it takes none"
+    return f"'{name}', " + (f"did you mean '{nearest}'?" if nearest else every)
 
 
 def _check_value(argument: ToolArgument, value: object) -> object:
@@ -98,7 +118,10 @@ def _check_value(argument: ToolArgument, value: object) -> object:
     if argument.kind == "searches":
         return _check_searches(argument.name, value)
     if argument.kind == "string":
-        return _check_string(argument.name, value)
+        text = _check_string(argument.name, value)
+        if argument.choices and text not in argument.choices:
+            raise UsageError(f"{argument.name}: expected {' or '.join(argument.choices)}, not '{text[:MAX_ECHO]}'")
+        return text
     if argument.kind == "boolean":
         if not isinstance(value, bool):
             raise UsageError(f"{argument.name}: expected true or false, not {_kind_of(value)}")

@@ -26,10 +26,12 @@ from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
+from qmd.plugins.mcp.arguments import check_arguments
 from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.events import JsonWhereEventsFail
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.plugins.mcp.tools import fit, parse_query
+from qmd.plugins.mcp.rows import answer_object
+from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, fit, search_request
 from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
 from qmd.records import SearchResponse
@@ -65,16 +67,19 @@ class _Endpoints(Struct, frozen=True):
             given = _json_object(await request.body())
             if "searches" not in given and "query" not in given:
                 return _failure(400, "Missing required field: searches (array)")
-            wanted, most = parse_query(given)
-            shown = await within(self.index.timeout_s, lambda: fit(self.index.search(wanted), most, _objects))
+            ignored: list[str] = []
+            asked = check_arguments(QUERY_ARGUMENTS, given, ignored)
+            wanted = search_request(asked)
+
+            def show(found: SearchResponse) -> tuple[dict[str, Any]]:
+                warnings = (*found.warnings, *ignored)
+                return (answer_object(replace(found, warnings=warnings), presentation.document_uri, asked["detail"]),)
+
+            found = await within(self.index.timeout_s, lambda: fit(self.index.search(wanted), asked["maxTokens"], show))
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
-        return JSONResponse(_objects(shown)[0])
-
-
-def _objects(response: SearchResponse) -> tuple[dict[str, Any]]:
-    return (presentation.answer_object(response, presentation.http_rows(response)),)
+        return JSONResponse(show(found)[0])
 
 
 def _failure(status: int, message: str, hint: str | None = None) -> Response:

@@ -1,23 +1,19 @@
-"""Answers of the service as MCP and HTTP show them. Pure: records in, text and JSON out.
-
-Every fact in the structured form is also in the text, because some clients show the model only one of the two.
-"""
+"""Answers of the service as MCP and HTTP show them, those of a search aside. Pure: records in, text and JSON out."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
 from qmd.names import to_text
-from qmd.records import Collection, Hit, SearchResponse, StoredDocument
-from qmd.render.formats import mention_object, passage_objects, passages_text, snippet_text
+from qmd.records import Collection, StoredDocument
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
-from qmd.render.text import VERDICT_NOTES, budget_line, number_lines, refreshed_line, round_half_up, worth_showing
+from qmd.render.text import number_lines
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
@@ -41,89 +37,6 @@ def document_uri(document: StoredDocument) -> str:
 def collection_uri(collection: Collection) -> str:
     """`qmd://collection/`, which `resources/read` answers with the addresses in it."""
     return f"qmd://{quote(collection.name, safe=_SAFE)}/"
-
-
-def result_rows(response: SearchResponse) -> list[dict[str, Any]]:
-    """One object per hit, as in `structuredContent.results`; `file` has no scheme here."""
-    return [_row(hit, file_of(hit.document)) for hit in response.hits]
-
-
-def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
-    """One object per hit for plain HTTP, where `file` is the address."""
-    return [_row(hit, document_uri(hit.document)) for hit in response.hits]
-
-
-def _row(hit: Hit, file: str) -> dict[str, Any]:
-    row = {
-        "docid": hit.document.docid,
-        "file": file,
-        "title": hit.document.title,
-        "score": round_half_up(hit.relevance),
-        "context": hit.context,
-        "line": hit.passage.line,
-        "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
-        "passages": passage_objects(hit),
-        "uri": document_uri(hit.document),
-        "heading_trail": list(hit.passage.heading_trail),
-    }
-    if hit.also_in:
-        row["also_in"] = [quote(uri, safe="/:!'()*") for uri in hit.also_in]
-    if hit.mention:
-        row["mention"] = mention_object(hit.mention)
-    return row | {"date": hit.document.date} if hit.document.date else row
-
-
-def structured_results(response: SearchResponse) -> dict[str, Any]:
-    """`structuredContent` of a search."""
-    return answer_object(response, result_rows(response))
-
-
-def answer_object(response: SearchResponse, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a program gets for a search; `warnings` and `refreshed` only when there is something to say."""
-    content: dict[str, Any] = {"results": rows, "verdict": response.verdict}
-    if response.warnings:
-        content["warnings"] = list(response.warnings)
-    if response.refreshed:
-        content["refreshed"] = response.refreshed
-    if response.budget:
-        content["budget"] = {name: value for name, value in to_builtins(response.budget).items() if value}
-    return content
-
-
-def results_text(response: SearchResponse, label: str) -> str:
-    """The same as text: one head line per hit, its context and its numbered lines."""
-    notes = [f"Warning: {warning}" for warning in response.warnings]
-    if response.refreshed:
-        notes.append(f"Note: {refreshed_line(response.refreshed)}.")
-    if not response.hits and not (response.budget and response.budget.left):
-        return "\n".join([f'No results found for "{label}"', *notes])
-    count = len(response.hits)
-    shown = worth_showing(response)
-    found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
-    if response.verdict == "none":
-        found = f'No good match found for "{label}"; the closest of {count}:'
-    elif response.verdict in VERDICT_NOTES:
-        notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
-    head = [found, *notes]
-    rows = list(map(_hit_text, shown.hits, result_rows(shown)))
-    if response.budget:
-        rows.append(budget_line(response.budget, 'cursor "{}"', 'get with file="{}"'))
-    return "\n\n".join(["\n".join(head), *rows])
-
-
-def _hit_text(hit: Hit, row: dict[str, Any]) -> str:
-    lines = [f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"]
-    if row["context"]:
-        lines.append(f"Context: {row['context']}")
-    if row["heading_trail"]:
-        lines.append(f"Section: {' › '.join(row['heading_trail'])}")
-    dated = f", {row['date']}" if "date" in row else ""
-    lines.append(f"Line {row['line']}, {row['uri']}{dated}")
-    lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
-    lines.append(passages_text(hit, line_numbers=True))
-    if "mention" in row:
-        lines.append("Mentioned: {file}:{line}  {text}".format(**row["mention"]))
-    return "\n".join(lines)
 
 
 def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import fit_documents, fit_hits
@@ -15,9 +16,11 @@ from qmd.app.index import Index
 from qmd.app.records import DEFAULT_MAX_BYTES, LEAST_TOKENS, DocumentText, DocumentTexts
 from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
+from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
-from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument, check_arguments
+from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
+from qmd.plugins.mcp.rows import DETAILS, answer_object, results_text
 from qmd.records import SearchResponse
 from qmd.render.links import links_object, related_rows, render_links
 from qmd.retrieval.query import Mode
@@ -53,6 +56,13 @@ QUERY_ARGUMENTS = (
     ToolArgument("collections", "strings", "Search only these collections (see the status tool).", also="collection"),
     ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
     ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
+    ToolArgument(
+        "detail",
+        "string",
+        "paths: a line for each note, for lists; passages; full: whole notes.",
+        default=DETAILS[0],
+        choices=DETAILS,
+    ),
     ToolArgument("rerank", "boolean", "Rerank the best candidates with a model, or never; default: where it matters."),
     ToolArgument("maxTokens", "integer", "Longest answer in tokens.", minimum=LEAST_TOKENS),
     ToolArgument("cursor", "string", "Go on where the answer that gave it ended."),
@@ -83,9 +93,8 @@ MULTI_GET_ARGUMENTS = (
 )
 PACK_ARGUMENTS = (
     ToolArgument("query", "string", "The question.", True, also="question"),
-    ToolArgument("maxTokens", "integer", "Longest answer in tokens.", default=4000, minimum=LEAST_TOKENS),
-    ToolArgument("collections", "strings", "Only notes of these collections.", also="collection"),
-    ToolArgument("intent", "string", "What the answer is needed for."),
+    replace(_READ_TOKENS, default=4000),
+    *(one for one in QUERY_ARGUMENTS if one.name in ("collections", "intent")),
 )
 LINKS_ARGUMENTS = (
     ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True, also="path"),
@@ -95,6 +104,15 @@ RELATED_ARGUMENTS = (
     ToolArgument("limit", "integer", "Most notes to return.", default=10, minimum=1, maximum=MAX_LIMIT),
     ToolArgument("collections", "strings", "Only notes of these collections.", also="collection"),
 )
+ADD_ARGUMENTS = (
+    ToolArgument("text", "string", "Markdown to keep.", True),
+    ToolArgument("title", "string", "Names the file."),
+    ToolArgument("tags", "strings", "Tags."),
+    ToolArgument("to", "string", "COLLECTION, COLLECTION/FOLDER, or COLLECTION/NOTE.md to append to."),
+    ToolArgument("daily", "boolean", "Append to today's note.", default=False),
+    ToolArgument("source", "string", "Who or what it is from."),
+    ToolArgument("force", "boolean", "Also if a note says nearly the same.", default=False),
+)
 LEGACY_ARGUMENTS = (
     ToolArgument("query", "string", "Query text.", True),
     ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
@@ -103,17 +121,12 @@ LEGACY_ARGUMENTS = (
 )
 
 
-def parse_query(given: Mapping[str, object]) -> tuple[SearchRequest, int | None]:
-    """The search that unchecked arguments of `query` ask for, and the tokens that its answer may have.
+def search_request(asked: Values) -> SearchRequest:
+    """The search that the arguments of `query` ask for.
 
     Raises:
-        UsageError: For wrong arguments.
+        UsageError: For neither or both of a text and sub-queries.
     """
-    asked = check_arguments(QUERY_ARGUMENTS, given)
-    return _wanted(asked), asked["maxTokens"]
-
-
-def _wanted(asked: Values) -> SearchRequest:
     text, searches = asked["query"], asked["searches"]
     if text is None and not searches:
         raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
@@ -130,13 +143,14 @@ def _wanted(asked: Values) -> SearchRequest:
         rerank=asked["rerank"],
         sort=asked["sort"],
         snippet_chars=PASSAGE_CHARS,
+        full_body=asked["detail"] == "full",
         cursor=asked["cursor"] or None,
         seen=asked["seen"] or (),
     )
 
 
 def _query(index: Index, asked: Values, listener: Listener) -> Shown:
-    return _search(index, _wanted(asked), listener, asked["maxTokens"])
+    return _search(index, search_request(asked), listener, asked["maxTokens"], asked["detail"])
 
 
 def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> Shown:
@@ -151,20 +165,15 @@ def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Lis
     return _search(index, request, listener)
 
 
-_LABEL = 100
-"""Characters of a query that its answer repeats."""
-
-
-def _search(index: Index, request: SearchRequest, listener: Listener, most: int | None = None) -> Shown:
-    label = request.label if len(request.label) <= _LABEL else f"{request.label[:_LABEL]}…"
-
-    def show(found: SearchResponse) -> Shown:
-        return Shown((presentation.results_text(found, label),), presentation.structured_results(found))
+def _search(
+    index: Index, request: SearchRequest, listener: Listener, most: int | None = None, detail: str = DETAILS[0]
+) -> Shown:
+    def show(found: SearchResponse) -> tuple[str, dict[str, Any]]:
+        return results_text(found, request.label, detail), answer_object(found, detail=detail)
 
     # Some clients show their model the text, some the object: either has room.
-    return show(
-        fit(index.search(request, listener), most, lambda found: (show(found).parts[0], show(found).structured))
-    )
+    text, content = show(fit(index.search(request, listener), most, show))
+    return Shown((text,), content)
 
 
 def fit(
@@ -231,6 +240,12 @@ def _related(index: Index, asked: Values, listener: Listener) -> Shown:
     return Shown((presentation.related_text(found),), {"results": related_rows(found.notes, file_of), **warnings})
 
 
+def _add(index: Index, asked: Values, listener: Listener) -> Shown:
+    added = hook("server: add a note")(index, asked)
+    said = (f"Warning: {warning}" for warning in added.warnings)
+    return Shown((f"{added.status} {added.file}", *said), to_builtins(added))
+
+
 TOOLS = (
     Tool(
         "query",
@@ -281,6 +296,9 @@ TOOLS = (
         _related,
     ),
 )
+
+ADD = Tool("add", "Add Note", "Write a note of the user's, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)
+"""The one that writes: listed where agents may."""
 
 _VERSION_ONE: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
 

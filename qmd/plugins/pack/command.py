@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from typer import Option
-
-from qmd.app.records import LEAST_TOKENS
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import Collections, Index, Intent, Json, NoGpu, QueryWords
+from qmd.cli.options import Collections, Index, Intent, Json, NoGpu, QueryWords, Tokens
 from qmd.cli.output import out
-
-Tokens = Annotated[
-    int, Option("--tokens", metavar="N", min=LEAST_TOKENS, help="Most tokens (o200k) of the whole answer.")
-]
 
 
 def pack(
@@ -27,9 +18,9 @@ def pack(
     index: Index = None,
 ) -> int:
     """Answer from several notes: quotations, each under its address, up to a number of tokens."""
-    asked = " ".join(question or ())
-    if not asked:
+    if not question:
         raise invocation.missing_argument()
     with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
-        out(opened.pack(asked, tokens=tokens, form="json" if json else "md", collections=collection, intent=intent))
+        form = "json" if json else "md"
+        out(opened.pack(" ".join(question), tokens=tokens or 4000, form=form, collections=collection, intent=intent))
     return 0

@@ -20,7 +20,7 @@ from qmd.analysis.tokens import count_tokens
 from qmd.app.index import Index
 from qmd.clock import Progress
 from qmd.plugins.mcp.mcp_server import build_server
-from qmd.plugins.mcp.presentation import results_text, structured_results
+from qmd.plugins.mcp.rows import answer_object, results_text
 from qmd.plugins.mcp.tools import TOOLS
 from qmd.records import Query, SearchResponse
 from qmd.store.runs import embed_lock, recorded_run
@@ -77,29 +77,32 @@ async def test_instructions_stay_under_what_clients_cut_off(index: Index) -> Non
 
 async def test_an_answer_says_that_changed_notes_were_taken_up() -> None:
     response = SearchResponse(Query("x"), (), "none", refreshed=2)
-    assert structured_results(response)["refreshed"] == 2
+    assert answer_object(response)["refreshed"] == 2
     assert results_text(response, "x") == 'No results found for "x"\nNote: 2 changed notes refreshed.'
-    assert "refreshed" not in structured_results(replace(response, refreshed=0))
+    assert "refreshed" not in answer_object(replace(response, refreshed=0))
 
 
-async def test_query_rows_have_the_fields_clients_parse(connect: Connect) -> None:
+async def test_query_rows_have_the_fields_clients_parse_and_nothing_twice(connect: Connect) -> None:
     result = await call(connect, "query", query="rate limiter", rerank=False)
-    row = result.structured_content["results"][0]
-    fields = "docid file title score context line snippet passages uri heading_trail"
-    assert set(row) == set(fields.split())
-    assert row["file"] == "docs/a.md"
-    assert row["docid"].startswith("#") and len(row["docid"]) == 7
-    assert row["context"] == "Global\n\nRoot ctx"
-    assert row["uri"] == "qmd://docs/a.md"
-    assert 0 <= row["score"] <= 1
+    first, *others = result.structured_content["results"]
+    fields = "docid file title score line start_line end_line snippet"
+    assert set(first) == {*fields.split(), "context"}
+    assert all(set(row) - {"context"} == set(fields.split()) for row in others)
+    assert first["file"] == "docs/a.md"
+    assert first["docid"].startswith("#") and len(first["docid"]) == 7
+    assert first["context"] == "Global\n\nRoot ctx"
+    assert [row["context"] for row in others if "context" in row] == ["Sub ctx"] * any(
+        "sub/" in r["file"] for r in others
+    )
+    assert 0 <= first["score"] <= 1
 
 
 async def test_snippet_lines_carry_the_line_numbers_of_the_file(connect: Connect) -> None:
     result = await call(connect, "query", searches=[{"type": "lex", "query": "zebra"}], rerank=False)
     row = result.structured_content["results"][0]
     assert row["line"] == 303
-    header, *lines = row["snippet"].split("\n")
-    assert header == f"@@ -{lines[0].partition(':')[0]},{len(lines)} @@ (297 before, 14 after)"
+    lines = row["snippet"].split("\n")
+    assert (lines[0].partition(":")[0], lines[-1].partition(":")[0]) == (str(row["start_line"]), str(row["end_line"]))
     assert "303: the marker zebra stands here" in lines
 
 
@@ -108,13 +111,34 @@ async def test_text_and_structured_content_carry_the_same_facts(connect: Connect
     text = text_of(result)
     assert result.structured_content["results"]
     for row in result.structured_content["results"]:
-        head = f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"
-        # The text has the passage grown, under a header of its own.
-        shown = row["snippet"].partition("\n")[2]
-        for fact in (head, row["context"], shown, row["uri"], f"Line {row['line']}"):
+        span = f"{row['start_line']}-{row['end_line']}".removesuffix(f"-{row['start_line']}")
+        head = f"{row['docid']} {round(row['score'] * 100)}% {row['file']}:{span} › {row['title']}"
+        for fact in (head, " ".join(row.get("context", "").split()), *row["snippet"].split("\n")):
             assert fact in text
     for warning in result.structured_content.get("warnings", []):
         assert warning in text
+
+
+async def test_a_list_of_notes_names_each_in_one_line(connect: Connect) -> None:
+    result = await call(connect, "query", query="collection:docs sort:date", detail="paths")
+    _, *lines = text_of(result).split("\n")
+    assert len(lines) == len(result.structured_content["results"]) == 5
+    assert all(re.match(r"#[0-9a-f]{6} 100% docs/\S", line) for line in lines)
+    assert {key for row in result.structured_content["results"] for key in row} == {"docid", "file", "title", "score"}
+
+
+async def test_in_full_whole_notes_come_with_all_that_is_known_of_them(connect: Connect, notes: Path) -> None:
+    result = await call(connect, "query", query="rate limiter", rerank=False, detail="full")
+    row = result.structured_content["results"][0]
+    assert row["body"] == (notes / "a.md").read_text(encoding="utf-8")
+    assert row["uri"] == "qmd://docs/a.md" and row["passages"][0]["start_line"] == 1
+    assert "7: \n8: More text here." in text_of(result)
+
+
+async def test_an_unknown_detail_is_refused_with_those_there_are(connect: Connect) -> None:
+    result = await call(connect, "query", query="cache", detail="x" * 1000)
+    assert result.is_error
+    assert f"detail: expected passages or paths or full, not '{'x' * 40}'" in text_of(result)
 
 
 async def test_no_hit_says_so(connect: Connect) -> None:
@@ -211,7 +235,8 @@ async def test_get_by_docid_of_a_result(connect: Connect) -> None:
     found = await call(connect, "query", query="teapots", rerank=False)
     row = found.structured_content["results"][0]
     (uri,) = read_by(await call(connect, "get", file=row["docid"]))
-    assert uri == row["uri"] == "qmd://docs/we%20ird/c%20%26%20d.md"
+    assert row["file"] == "docs/we ird/c & d.md"
+    assert uri == "qmd://docs/we%20ird/c%20%26%20d.md"
 
 
 @pytest.mark.parametrize("reference", ["a\0b", "./a\0.md", "~a\0/b.md", "qmd://docs/a.md\0", "docs/\0:3"])
@@ -448,7 +473,7 @@ async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connec
 
 
 async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
-    first = (await call(connect, "query", query="cache teapots", maxTokens=250)).structured_content
+    first = (await call(connect, "query", query="cache teapots", maxTokens=100)).structured_content
     seen = [row["docid"] for row in first["results"]]
     more = (await call(connect, "query", query="cache teapots", cursor=first["budget"]["cursor"])).structured_content
     assert more["results"] and not {row["docid"] for row in more["results"]} & set(seen)

@@ -1,0 +1,236 @@
+"""The hits of a search as rows for a model, in text and as objects, with as much of each note as there is room. Pure.
+
+Either form is complete by itself, because some clients show their model only one of the two.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from qmd.analysis.tokens import count_tokens
+from qmd.plugins.mcp.presentation import document_uri, file_of
+from qmd.records import Hit, Passage, SearchResponse, StoredDocument
+from qmd.render.formats import mention_object, passage_objects
+from qmd.render.text import (
+    VERDICT_NOTES,
+    budget_line,
+    in_brief,
+    number_lines,
+    refreshed_line,
+    round_half_up,
+    worth_showing,
+)
+
+DETAILS = ("passages", "paths", "full")
+"""How much is shown of each hit: what answers, where it is, or the whole note and all that is known of it."""
+
+ROOM, ROOM_STRUCTURED, ROOM_FOR_NONE = 1_035, 1_260, 270
+"""Tokens, as estimated, of ten rows in text and as objects, and of an answer in which nothing matches well."""
+
+_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 240, 1.5
+
+_Passages = tuple[Passage, ...]
+_MORE = "…"
+
+
+def results_text(response: SearchResponse, label: str, detail: str = "passages") -> str:
+    """A search as text: what was found, what there is to say of it, and its rows."""
+    hits, head = _closest(response), _found_text(response, label)
+    tail = [budget_line(response.budget, 'cursor "{}"', 'get with file="{}"')] if response.budget else []
+    if detail == "full":
+        return "\n\n".join([head, *map(_whole_text, hits), *tail])
+    if detail == "paths":
+        return "\n".join([head, *(_head(hit, "", (hit.document.title,)) for hit in hits), *tail])
+    contexts = _new_contexts(hits)
+
+    def row(number: int, passages: _Passages) -> str:
+        hit, best = hits[number], (*passages, hits[number].passage)[0]
+        span = f":{best.start_line}" + (f"-{best.end_line}" if best.end_line > best.start_line else "")
+        names = (hit.document.title, *hit.passage.heading_trail)
+        context = [f"Context: {' '.join(contexts[number].split())}"] if contexts[number] else []
+        return "\n".join([_head(hit, span, names), *context, *_lines(passages, names)])
+
+    return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, ROOM)), *tail])
+
+
+def _found_text(response: SearchResponse, label: str) -> str:
+    """How many hits there are, and what there is to say of them."""
+    label = label if len(label) <= _LABEL_CHARS else label[:_LABEL_CHARS] + _MORE
+    count = len(response.hits)
+    found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
+    if not count and not (response.budget and response.budget.left):
+        found = f'No results found for "{label}"'
+    elif response.verdict == "none":
+        found = "No good match found; the closest:"
+    notes = [f"Warning: {warning}" for warning in response.warnings]
+    notes += [f"Note: {refreshed_line(response.refreshed)}."] if response.refreshed else []
+    notes += [f"Note: {VERDICT_NOTES['weak']}."] if count and response.verdict == "weak" else []
+    return "\n".join([found, *notes])
+
+
+def answer_object(
+    response: SearchResponse, name: Callable[[StoredDocument], str] = file_of, detail: str = "passages"
+) -> dict[str, Any]:
+    """A search as what programs get; `warnings` and `refreshed` only when there is something to say.
+
+    Args:
+        response: What was found.
+        name: What a document is called.
+        detail: One of `DETAILS`.
+    """
+    hits = _closest(response)
+    content: dict[str, Any] = {"results": [], "verdict": response.verdict}
+    if response.warnings:
+        content["warnings"] = list(response.warnings)
+    if response.refreshed:
+        content["refreshed"] = response.refreshed
+    if response.budget:
+        content["budget"] = {name: value for name, value in to_builtins(response.budget).items() if value}
+    contexts = _new_contexts(hits)
+
+    def row(number: int, passages: _Passages) -> dict[str, Any]:
+        hit, best = hits[number], (*passages, hits[number].passage)[0]
+        entry = _entry(hit, name)
+        if detail == "paths":
+            return entry
+        entry |= {"line": hit.passage.line, "start_line": best.start_line, "end_line": best.end_line}
+        if contexts[number]:
+            entry["context"] = contexts[number]
+        lines = _lines(passages, (hit.document.title,)) or hit.passage.heading_trail[-1:]
+        return entry | {"snippet": "\n".join(lines)}
+
+    def written(number: int, passages: _Passages) -> str:
+        return _json(row(number, passages))
+
+    if detail == "full":
+        content["results"] = [_whole_object(hit, name) for hit in hits]
+    else:
+        filled = _fill(response, hits, _json(content), written, ROOM_STRUCTURED)
+        content["results"] = list(map(row, range(len(hits)), filled))
+    return content
+
+
+def _closest(response: SearchResponse) -> Sequence[Hit]:
+    """The hits that are shown; where nothing matches well, two, the lines around the best one before the passage."""
+    hits = worth_showing(response).hits
+    if response.verdict != "none":
+        return hits
+    return [replace(hit, passage=in_brief(hit.passage, _BRIEF_CHARS), passages=(hit.passage,)) for hit in hits]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _fill(
+    response: SearchResponse, hits: Sequence[Hit], fixed: str, shown: Callable[[int, _Passages], str], room: int
+) -> list[_Passages]:
+    """What is shown of each hit: nothing but its head, its passage of 300 characters, or all its passages.
+
+    The best hits come first, a further passage of one after the first of those that are nearly as good. Judged by texts
+    that questions ask for: three quarters of them stand in the first hit, all but five of 200 in the first five.
+
+    Args:
+        response: Whether it holds a budget, which leaves out hits instead, and whether anything matches well.
+        hits: Best first.
+        fixed: What stands in the answer beside them.
+        shown: A row, by the number of its hit.
+        room: Tokens of ten rows.
+    """
+    if response.budget:
+        return [hit.passages or (hit.passage,) for hit in hits]
+    room = ROOM_FOR_NONE if response.verdict == "none" else room
+    chosen: list[_Passages] = [()] * len(hits)
+    heads = [shown(*one) for one in enumerate(chosen)]
+    sizes = [count_tokens(head) for head in heads]
+    left = room * max(len(hits) / _ROWS, 1) - count_tokens("\n".join([fixed, *heads]))
+    steps = [
+        (-(1 / (number + 1) + hit.relevance) / weight, number, passages)
+        for number, hit in enumerate(hits)
+        for weight, passages in ((1, (hit.passage,)), (_FURTHER, hit.passages))
+    ]
+    for _, number, passages in sorted(steps, key=lambda step: step[:2]):
+        more = count_tokens(shown(number, passages)) - sizes[number] if passages else 0
+        if 0 < more <= left:
+            left, sizes[number], chosen[number] = left - more, sizes[number] + more, passages
+    return chosen
+
+
+def _head(hit: Hit, span: str, names: Sequence[str]) -> str:
+    """`#docid 97% collection/path:12-40 2023-05-30 › Names`: of the names those that are not said before."""
+    document = hit.document
+    stem = document.path.rpartition("/")[2].rpartition(".")[0]
+    further = {_folded(name): name for name in reversed((stem, *names))}
+    further.pop(_folded(stem))
+    dated = f" {document.date}" if document.date and document.date not in document.path else ""
+    trail = "".join(f" › {name}" for name in reversed(further.values()) if name)
+    return f"{document.docid} {round(round_half_up(hit.relevance) * 100)}% {file_of(document)}{span}{dated}{trail}"
+
+
+def _lines(passages: _Passages, names: Sequence[str]) -> list[str]:
+    """The lines of passages under their numbers, without blank ones and headings that the row names anyway."""
+    said = {_folded(name) for name in names}
+    lines: list[str] = []
+    for passage in passages:
+        lines += [_MORE] if lines else []
+        text = passage.text.split("\n")[: passage.end_line - passage.start_line + 1]
+        lines += [
+            f"{number}: {line}"
+            for number, line in enumerate(text, passage.start_line)
+            if line.strip() and (line[:1] != "#" or passage.is_code or _folded(line) not in said)
+        ]
+    return lines
+
+
+def _folded(name: str) -> str:
+    """A name as far as it tells it from others: `# 2023: News!` is `2023 news`, while `my-news` is not `My News`."""
+    return " ".join(re.sub(r"[^\w\s]", "", name).casefold().split())
+
+
+def _new_contexts(hits: Sequence[Hit]) -> list[str]:
+    """Of each hit's context what no hit before has said."""
+    said: set[str] = set()
+    contexts = []
+    for hit in hits:
+        parts = [part for part in (hit.context or "").split("\n\n") if part and part not in said]
+        said.update(parts)
+        contexts.append("\n\n".join(parts))
+    return contexts
+
+
+def _entry(hit: Hit, name: Callable[[StoredDocument], str]) -> dict[str, Any]:
+    document = hit.document
+    entry: dict[str, Any] = {"docid": document.docid, "file": name(document), "title": document.title}
+    return entry | {"score": round_half_up(hit.relevance)} | ({"date": document.date} if document.date else {})
+
+
+def _whole_text(hit: Hit) -> str:
+    lines = [_head(hit, "", (hit.document.title, *hit.passage.heading_trail))]
+    lines += [f"Context: {hit.context}"] if hit.context else []
+    lines += [f"Also in {uri}" for uri in hit.also_in]
+    lines += ["Mentioned: {file}:{line}  {text}".format(**mention_object(hit.mention))] if hit.mention else []
+    return "\n".join([*lines, number_lines(hit.body or "", 1)])
+
+
+def _whole_object(hit: Hit, name: Callable[[StoredDocument], str]) -> dict[str, Any]:
+    passage = hit.passage
+    entry = _entry(hit, name) | {
+        "line": passage.line,
+        "start_line": passage.start_line,
+        "end_line": passage.end_line,
+        "context": hit.context,
+        "snippet": "\n".join(_lines((passage,), (hit.document.title,))),
+        "body": hit.body,
+        "passages": passage_objects(hit),
+        "uri": document_uri(hit.document),
+        "heading_trail": list(passage.heading_trail),
+        "also_in": list(hit.also_in),
+        "mention": mention_object(hit.mention) if hit.mention else None,
+    }
+    return {key: value for key, value in entry.items() if value or value == 0}
