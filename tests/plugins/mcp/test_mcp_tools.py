@@ -473,7 +473,7 @@ async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connec
 
 
 async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
-    first = (await call(connect, "query", query="cache teapots", maxTokens=100)).structured_content
+    first = (await call(connect, "query", query="cache teapots", maxTokens=190)).structured_content
     seen = [row["docid"] for row in first["results"]]
     more = (await call(connect, "query", query="cache teapots", cursor=first["budget"]["cursor"])).structured_content
     assert more["results"] and not {row["docid"] for row in more["results"]} & set(seen)
