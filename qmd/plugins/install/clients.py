@@ -83,22 +83,26 @@ def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, 
         raise UsageError(f"unknown client '{name}'", f"choose one of: {', '.join(CLIENTS)}")
     program, *words = own_command()
     words += ["--index", index_name] if index_name else []
-    env = {one: str(Path(environ[one]).absolute()) for one in _CARRIED if environ.get(one)}
+    given = {one: environ[one] for one in _CARRIED if environ.get(one)}
+    # Behind a drive a colon is an address's, which is whole.
+    env = {one: text if ":" in text[2:] else str(Path(text).absolute()) for one, text in given.items()}
     if is_hook:
         if client.title != _CLAUDE:
             raise UsageError(f"qmd knows no prompt hook of {client.title}", "qmd install claude --hook")
         assignments = ["env", *(f"{one}={value}" for one, value in env.items())] if env else []
         line = shlex.join([*assignments, program, *words, "hook", "prompt"])
         return Entry(_HOOK, _HOOK.keys, [{"hooks": [{"type": "command", "command": line, "timeout": _HOOK_TIMEOUT_S}]}])
-    words.append("mcp")
-    value: dict[str, object] = {"command": program, "args": words, "env": env}
-    if name == "opencode":
-        value = {"type": "local", "command": [program, *words], "enabled": True, "environment": env}
-    elif name == "goose":
-        value = {"name": "qmd", "type": "stdio", "cmd": program, "args": words, "envs": env, "enabled": True}
-    elif name in ("vscode", "zed"):
-        value = {**({"type": "stdio"} if name == "vscode" else {"source": "custom"}), **value}
+    value = _server(name, program, [*words, "mcp"], env)
     return Entry(client, (*client.keys, "qmd"), {key: one for key, one in value.items() if one != {}})
+
+
+def _server(name: str, program: str, words: list[str], env: Mapping[str, str]) -> dict[str, object]:
+    if name == "opencode":
+        return {"type": "local", "command": [program, *words], "enabled": True, "environment": env}
+    if name == "goose":
+        return {"name": "qmd", "type": "stdio", "cmd": program, "args": words, "envs": env, "enabled": True}
+    kind = {"vscode": {"type": "stdio"}, "zed": {"source": "custom"}}.get(name, {})
+    return {**kind, "command": program, "args": words, "env": env}
 
 
 def settings_file(client: Client, environ: Mapping[str, str], project: Path | None) -> Path:

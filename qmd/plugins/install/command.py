@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Annotated
 
 from typer import Argument, Option
@@ -29,8 +30,10 @@ def install(
     """Enter this qmd in the settings of an editor or agent, after showing what changes."""
     if client is None:
         raise invocation.missing_argument()
-    entry = entry_for(client.strip().lower(), index, invocation.environ, is_hook=hook)
-    path = settings_file(entry.client, invocation.environ, invocation.cwd if project else None)
+    client = client.strip().lower()
+    index, environ = _in_every_folder(invocation, index)
+    entry = entry_for(client, index, environ, is_hook=hook)
+    path = settings_file(entry.client, environ, invocation.cwd if project else None)
     if print_only:
         say(f"# {entry.client.title}: {path}")
         out(entry.text())
@@ -42,16 +45,26 @@ def install(
         say(f"'{path}' {'has no entry of qmd' if remove else 'has this entry already'}")
         return 0
     out(change.difference())
-    if not yes and not is_interactive():
-        flags = (("--project", project), ("--hook", hook), ("--remove", remove), (f"--index={index}", index))
-        words = shlex.join(["qmd", "install", client, *(flag for flag, is_on in flags if is_on), "--yes"])
-        raise UsageError(f"'{path}' is not changed unasked", words)
-    if not yes and not confirm(f"Change {path}?"):
-        say("nothing was changed")
-        return 0
+    if not yes:
+        if not is_interactive():
+            flags = {"--project": project, "--hook": hook, "--remove": remove, f"--index={index}": index}
+            words = shlex.join(["qmd", "install", client, *(flag for flag, is_on in flags.items() if is_on), "--yes"])
+            raise UsageError(f"'{path}' is not changed unasked", words)
+        if not confirm(f"Change {path}?"):
+            say("nothing was changed")
+            return 0
     backup = carry_out(change)
     say(f"{'removed from' if remove else 'entered in'} {path}{f' (before: {backup})' if backup else ''}")
     return 0
+
+
+def _in_every_folder(invocation: Invocation, index: str | None) -> tuple[str | None, Mapping[str, str]]:
+    """The index and the environment that mean here what they do where a client starts qmd."""
+    if not index and not invocation.environ.get("INDEX_PATH"):
+        return None, invocation.environ
+    located = invocation.locate(index)
+    address = located.address or invocation.environ.get("INDEX_PATH", "")
+    return index and located.index_name, {**invocation.environ, "INDEX_PATH": address}
 
 
 def print_settings(invocation: Invocation, client: str, index: str | None) -> int:

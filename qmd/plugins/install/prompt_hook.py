@@ -15,13 +15,13 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from qmd.analysis.tokens import count_tokens
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out
 from qmd.foreign import parse_json
 from qmd.records import Hit
-from qmd.render.tokens import count_tokens
 
 _WITHIN_S = 0.8
 """From the start of the process."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
@@ -16,6 +16,7 @@ from qmd.app.index import Index
 from qmd.app.records import DEFAULT_MAX_BYTES, LEAST_TOKENS, DocumentText, DocumentTexts
 from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
+from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
@@ -87,6 +88,15 @@ MULTI_GET_ARGUMENTS = (
     ToolArgument("maxBytes", "integer", "Name larger ones only.", default=DEFAULT_MAX_BYTES, minimum=1),
     _LINE_NUMBERS,
     _READ_TOKENS,
+)
+ADD_ARGUMENTS = (
+    ToolArgument("text", "string", "Markdown to keep.", True),
+    ToolArgument("title", "string", "Names the file."),
+    ToolArgument("tags", "strings", ""),
+    ToolArgument("to", "string", "COLLECTION, COLLECTION/FOLDER, or COLLECTION/NOTE.md to append to."),
+    ToolArgument("daily", "boolean", "Append to today's note.", default=False),
+    ToolArgument("source", "string", "Who or what it is from."),
+    ToolArgument("force", "boolean", "Also if a note says nearly the same.", default=False),
 )
 LEGACY_ARGUMENTS = (ToolArgument("query", "string", "Query text.", True), _LIMIT, _MIN_SCORE, _COLLECTIONS)
 
@@ -205,6 +215,12 @@ def _related(index: Index, asked: Values, listener: Listener) -> Shown:
     return Shown((presentation.related_text(found),), {"results": related_rows(found.notes, file_of), **warnings})
 
 
+def _add(index: Index, asked: Values, listener: Listener) -> Shown:
+    added = hook("server: add a note")(index, asked)
+    said = (f"Warning: {warning}" for warning in added.warnings)
+    return Shown((f"{added.status} {added.file}", *said), to_builtins(added))
+
+
 TOOLS = (
     Tool(
         "query",
@@ -243,6 +259,9 @@ TOOLS = (
         _related,
     ),
 )
+
+ADD = Tool("add", "Add Note", "Write a note of the user's, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)
+"""The one that writes: listed where agents may."""
 
 _VERSION_ONE: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
 

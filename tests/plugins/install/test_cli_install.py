@@ -143,6 +143,16 @@ def test_what_is_printed_names_absolute_paths_and_the_index(
         assert f"hint: qmd install {client} --print" in qmd("install", client, "--yes").err
 
 
+def test_a_path_or_an_address_is_written_so_that_it_holds_in_every_folder(
+    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = str(home / "sub" / "work").replace("/", "_").lstrip("_")
+    assert f'"{name}"' in qmd("install", "claude", "--print", "--index", "./sub/work").out
+    for given, written in (("sub/x.sqlite", str(home / "sub/x.sqlite")), ("lance:sub", f"lance:{home / 'sub'}")):
+        monkeypatch.setenv("INDEX_PATH", given)
+        assert f'"INDEX_PATH": "{written}"' in qmd("install", "claude", "--print").out
+
+
 @pytest.mark.parametrize("words", [("install", "emacs"), ("mcp", "--print-config", "emacs")])
 def test_unknown_clients_are_refused(words: tuple[str, ...], qmd: Qmd) -> None:
     run = qmd(*words)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from qmd.analysis.tokens import count_tokens
 from qmd.plugins.install.prompt_hook import question_of, quotations
 from qmd.records import Hit, Passage, StoredDocument
-from qmd.render.tokens import count_tokens
 from tests.processes import environment
 from tests.program import NOTES, write_notes
 
