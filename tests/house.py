@@ -19,11 +19,11 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4720,
     "cli": 3940,
-    "retrieval": 4270,
+    "retrieval": 4280,
     "inference": 3650,
-    "app": 3910,
+    "app": 3940,
     "plugins/forms": 3280,
-    "plugins/mcp": 3510,
+    "plugins/mcp": 3540,
     "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
@@ -45,18 +45,18 @@ BUDGETS: dict[str, int] = {
     "plugins": 410,
     "chunking": 350,
     "plugins/install": 620,
-    "plugins/pack": 320,
+    "plugins/pack": 260,
     "plugins/adding": 260,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_190, 194
+MOST_LINES, MOST_FILES = 32_230, 194
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_790
-MOST_LINES_OF_TESTS = 40_680
+MOST_LINES_OF_ALL = 53_110
+MOST_LINES_OF_TESTS = 40_930
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

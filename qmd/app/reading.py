@@ -100,12 +100,11 @@ class ReadingIndex(OpenedIndex):
         collections: str | Sequence[str] | None = None,
         intent: str | None = None,
     ) -> str:
-        """An answer from several notes: quotations, each under its address, of at most so many tokens (o200k).
+        """An answer from several notes, quoted under their addresses, in so many tokens: Markdown (`md`) or `json`."""
+        from qmd.app.searching import as_request
 
-        Takes and raises what `search` does. `form` is Markdown (`md`) or `json`.
-        """
-        text: str = hook("index: pack")(self, question, listener, tokens, form, as_names(collections) or (), intent)
-        return text
+        request = as_request(question, collections, {"intent": intent})
+        return str(hook("index: pack")(self, request, listener, tokens, form))
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -204,9 +203,7 @@ class ReadingIndex(OpenedIndex):
         """The pairs of these documents of which the first links to the second, in their order."""
         known = {one.id: one for one in documents}
         with self._request() as (reader, _):
-            found = dict.fromkeys(
-                (one.source, one.target) for document in documents for one in reader.links_from(document)
-            )
+            found = dict.fromkeys((one.source, one.target) for note in documents for one in reader.links_from(note))
         return tuple((known[a], known[b]) for a, b in found if a in known and b is not None and b in known and a != b)
 
     def related(

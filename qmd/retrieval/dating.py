@@ -35,10 +35,7 @@ FEW_PARTS = 7
 """Up to so many also by the names of their months; every way is a phrase that is sought."""
 
 _QUOTED = r'"[^"]*"?'
-_COURSE = (
-    r"(?i)(?:^when|\b(?:since|timeline|history|evol\w+|over time|chronolog\w+|seit|verlauf|geschichte|depuis|histoire"
-    r"|historique|desde|historia|storia)|^(?:seit )?wann|^quand|^cuándo|^quando)\b"
-)
+_COURSE = r"(?i)^(when|wann|quand|quando|cuándo)\b|\b(since|timeline|history|seit|verlauf|depuis|histoire|historia)\b"
 """Words that ask when something was, or how it went on."""
 
 
@@ -120,9 +117,8 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
 
 def asks_for_time(query: Query) -> bool:
     """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
-    if query.sort != "relevance" or any(one.field in ("after", "before", "on") for one in query.scope.filters):
-        return True
-    return re.search(_COURSE, query.text) is not None or (may_name_date(query.text) and bool(_dates(query.text)))
+    is_sorted = query.sort != "relevance" or any(one.field in ("after", "before", "on") for one in query.scope.filters)
+    return is_sorted or bool(re.search(_COURSE, query.text) or (may_name_date(query.text) and _dates(query.text)))
 
 
 def _dates(text: str) -> list[DateSpan]:

@@ -21,11 +21,13 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from bpe_openai import get_encoding
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.app.index import Index
 from qmd.app.searching import SearchRequest
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
@@ -96,8 +98,9 @@ def ask(
         for case in cases:
             response = search(reader, engines, parse_query(case.query), options)
             if form == "pack":
-                searched = Searched(reader, engines, options)
-                packs = {n: encoding.encode(pack(searched, case.query, Listener(), n, "md", (), None)) for n in WITHIN}  # type: ignore[arg-type]
+                searched = cast(Index, Searched(reader, engines, options))
+                request = SearchRequest(case.query)
+                packs = {n: encoding.encode(pack(searched, request, Listener(), n, "md")) for n in WITHIN}
                 tokens = packs[WITHIN[-1]]
             else:
                 tokens = encoding.encode(printed(response, case.query, form))

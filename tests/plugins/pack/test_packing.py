@@ -124,7 +124,7 @@ def test_a_budget_too_small_for_a_passage_gives_the_address(index: Index) -> Non
     assert re.fullmatch(
         r"60 tokens are too few for a passage; the best: #\w{6} tree/hex.md:\d+-\d+\n(Warning: .*\n)*", text
     )
-    with pytest.raises(UsageError, match="49 tokens are too few"):
+    with pytest.raises(UsageError, match="at least 50, not 49"):
         index.pack("digest", tokens=49)
 
 
