@@ -23,7 +23,7 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3910,
     "plugins/forms": 3280,
-    "plugins/mcp": 3510,
+    "plugins/mcp": 3460,
     "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
@@ -54,8 +54,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_190, 194
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_790
-MOST_LINES_OF_TESTS = 40_700
+MOST_LINES_OF_ALL = 52_810
+MOST_LINES_OF_TESTS = 40_730
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
