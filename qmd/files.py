@@ -17,8 +17,9 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -162,18 +163,51 @@ def _open(path: Path, flags: int) -> int:
 
 
 @contextmanager
-def _folder(folder: Path) -> Iterator[int | None]:
-    """A handle of a folder that is no link itself; None where the system has none."""
-    if _is_link(folder.lstat()):
+def _folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
+    """A handle of a folder that is no link itself, by one of the folder it lies in; None where the system has none."""
+    if above is None and _is_link(folder.lstat()):
         raise OSError(errno.ELOOP, f"'{folder}' is a link")
     if os.open not in os.supports_dir_fd:
         yield None
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    name = folder if above is None else folder.name
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
+    """Make a user's file below a folder, or open one to read it and write at its end, up to a MiB in one piece.
+
+    Folders are made where they are missing. No link below `root` is followed, nor one that takes a folder's place
+    meanwhile.
+
+    Raises:
+        OSError: It cannot be opened, is no regular file or has a second name; a new one, there is something.
+    """
+    place = Path(os.path.realpath(root))
+    *folders, name = path.split("/")
+    flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if is_new else 0)
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with ExitStack() as opened:
+        handle = opened.enter_context(_folder(place))
+        for folder in folders:
+            place /= folder
+            with suppress(FileExistsError):
+                os.mkdir(place if handle is None else folder, dir_fd=handle)
+            handle = opened.enter_context(_folder(place, handle))
+        place /= name
+        descriptor = os.open(place if handle is None else name, flags, 0o666, dir_fd=handle)
+        opened.callback(os.close, descriptor)
+        reason = _why_refused(os.fstat(descriptor), takes_any_owner=True)
+        if handle is None and os.path.normcase(os.path.realpath(place)) != os.path.normcase(place):
+            reason = "has changed while it was opened"
+        if reason is not None:
+            raise OSError(errno.ELOOP, reason)
+        yield opened.enter_context(open(descriptor, "a+b", 1 << 20, closefd=False))
 
 
 def _is_link(status: os.stat_result) -> bool:

@@ -23,18 +23,18 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3910,
     "plugins/forms": 3280,
-    "plugins/mcp": 3470,
+    "plugins/mcp": 3530,
     "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
-    "(root)": 1910,
+    "(root)": 1940,
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
     "plugins/doctor": 1160,
     "plugins/browse": 1110,
-    "config": 950,
+    "config": 960,
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
@@ -42,19 +42,20 @@ BUDGETS: dict[str, int] = {
     "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 400,
+    "plugins": 410,
     "chunking": 350,
     "plugins/install": 620,
+    "plugins/adding": 260,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_140, 194
+MOST_LINES, MOST_FILES = 32_190, 194
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_440
-MOST_LINES_OF_TESTS = 40_280
+MOST_LINES_OF_ALL = 52_810
+MOST_LINES_OF_TESTS = 40_710
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -264,6 +264,11 @@ class ReadingIndex(OpenedIndex):
         """The configured collections without those that an untrusted project's configuration may not reach."""
         return self._configuration.load().collections
 
+    def agents_may_write(self) -> tuple[Collection, ...]:
+        """The collections to which the user's own configuration lets agents add notes; a project's is not asked."""
+        config = self._configuration.load()
+        return tuple(one for one in config.collections if one.name in config.writable)
+
     def collection(self, name: str) -> Collection:
         """The collection called `name`.
 

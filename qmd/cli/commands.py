@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 
 from qmd import plugins
 from qmd.plugins import Command
@@ -107,8 +108,9 @@ _OWN: tuple[Command, ...] = (
 def _in_order(rows: Sequence[Command]) -> Iterator[Command]:
     """Our own commands, each followed by the rows that name it, and then the others."""
     waiting: dict[str, list[Command]] = {}
+    before = {row.name: above.name for above, row in pairwise(plugins.COMMANDS)}
     for row in rows:
-        waiting.setdefault(row.after, []).append(row)
+        waiting.setdefault(row.after or before.get(row.name, ""), []).append(row)
 
     def with_followers(command: Command) -> Iterator[Command]:
         yield command

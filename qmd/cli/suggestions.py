@@ -18,7 +18,7 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("remove", "delete", "rm", "del", "forget", "unindex"), (_REMOVE, "NAME")),
     **dict.fromkeys(("show", "cat", "read", "view", "print"), (_READ, "NOTE")),
     **dict.fromkeys(("edit", "launch"), (("qmd open {}",), "NOTE")),
-    **dict.fromkeys(("add", "scan", "import", "ingest"), (("qmd index {}", "qmd collection add {}"), "~/notes")),
+    **dict.fromkeys(("scan", "import", "ingest"), (("qmd index {}", "qmd collection add {}"), "~/notes")),
     **dict.fromkeys(("reindex", "refresh", "sync", "reload"), (("qmd update", "qmd index"), "")),
     **dict.fromkeys(("rename", "mv"), (("qmd collection rename {}",), "OLD NEW")),
     **dict.fromkeys(("tree", "dir"), (("qmd ls {}",), "")),

@@ -42,6 +42,8 @@ class Config(Struct, frozen=True):
     auto_embed: bool = True
     """Whether servers compute missing vectors while nobody asks them anything."""
     digest: str = ""
+    writable: tuple[str, ...] = ()
+    """Names of the collections to which agents may add; none of a project's, which a stranger may have written."""
 
     def collection(self, name: str) -> Collection | None:
         """The collection called `name`, or None."""
@@ -105,6 +107,7 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
         auto_update=_switch(content.get(AUTO_UPDATE_KEY), AUTO_UPDATE_KEY, locations),
         auto_embed=_switch(content.get(AUTO_EMBED_KEY), AUTO_EMBED_KEY, locations),
         digest=digest,
+        writable=tuple(str(name) for name, one in collections.items() if _takes_notes(str(name), one, locations)),
     )
 
 
@@ -236,6 +239,11 @@ def _collection(name: str, value: object, locations: Locations) -> Collection:
         include_by_default=_switch(entry.get("includeByDefault"), f"includeByDefault of {where}", locations),
         gitignore=_switch(entry.get("gitignore"), f"gitignore of {where}", locations),
     )
+
+
+def _takes_notes(name: str, value: object, locations: Locations) -> bool:
+    entry, where = _mapping(value, name, locations), f"agents_may_write of collection '{name}'"
+    return locations.project_root is None and _switch(entry.get("agents_may_write") or False, where, locations)
 
 
 def _switch(value: object, where: str, locations: Locations) -> bool:

@@ -16,7 +16,10 @@ GROUP = "qmd.plugins"
 
 
 class Command(NamedTuple):
-    """A command: `place` is `module:function`, `words` what follows its name, `after` what `--help` lists before it."""
+    """A command: `place` is `module:function`, `words` what follows its name.
+
+    `--help` lists it behind the command `after`; where that is empty, behind the row before it.
+    """
 
     name: str
     place: str
@@ -116,6 +119,16 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
     ),
     Command(
+        "add",
+        "qmd.plugins.adding.command:add",
+        "<text|-> [--title <t>] [--to <collection>[/path]] [--daily]",
+        "Keep a text as a note.",
+        examples=(
+            "qmd add 'The boiler is serviced in May' --tags home",
+            "qmd add 'Called the plumber' --daily --to notes",
+        ),
+    ),
+    Command(
         "doctor",
         "qmd.plugins.doctor.command:doctor",
         "[--json]",
@@ -128,8 +141,7 @@ COMMANDS: tuple[Command, ...] = (
         "qmd.plugins.bench.command:bench",
         "<fixture.json> [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
-        "doctor",
-        ("qmd bench --names", "qmd bench --names 50 --backends bm25"),
+        examples=("qmd bench --names", "qmd bench --names 50 --backends bm25"),
     ),
     Command(
         "serve",
@@ -144,144 +156,129 @@ COMMANDS: tuple[Command, ...] = (
         "qmd.plugins.mcp.command:mcp",
         "[stop|status] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
         "Serve editors and agents over MCP.",
-        "serve",
-        ("qmd mcp --print-config claude", "qmd mcp --http --daemon"),
+        examples=("qmd mcp --print-config claude", "qmd mcp --http --daemon"),
     ),
     Command(
         "install",
         "qmd.plugins.install.command:install",
         "<client> [--project] [--hook] [--remove] [--print] [--yes]",
         "Enter qmd in the settings of an editor or agent.",
-        "mcp",
-        ("qmd install claude --yes", "qmd install codex --print"),
+        examples=("qmd install claude --yes", "qmd install codex --print"),
     ),
     Command(
         "hook prompt",
         "qmd.plugins.install.prompt_hook:answer_prompt",
         "",
         "Quote notes that answer an agent's prompt, read on stdin.",
-        "install",
-        ("qmd hook prompt < prompt.json", "qmd hook prompt --index work < prompt.json"),
+        examples=("qmd hook prompt < prompt.json", "qmd hook prompt --index work < prompt.json"),
     ),
     Command(
         "watch",
         "qmd.plugins.watch.command:watch",
         "[-c <collection>] [--interval <s>] [--no-embed]",
         "Keep the index up to date while files change.",
-        "hook prompt",
-        ("qmd watch", "qmd watch -c notes --no-embed"),
+        examples=("qmd watch", "qmd watch -c notes --no-embed"),
     ),
     Command(
         "skill show",
         "qmd.plugins.skills.command:show",
         "",
         "Print the instructions for agents that use qmd.",
-        "watch",
-        ("qmd skill show", "qmd --skill"),
+        examples=("qmd skill show", "qmd --skill"),
     ),
     Command(
         "skill install",
         "qmd.plugins.skills.command:install",
         "[--global] [--yes] [-f]",
         "Install the skill where agents look for it.",
-        "skill show",
-        ("qmd skill install", "qmd skill install --global --yes"),
+        examples=("qmd skill install", "qmd skill install --global --yes"),
     ),
     Command(
         "skills list",
         "qmd.plugins.skills.command:list_skills",
         "[--json]",
         "List the skills.",
-        "skill install",
-        ("qmd skills list", "qmd skills list --json"),
+        examples=("qmd skills list", "qmd skills list --json"),
     ),
     Command(
         "skills get",
         "qmd.plugins.skills.command:get",
         "<name>… [--full] [--all] [--json]",
         "Print skills.",
-        "skills list",
-        ("qmd skills get qmd", "qmd skills get --all --json"),
+        examples=("qmd skills get qmd", "qmd skills get --all --json"),
     ),
     Command(
         "skills path",
         "qmd.plugins.skills.command:path",
         "[name] [--json]",
         "Print the folders of skills.",
-        "skills get",
-        ("qmd skills path", "qmd skills path qmd --json"),
+        examples=("qmd skills path", "qmd skills path qmd --json"),
     ),
     Command(
         "pull",
         "qmd.plugins.models.command:pull",
         "[name…] [--no-prepare]",
         "Download the larger models (the same as 'models pull').",
-        "skills path",
-        ("qmd pull", "qmd pull Qwen3-Reranker-0.6B"),
+        examples=("qmd pull", "qmd pull Qwen3-Reranker-0.6B"),
     ),
     Command(
         "models list",
         "qmd.plugins.models.command:list_models",
         "[--available] [--json]",
         "List known models.",
-        "pull",
-        ("qmd models list", "qmd models list --json"),
+        examples=("qmd models list", "qmd models list --json"),
     ),
     Command(
         "models pull",
         "qmd.plugins.models.command:pull",
         "[name…] [--no-prepare]",
         "Download models; continues an interrupted download.",
-        "models list",
-        ("qmd models pull", "qmd models pull Qwen3-0.6B"),
+        examples=("qmd models pull", "qmd models pull Qwen3-0.6B"),
     ),
     Command(
         "models prepare",
         "qmd.plugins.forms.command:prepare",
         "[name…] [--form <form>]",
         "Convert downloaded models into faster forms for the CPU.",
-        "models pull",
-        ("qmd models prepare", "qmd models prepare Qwen3-0.6B --form q8"),
+        examples=("qmd models prepare", "qmd models prepare Qwen3-0.6B --form q8"),
     ),
     Command(
         "models path",
         "qmd.plugins.models.command:path",
         "<name>",
         "Print the folder of a model.",
-        "models prepare",
-        ("qmd models path all-MiniLM-L6-v2", "ls $(qmd models path all-MiniLM-L6-v2)"),
+        examples=("qmd models path all-MiniLM-L6-v2", "ls $(qmd models path all-MiniLM-L6-v2)"),
     ),
     Command(
         "models verify",
         "qmd.plugins.models.command:verify",
         "[name…]",
         "Check model files.",
-        "models path",
-        ("qmd models verify", "qmd models verify all-MiniLM-L6-v2"),
+        examples=("qmd models verify", "qmd models verify all-MiniLM-L6-v2"),
     ),
     Command(
         "models remove",
         "qmd.plugins.models.command:remove",
         "<name>",
         "Delete the files of a model.",
-        "models verify",
-        ("qmd models remove Qwen3-Reranker-0.6B", "qmd models remove Qwen3-0.6B"),
+        examples=("qmd models remove Qwen3-Reranker-0.6B", "qmd models remove Qwen3-0.6B"),
     ),
     Command(
         "models export",
         "qmd.plugins.models.command:export",
         "<name> <target>",
         "Copy a model to a folder or archive.",
-        "models remove",
-        ("qmd models export all-MiniLM-L6-v2 minilm.tar.gz", "qmd models export all-MiniLM-L6-v2 ~/models/minilm"),
+        examples=(
+            "qmd models export all-MiniLM-L6-v2 minilm.tar.gz",
+            "qmd models export all-MiniLM-L6-v2 ~/models/minilm",
+        ),
     ),
     Command(
         "models import",
         "qmd.plugins.forms.command:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
         "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
-        "models export",
-        ("qmd models import minilm.tar.gz", "qmd models import ~/models/minilm --name all-MiniLM-L6-v2"),
+        examples=("qmd models import minilm.tar.gz", "qmd models import ~/models/minilm --name all-MiniLM-L6-v2"),
     ),
 )
 
@@ -306,6 +303,7 @@ HOOKS: Mapping[str, str] = {
     "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
     "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
+    "server: add a note": "qmd.plugins.adding.notes:add_for_agent",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""

@@ -34,6 +34,7 @@ CHANGING = (
     "context rm",
     "cleanup",
     "init",
+    "add",
     "skill install",
     "install",
     "store copy",

@@ -11,8 +11,10 @@ from tests.program import Qmd
 
 MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("find rate", 2, """Unknown command: find\nhint: did you mean 'qmd query "rate"' or 'qmd search "rate"'?"""),
-    ("add .", 2, "Unknown command: add\nhint: did you mean 'qmd index .' or 'qmd collection add .'?"),
-    ("add", 2, "hint: did you mean 'qmd index ~/notes'"),
+    ("scan .", 2, "Unknown command: scan\nhint: did you mean 'qmd index .' or 'qmd collection add .'?"),
+    ("scan", 2, "hint: did you mean 'qmd index ~/notes'"),
+    ("add .", 2, "'.' is a file or folder\nhint: did you mean 'qmd index .', or 'qmd add - < FILE'?"),
+    ("add", 2, "Usage: qmd add <text|->"),
     ("remove notes", 2, "Unknown command: remove\nhint: did you mean 'qmd collection remove notes'?"),
     ("delete notes", 2, "hint: did you mean 'qmd collection remove notes'?"),
     ("show pricing.md", 2, "hint: did you mean 'qmd get pricing.md' or 'qmd open pricing.md'?"),

@@ -126,6 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("collections.NAME.context", "texts that describe folders, shown with every result from there"),
     Setting("collections.NAME.update", "command that 'qmd update' runs first in the folder"),
     Setting("collections.NAME.includeByDefault", "false: searched only when it is named", "true"),
+    Setting("collections.NAME.agents_may_write", "true: agents may add notes; not heard in a project's file", "false"),
     Setting("global_context", "text that describes all collections, shown with every result"),
     Setting("auto_update", "false: searches do not look for changed files", "true"),
     Setting("auto_embed", "false: idle servers compute no missing vectors", "true"),

@@ -27,6 +27,7 @@ class ToolArgument(Struct, frozen=True):
     name: str
     kind: ToolArgumentKind
     description: str
+    """Empty where the name says it."""
     required: bool = False
     default: str | int | float | bool | None = None
     minimum: float | None = None
@@ -51,8 +52,9 @@ def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
 
 
 def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
+    described = {"description": argument.description} if argument.description else {}
     if argument.kind == "strings":
-        return {"type": "array", "items": {"type": "string"}, "description": argument.description}
+        return {"type": "array", "items": {"type": "string"}} | described
     if argument.kind == "searches":
         item = {
             "type": "object",
@@ -60,8 +62,8 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
             "required": ["type", "query"],
             "additionalProperties": False,
         }
-        return {"type": "array", "items": item, "maxItems": MAX_SEARCHES, "description": argument.description}
-    schema: dict[str, Any] = {"type": argument.kind, "description": argument.description}
+        return {"type": "array", "items": item, "maxItems": MAX_SEARCHES} | described
+    schema: dict[str, Any] = {"type": argument.kind} | described
     if argument.choices:
         schema["enum"] = list(argument.choices)
     if argument.default is not None:

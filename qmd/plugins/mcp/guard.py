@@ -21,6 +21,10 @@ from qmd.plugins.mcp.owner import IS_OWNER, PageKey
 MAX_BODY_BYTES = 1024 * 1024
 """Longest request body. Ten long sub-queries are under 64 KiB."""
 
+MAY_WRITE = "may_write"
+"""Where the `state` of a request's scope says whether it may write: it has the token or is the owner's, and comes from
+no page of a browser, not even from one that may search."""
+
 _FORBIDDEN = -32003
 _UNAUTHORIZED = -32001
 _BAD_REQUEST = -32600
@@ -193,6 +197,10 @@ def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
         if refusal is not None:
             await _send_refusal(send, refusal, policy)
             return
+        state, sent = scope.get("state", {}), dict(headers)
+        is_page = "origin" in sent or sent.get("sec-fetch-site", "none") != "none"
+        is_known = policy.token is not None or state.get(IS_OWNER) is True
+        scope = {**scope, "state": {**state, MAY_WRITE: is_known and not is_page}}
         try:
             body = await _read_body(receive)
         except ConnectionResetError:

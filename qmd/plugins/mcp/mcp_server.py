@@ -1,4 +1,4 @@
-"""The MCP server: read-only tools and the resource `qmd://{+path}`, on the official SDK.
+"""The MCP server: tools, of which one may write, and the resource `qmd://{+path}`, on the official SDK.
 
 One `Server` object speaks both protocol eras; the transports (`stdio`, `http_app`) decide how messages arrive.
 """
@@ -24,7 +24,8 @@ from qmd.names import split_address
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.deadline import AsyncListener, within
-from qmd.plugins.mcp.tools import LEGACY_TOOLS, TOOLS, Tool, Values
+from qmd.plugins.mcp.guard import MAY_WRITE
+from qmd.plugins.mcp.tools import ADD, LEGACY_TOOLS, TOOLS, Tool, Values
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
@@ -32,7 +33,7 @@ _logger = logging.getLogger("qmd.mcp")
 Context = ServerRequestContext[Any, Any]
 
 _LIST_TTL_MS = 60_000
-"""How long clients may reuse the lists: they change only with the program."""
+"""How long clients may reuse the lists: they change with the program, and with the right to write."""
 
 _STATELESS, _NO_RESOURCE = "2026-07-28", -32002
 """The first revision that gives a missing resource the code of wrong parameters, and its code in those before."""
@@ -80,7 +81,7 @@ def _instructions(index: Index) -> str:
 
 
 def _input_schema(name: str) -> Mapping[str, Any] | None:
-    tool = next((tool for tool in TOOLS if tool.name == name), None)
+    tool = next((tool for tool in (*TOOLS, ADD) if tool.name == name), None)
     return input_schema(tool.arguments) if tool else None
 
 
@@ -89,26 +90,33 @@ class _Handlers:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._said: set[str] = set()
+        """Notices that were shown; only of a session, which over HTTP there is none of."""
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        offered: tuple[Tool, ...] = TOOLS
+        with contextlib.suppress(QmdError):
+            places = await within(self._index.timeout_s, self._index.agents_may_write)
+            offered = (*TOOLS, ADD) if places and _may_write(ctx) else TOOLS
         tools = [
             types.Tool(
                 name=tool.name,
                 title=tool.title,
                 description=tool.description,
                 input_schema=input_schema(tool.arguments),
-                annotations=annotations,
+                annotations=types.ToolAnnotations(read_only_hint=tool is not ADD, open_world_hint=False),
             )
-            for tool in TOOLS
+            for tool in offered
         ]
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run a tool; failures that the model can act on come back as `isError` results."""
-        tool = next((tool for tool in (*TOOLS, *LEGACY_TOOLS) if tool.name == params.name), None)
+        tool = next((tool for tool in (*TOOLS, ADD, *LEGACY_TOOLS) if tool.name == params.name), None)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Tool {params.name} not found")
+        if tool is ADD and not _may_write(ctx):
+            return _error_result("Error: over HTTP a page of a browser may not write, nor anybody without the token")
         try:
             asked, client = _checked(tool, params.arguments or {}), _Client(ctx)
             shown = await client.wait_for(self._index.timeout_s, lambda: tool.answer(self._index, asked, client))
@@ -121,6 +129,8 @@ class _Handlers:
         except Exception as error:
             _logger.exception("tool %s failed", params.name)
             return _error_result(f"Error: {type(error).__name__}: {error}")
+        if ctx.request is None:
+            shown = presentation.without_repeats(shown, self._said)
         return types.CallToolResult(
             content=[types.TextContent(text=part) for part in shown.parts], structured_content=shown.structured
         )
@@ -172,6 +182,10 @@ class _Handlers:
         shown = paths[:_MOST_COMPLETIONS]
         more = len(paths) > len(shown)
         return types.CompleteResult(completion=types.Completion(values=shown, total=len(paths), has_more=more))
+
+
+def _may_write(ctx: Context) -> bool:
+    return ctx.request is None or bool(ctx.request.scope.get("state", {}).get(MAY_WRITE))
 
 
 def _read(index: Index, uri: str, wanted: str) -> types.TextResourceContents:
