@@ -42,7 +42,7 @@ BUDGETS: dict[str, int] = {
     "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 410,
+    "plugins": 400,
     "chunking": 350,
     "plugins/install": 620,
     "plugins/adding": 260,
