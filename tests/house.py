@@ -23,7 +23,7 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3910,
     "plugins/forms": 3280,
-    "plugins/mcp": 3530,
+    "plugins/mcp": 3460,
     "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
