@@ -42,7 +42,7 @@ BUDGETS: dict[str, int] = {
     "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 410,
+    "plugins": 400,
     "chunking": 350,
     "plugins/install": 620,
     "plugins/adding": 260,
@@ -54,8 +54,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_190, 194
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_810
-MOST_LINES_OF_TESTS = 40_710
+MOST_LINES_OF_ALL = 52_740
+MOST_LINES_OF_TESTS = 40_730
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
