@@ -55,7 +55,7 @@ MOST_LINES, MOST_FILES = 32_190, 194
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 52_740
-MOST_LINES_OF_TESTS = 40_730
+MOST_LINES_OF_TESTS = 40_750
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
