@@ -23,7 +23,7 @@ BUDGETS: dict[str, int] = {
     "inference": 3650,
     "app": 3940,
     "plugins/forms": 3280,
-    "plugins/mcp": 3540,
+    "plugins/mcp": 3470,
     "render": 2790,
     "ingest": 2280,
     "plugins/lance": 2150,
@@ -42,7 +42,7 @@ BUDGETS: dict[str, int] = {
     "dates": 690,
     "plugins/code": 500,
     "plugins/watch": 480,
-    "plugins": 410,
+    "plugins": 400,
     "chunking": 350,
     "plugins/install": 620,
     "plugins/pack": 260,
@@ -55,8 +55,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_230, 194
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_110
-MOST_LINES_OF_TESTS = 40_930
+MOST_LINES_OF_ALL = 53_040
+MOST_LINES_OF_TESTS = 40_970
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -230,7 +230,7 @@ def test_every_front_end_answers_as_the_command_line_does(request_: Request, fro
     assert request_ not in REFUSED or expected.error is not None
     answers = {name: ask(request_) for name, ask in front_ends.items()}
     different: dict[str, Any] = {
-        name: answer for name, answer in answers.items() if answer is not None and answer != expected
+        name: answer for name, answer in answers.items() if answer is not None and not answer.agrees_with(expected)
     }
     assert different == {}, expected
 

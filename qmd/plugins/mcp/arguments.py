@@ -80,13 +80,9 @@ def check_arguments(
 ) -> dict[str, Any]:
     """The values of every argument, defaults filled in; null counts as absent.
 
-    Args:
-        arguments: What may be given.
-        given: What is.
-        ignored: Gets a line for each of the first unknown names; without it the first is an error.
-
     Raises:
-        UsageError: Naming the first argument that is unknown, missing or of the wrong type.
+        UsageError: Naming the first argument that is missing, of the wrong type, or unknown; with `ignored` a line on
+            each of the first unknown ones goes there.
     """
     names = [argument.name for argument in arguments]
     others = {argument.also: argument.name for argument in arguments if argument.also}

@@ -76,12 +76,7 @@ def outlined(fetched: DocumentText) -> DocumentText:
 
 
 def without_repeats(shown: Shown, said: set[str]) -> Shown:
-    """An answer without what one before it has said of the index and its models, which is not about the question.
-
-    Args:
-        shown: The answer.
-        said: What was said; gets what is said now.
-    """
+    """An answer without what one before it has said of the index and its models; `said` keeps what was."""
     content = shown.structured or {}
     kinds = {one: re.sub(r"\d+", "", one) for one in content.get("warnings", ()) if re.search(_STANDING, one)}
     again = [warning for warning, kind in kinds.items() if kind in said]

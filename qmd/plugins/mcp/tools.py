@@ -235,40 +235,16 @@ TOOLS = (
     Tool(
         "query",
         "Query",
-        "Search the user's own markdown notes. Each hit has a docid, score, file, lines and what they say.",
+        "Search the user's notes: docids, scores, files, lines and what they say.",
         QUERY_ARGUMENTS,
         _query,
     ),
-    Tool(
-        "get",
-        "Get Document",
-        "Read a document or a part of it, or its outline. Suggests similar paths when nothing fits.",
-        GET_ARGUMENTS,
-        _get,
-    ),
-    Tool(
-        "multi_get",
-        "Multi-Get Documents",
-        "Read several documents.",
-        MULTI_GET_ARGUMENTS,
-        _multi_get,
-    ),
+    Tool("get", "Get Document", "Read a document, a part or its outline; names similar paths.", GET_ARGUMENTS, _get),
+    Tool("multi_get", "Multi-Get Documents", "Read several documents.", MULTI_GET_ARGUMENTS, _multi_get),
     Tool("pack", "Pack", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
-    Tool(
-        "status",
-        "Index Status",
-        "Show what is indexed: documents, collections with folder and pattern, missing vectors.",
-        (),
-        _status,
-    ),
+    Tool("status", "Index Status", "Show what is indexed, and which vectors are missing.", (), _status),
     Tool("links", "Links", "List the links from and to a note.", (_FILE,), _links),
-    Tool(
-        "related",
-        "Related Notes",
-        "List similar notes.",
-        (_FILE, _LIMIT, _COLLECTIONS),
-        _related,
-    ),
+    Tool("related", "Related Notes", "List similar notes.", (_FILE, _LIMIT, _COLLECTIONS), _related),
 )
 
 ADD = Tool("add", "Add Note", "Write a note of the user's, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)
