@@ -17,15 +17,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4720,
-    "cli": 3940,
-    "retrieval": 4280,
+    "store": 4840,
+    "cli": 3980,
+    "retrieval": 4400,
     "inference": 3650,
-    "app": 3940,
+    "app": 4010,
     "plugins/forms": 3280,
-    "plugins/mcp": 3470,
-    "render": 2790,
-    "ingest": 2280,
+    "plugins/mcp": 3480,
+    "render": 2800,
+    "ingest": 2290,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
     "(root)": 1940,
@@ -52,11 +52,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_230, 194
+MOST_LINES, MOST_FILES = 32_610, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_040
-MOST_LINES_OF_TESTS = 40_970
+MOST_LINES_OF_ALL = 53_420
+MOST_LINES_OF_TESTS = 41_300
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -48,6 +48,7 @@ class Ask:
     intent: str | None = None
     sort: str | None = None
     rerank: bool | None = None
+    filter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ def _arguments(ask: Request) -> list[str]:
     options += ["-C", str(ask.candidate_limit)] if ask.candidate_limit is not None else []
     options += ["--intent", ask.intent] if ask.intent else []
     options += [f"--sort={ask.sort}"] if ask.sort else []
+    options += ["--filter", ask.filter] if ask.filter else []
     options += [] if ask.rerank is None else ["--rerank" if ask.rerank else "--no-rerank"]
     return [COMMANDS[ask.mode], *options, "--", ask.text]
 
@@ -227,6 +229,7 @@ def _found(index: qmd.Index, ask: Ask) -> Answer:
     if ask.mode == "hybrid":
         wishes |= {"intent": ask.intent, "rerank": ask.rerank, "sort": ask.sort}
         wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
+    wishes |= {"filter": ask.filter} if ask.filter else {}
     response = index.search(ask.text, collections=ask.collections, **wishes)
     found = [{"uri": hit.document.uri, "score": _score(hit.relevance), "also_in": hit.also_in} for hit in response.hits]
     return Answer(_rows(found), response.warnings)
@@ -309,8 +312,9 @@ def _tool_call(ask: Request) -> tuple[str | None, dict[str, Any]]:
         arguments |= {"candidateLimit": ask.candidate_limit} if ask.candidate_limit else {}
         arguments |= {"intent": ask.intent} if ask.intent else {}
         arguments |= {"sort": ask.sort} if ask.sort else {}
+        arguments |= {"filter": json.loads(ask.filter) if ask.filter[0] == "{" else ask.filter} if ask.filter else {}
         return "query", arguments | ({} if ask.rerank is None else {"rerank": ask.rerank})
-    return TOOLS[ask.mode], arguments
+    return None if ask.filter else TOOLS[ask.mode], arguments
 
 
 def http_front_end(index: Index) -> FrontEnd:
