@@ -17,15 +17,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4720,
-    "cli": 3940,
-    "retrieval": 4270,
+    "store": 4840,
+    "cli": 3980,
+    "retrieval": 4390,
     "inference": 3650,
-    "app": 3910,
+    "app": 3990,
     "plugins/forms": 3280,
-    "plugins/mcp": 3460,
-    "render": 2790,
-    "ingest": 2280,
+    "plugins/mcp": 3470,
+    "render": 2800,
+    "ingest": 2290,
     "plugins/lance": 2150,
     "plugins/qwen": 2060,
     "(root)": 1940,
@@ -51,11 +51,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_190, 194
+MOST_LINES, MOST_FILES = 32_570, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_740
-MOST_LINES_OF_TESTS = 40_710
+MOST_LINES_OF_ALL = 53_120
+MOST_LINES_OF_TESTS = 41_080
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -19,6 +19,7 @@ from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
 
 if TYPE_CHECKING:
+    from qmd.app.fields import Field
     from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import Search, SearchRequest, SearchWishes
@@ -56,13 +57,14 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: There is no index, or no collection of a name.
             StoreError: The index cannot be read.
         """
-        from qmd.app.searching import as_request, read_request
+        from qmd.app.searching import as_request, read_request, settle_fields
         from qmd.retrieval.query import narrow_query
 
         request = as_request(query, collections, wishes)
         asked = read_request(request)
         try:
             with self._request(listener) as (reader, deadline):
+                asked, doubts = settle_fields(request, asked, reader)
                 narrowed, warnings = narrow_query(asked.query, reader.collections(), request.collections)
                 # Where milliseconds are counted, none go into looking.
                 has_time = request.budget_ms is None
@@ -84,7 +86,7 @@ class ReadingIndex(OpenedIndex):
             response = fit_hits(response, most, measure_texts)
         return replace(
             response,
-            warnings=(*warnings, *state.warnings, *response.warnings),
+            warnings=(*doubts, *warnings, *state.warnings, *response.warnings),
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )
@@ -230,6 +232,15 @@ class ReadingIndex(OpenedIndex):
             names = None if collection is None else (collection,)
             refuse_unknown(names or (), reader.collections())
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
+
+    def fields(self, collection: str | None = None, field: str | None = None) -> tuple[Field, ...]:
+        """The fields of front matter that notes have, or one of them; a single name may be that of a field."""
+        from qmd.app.fields import list_fields
+
+        if collection is not None and field is None and self._configuration.written().collection(collection) is None:
+            with suppress(NotFoundError):
+                return list_fields(self.documents(), collection)
+        return list_fields(self.documents(collection), field)
 
     def disk_paths(self, documents: Sequence[StoredDocument], *, relative: bool = False) -> Mapping[str, str]:
         """Address → path of each document whose file still exists, below the working directory as `./path` if asked."""

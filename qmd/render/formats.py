@@ -40,6 +40,8 @@ class HitOptions(Struct, frozen=True):
     """Whole body in place of the passage; hits must carry it."""
     line_numbers: bool = False
     explain: bool = False
+    metadata: bool = False
+    """Whether JSON has the front matter of each hit."""
     shows_all: bool = False
     """Whether people see every hit of a list in which nothing matches well."""
     disk_paths: Mapping[str, str] | None = None
@@ -203,6 +205,8 @@ def hit_object(row: Row, options: HitOptions) -> dict[str, object]:
         entry["passages"] = passage_objects(hit)
     if hit.also_in:
         entry["also_in"] = list(hit.also_in)
+    if options.metadata:
+        entry["metadata"] = dict(document.metadata)
     return entry | {"date": document.date} if document.date else entry
 
 

@@ -5,6 +5,7 @@ Unknown names are refused, because dropping them answers another question than t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ MAX_LIMIT = 1000
 MAX_ECHO, MOST_IGNORED = 40, 5
 """Characters of a wrong name that are repeated, and names that are ignored with a line each."""
 
-ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
+ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches", "filter"]
 
 
 class ToolArgument(Struct, frozen=True):
@@ -63,7 +64,7 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
             "additionalProperties": False,
         }
         return {"type": "array", "items": item, "maxItems": MAX_SEARCHES} | described
-    schema: dict[str, Any] = {"type": argument.kind} | described
+    schema: dict[str, Any] = {"type": "string" if argument.kind == "filter" else argument.kind} | described
     if argument.choices:
         schema["enum"] = list(argument.choices)
     if argument.default is not None:
@@ -115,8 +116,9 @@ def _check_value(argument: ToolArgument, value: object) -> object:
         return _check_strings(argument.name, value)
     if argument.kind == "searches":
         return _check_searches(argument.name, value)
-    if argument.kind == "string":
-        text = _check_string(argument.name, value)
+    if argument.kind in ("string", "filter"):
+        is_json = argument.kind == "filter" and isinstance(value, dict)
+        text = json.dumps(value) if is_json else _check_string(argument.name, value)
         if argument.choices and text not in argument.choices:
             raise UsageError(f"{argument.name}: expected {' or '.join(argument.choices)}, not '{text[:MAX_ECHO]}'")
         return text

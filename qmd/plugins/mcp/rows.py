@@ -196,4 +196,4 @@ def _whole_object(hit: Hit, name: Callable[[StoredDocument], str]) -> dict[str, 
     row = Row(hit, name(hit.document), hit.document.docid)
     snippet = "\n".join(_lines((hit.passage,), (hit.document.title,)))
     further = {"uri": document_uri(hit.document), "snippet": snippet, "passages": passage_objects(hit)}
-    return hit_object(row, HitOptions(full=True)) | further
+    return hit_object(row, HitOptions(full=True, metadata=True)) | further

@@ -63,6 +63,7 @@ QUERY_ARGUMENTS = (
     _COLLECTIONS,
     ToolArgument("intent", "string", "What the answer is for."),
     ToolArgument("sort", "string", "relevance, date (newest first) or -date."),
+    ToolArgument("filter", "filter", "By front matter: status:draft n>=3 -has:due, or JSON."),
     ToolArgument(
         "detail", "string", "paths: one line a note, for lists; full: whole notes.", default=DETAILS[0], choices=DETAILS
     ),
@@ -108,6 +109,8 @@ def search_request(asked: Values) -> SearchRequest:
         UsageError: For neither or both of a text and sub-queries.
     """
     text, searches = asked["query"], asked["searches"]
+    if asked["filter"] and not searches:
+        text = text or ""
     if text is None and not searches:
         raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
     if text is not None and searches:
@@ -122,6 +125,7 @@ def search_request(asked: Values) -> SearchRequest:
         intent=asked["intent"] or None,
         rerank=asked["rerank"],
         sort=asked["sort"],
+        filter=asked["filter"],
         snippet_chars=PASSAGE_CHARS,
         full_body=asked["detail"] == "full",
         cursor=asked["cursor"] or None,
