@@ -160,15 +160,16 @@ class SubQuery(Struct, frozen=True):
 
 
 class MetadataFilter(Struct, frozen=True):
-    """A condition on one document: `field`, operator, value.
+    """A condition on one document.
 
-    The field is tag, path, title, modified, a date (`after`, `before`, `on`) or a front-matter key. The value of a date
-    is ISO, whole or its start; that of `on` may be two of them with a slash between.
+    The field is collection, tag, path, title, or a date (`after`, `before`, `on`), whose value is ISO, whole or its
+    start; that of `on` may be two of them with a slash between. The value of `where` is a condition on front matter, in
+    JSON (`qmd.store.conditions`).
     """
 
     field: str
-    op: Literal["=", "!=", "<", "<=", ">", ">="]
     value: str
+    is_negated: bool = False
 
 
 class Scope(Struct, frozen=True):

@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4720,
-    "cli": 3940,
-    "retrieval": 4270,
+    "store": 4840,
+    "cli": 3980,
+    "retrieval": 4400,
     "inference": 3650,
-    "app": 3910,
+    "app": 4010,
     "plugins/forms": 3280,
-    "plugins/mcp": 3510,
-    "render": 2870,
-    "ingest": 2280,
-    "plugins/lance": 2150,
+    "plugins/mcp": 3480,
+    "render": 2880,
+    "ingest": 2290,
+    "plugins/lance": 2140,
     "plugins/qwen": 2060,
     "(root)": 1940,
     "plugins/models": 1640,
@@ -45,17 +45,18 @@ BUDGETS: dict[str, int] = {
     "plugins": 400,
     "chunking": 350,
     "plugins/install": 620,
+    "plugins/pack": 260,
     "plugins/adding": 260,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_270, 194
+MOST_LINES, MOST_FILES = 32_690, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 52_870
-MOST_LINES_OF_TESTS = 40_770
+MOST_LINES_OF_ALL = 53_500
+MOST_LINES_OF_TESTS = 41_410
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

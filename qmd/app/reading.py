@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -14,11 +14,13 @@ from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
+from qmd.plugins import hook
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
 
 if TYPE_CHECKING:
+    from qmd.app.fields import Field
     from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import Search, SearchRequest, SearchWishes
@@ -56,13 +58,14 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: There is no index, or no collection of a name.
             StoreError: The index cannot be read.
         """
-        from qmd.app.searching import as_request, read_request
+        from qmd.app.searching import as_request, read_request, settle_fields
         from qmd.retrieval.query import narrow_query
 
         request = as_request(query, collections, wishes)
         asked = read_request(request)
         try:
             with self._request(listener) as (reader, deadline):
+                asked, doubts = settle_fields(request, asked, reader)
                 narrowed, warnings = narrow_query(asked.query, reader.collections(), request.collections)
                 # Where milliseconds are counted, none go into looking.
                 has_time = request.budget_ms is None
@@ -84,10 +87,26 @@ class ReadingIndex(OpenedIndex):
             response = fit_hits(response, most, measure_texts)
         return replace(
             response,
-            warnings=(*warnings, *state.warnings, *response.warnings),
+            warnings=(*doubts, *warnings, *state.warnings, *response.warnings),
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )
+
+    def pack(
+        self,
+        question: str | Sequence[SubQuery],
+        listener: Listener = Listener(),
+        *,
+        tokens: int = 4000,
+        form: str = "md",
+        collections: str | Sequence[str] | None = None,
+        intent: str | None = None,
+    ) -> str:
+        """An answer from several notes, quoted under their addresses, in so many tokens: Markdown (`md`) or `json`."""
+        from qmd.app.searching import as_request
+
+        request = as_request(question, collections, {"intent": intent})
+        return str(hook("index: pack")(self, request, listener, tokens, form))
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -182,6 +201,13 @@ class ReadingIndex(OpenedIndex):
         with self._resolving(reference, folder) as (reader, found):
             return list_links(reader, found)
 
+    def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:
+        """The pairs of these documents of which the first links to the second, in their order."""
+        known = {one.id: one for one in documents}
+        with self._request() as (reader, _):
+            found = dict.fromkeys((one.source, one.target) for note in documents for one in reader.links_from(note))
+        return tuple((known[a], known[b]) for a, b in found if a in known and b is not None and b in known and a != b)
+
     def related(
         self,
         reference: str,
@@ -230,6 +256,15 @@ class ReadingIndex(OpenedIndex):
             names = None if collection is None else (collection,)
             refuse_unknown(names or (), reader.collections())
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
+
+    def fields(self, collection: str | None = None, field: str | None = None) -> tuple[Field, ...]:
+        """The fields of front matter that notes have, or one of them; a single name may be that of a field."""
+        from qmd.app.fields import list_fields
+
+        if collection is not None and field is None and self._configuration.written().collection(collection) is None:
+            with suppress(NotFoundError):
+                return list_fields(self.documents(), collection)
+        return list_fields(self.documents(collection), field)
 
     def disk_paths(self, documents: Sequence[StoredDocument], *, relative: bool = False) -> Mapping[str, str]:
         """Address → path of each document whose file still exists, below the working directory as `./path` if asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct
@@ -10,9 +10,11 @@ from msgspec import Struct
 from qmd.app.records import as_names
 from qmd.records import Query, SubQuery
 from qmd.retrieval.query import CANDIDATES, PASSAGE_CHARS, Mode, SearchOptions, primary_text, read_query
+from qmd.retrieval.query_filters import doubtful_filters, may_name_fields
 
 if TYPE_CHECKING:
     from qmd.inference.records import Role
+    from qmd.store.base import IndexReader
 
 
 class SearchRequest(Struct, frozen=True):
@@ -42,6 +44,8 @@ class SearchRequest(Struct, frozen=True):
     snippet_chars: int = PASSAGE_CHARS
     sort: str | None = None
     """`relevance`, `date` (newest first) or `-date`; None leaves it to the query."""
+    filter: str | None = None
+    """Filters beside the query: as they are typed (`status:draft priority>=3`), or in JSON."""
     cursor: str | None = None
     """Where the answer before ended: the results behind it."""
     seen: tuple[str, ...] = ()
@@ -69,6 +73,7 @@ class SearchWishes(TypedDict, total=False):
     explain: bool
     full_body: bool
     sort: str | None
+    filter: str | None
     cursor: str | None
     seen: tuple[str, ...]
     max_tokens: int | None
@@ -93,13 +98,14 @@ class Search(Struct, frozen=True):
     roles: frozenset[Role]
 
 
-def read_request(request: SearchRequest) -> Search:
-    """What a request means, before the index is asked which collections it has.
+def read_request(request: SearchRequest, fields: Collection[str] = ()) -> Search:
+    """What a request means, before the index is asked which collections it has; `fields` are those of front matter.
 
     Raises:
         UsageError: For text that breaks the rules of the query language.
     """
-    query = read_query(request.searches if request.text is None else request.text, request.intent, request.sort)
+    text = request.searches if request.text is None else request.text
+    query = read_query(text, request.intent, request.sort, request.filter, fields)
     options = SearchOptions(
         mode=request.mode,
         limit=request.limit + _n_before(request),
@@ -119,6 +125,16 @@ def read_request(request: SearchRequest) -> Search:
         "expand": request.mode != "lexical" and not query.subqueries and options.expand is not False,
     }
     return Search(query, options, frozenset(role for role, is_of_use in of_use.items() if is_of_use))
+
+
+def settle_fields(request: SearchRequest, asked: Search, reader: IndexReader) -> tuple[Search, tuple[str, ...]]:
+    """What a request means to an index that knows fields of front matter, and what the caller must be told of them."""
+    text = request.text or ""
+    if request.filter is None and not may_name_fields(text):
+        return asked, ()
+    names = reader.field_names()
+    asked = read_request(request, names)
+    return asked, tuple(doubtful_filters(text, asked.query.scope.filters, names))
 
 
 def _n_before(request: SearchRequest) -> int:

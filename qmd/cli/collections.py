@@ -115,6 +115,29 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     return 0
 
 
+def metadata(
+    invocation: Invocation,
+    name: Name = None,
+    field: Annotated[str | None, Argument(help="Show the values of this field.")] = None,
+    json: Json = False,
+    index: Index = None,
+) -> int:
+    """List the fields of front matter to filter by, or the values of one."""
+    from msgspec import to_builtins
+
+    from qmd.render.drawing import Screen
+    from qmd.render.tables import draw_fields
+    from qmd.render.text import json_text
+
+    with invocation.open(invocation.locate(index)) as opened:
+        fields = opened.fields(name, field)
+    if json:
+        out(json_text(to_builtins(fields)))
+    else:
+        invocation.page(draw_fields(invocation.screen or Screen(), fields))
+    return 0
+
+
 def rename(
     invocation: Invocation,
     old: Annotated[str | None, Argument(help="Current name.", autocompletion=completion.collections)] = None,

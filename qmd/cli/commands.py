@@ -68,6 +68,9 @@ _OWN: tuple[Command, ...] = (
         "Set or clear the command that 'update' runs first.",
     ),
     Command(
+        "collection metadata", "qmd.cli.collections:metadata", "[name] [field] [--json]", "List fields to filter by."
+    ),
+    Command(
         "context add",
         "qmd.cli.collections:add_context",
         '[path] "text" [-c <collection>]',

@@ -25,7 +25,7 @@ _LEFT = 26
 """Widest first column; what is longer has a line of its own."""
 
 GROUPS = {
-    "Search": ("query", "search", "vsearch", "browse", "serve", "related", "links"),
+    "Search": ("query", "pack", "search", "vsearch", "browse", "serve", "related", "links"),
     "Read": ("get", "multi-get", "open", "ls"),
     "Index": ("index", "update", "embed", "watch", "status", "doctor", "cleanup", "bench"),
     "Collections and contexts": ("collection", "context"),
@@ -213,6 +213,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "collection list": ("qmd collection list", "qmd collection list --json"),
     "collection show": ("qmd collection show notes", "qmd collection info notes"),
+    "collection metadata": ("qmd collection metadata", "qmd collection metadata notes --json"),
     "collection rename": ("qmd collection rename notes vault", "qmd collection mv notes vault"),
     "collection remove": ("qmd collection remove notes", "qmd collection remove notes && qmd cleanup"),
     "collection include": ("qmd collection include notes", "qmd collection include notes && qmd collection list"),

@@ -86,6 +86,10 @@ SortBy = Annotated[
         autocompletion=completion.one_of("relevance", "date", "-date"),
     ),
 ]
+Filter = Annotated[
+    str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
+]
+Metadata = Annotated[bool, Option("--metadata", help="Add the front matter of each result to --json.")]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
 LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
 Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]

@@ -20,6 +20,7 @@ from qmd.cli.options import (
     Cursor,
     Expand,
     Explain,
+    Filter,
     Full,
     FullPath,
     Index,
@@ -27,6 +28,7 @@ from qmd.cli.options import (
     Interactive,
     Limit,
     LineNumbers,
+    Metadata,
     MinScore,
     NoGpu,
     NoLineNumbers,
@@ -81,6 +83,8 @@ class SearchOptions(Struct, frozen=True):
     min_score: MinScore = 0.0
     sort: SortBy = None
     collection: Collections = None
+    filter: Filter = None
+    metadata: Metadata = False
     full: Full = False
     line_numbers: LineNumbers = False
     no_line_numbers: NoLineNumbers = False
@@ -137,6 +141,7 @@ class SearchOptions(Struct, frozen=True):
             explain=self.explain,
             full_body=self.full,
             sort=self.sort,
+            filter=self.filter,
             cursor=self.cursor,
             snippet_chars=FORMATS[format].snippet_characters,
         )
@@ -144,7 +149,7 @@ class SearchOptions(Struct, frozen=True):
 
 def find(invocation: Invocation, options: SearchOptions) -> int:
     """Search, and print the results."""
-    if not options.text and not options.interactive:
+    if not any((options.text, options.interactive, options.filter)):
         raise invocation.missing_argument()
     format = options.output.chosen()
     invocation = _in_mode(invocation, options.mode)
@@ -227,6 +232,7 @@ def _hit_options(
         full=options.full,
         line_numbers=options.line_numbers and not options.no_line_numbers,
         explain=options.explain,
+        metadata=options.metadata,
         shows_all=options.all_results or options.explain,
         disk_paths=disk_paths,
         empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
@@ -241,12 +247,14 @@ def _next_step(invocation: Invocation, options: SearchOptions, response: SearchR
     if response.verdict != "none":
         return None
     command = invocation.command
-    asked = [shlex.quote(options.text), *(["--index", shlex.quote(options.index)] if options.index else [])]
+    index = ["--index", shlex.quote(options.index)] if options.index else []
+    narrowed = ["--filter", shlex.quote(options.filter)] if options.filter else []
+    asked = [shlex.quote(options.text), *narrowed, *index]
     if command == "search" and response.terms:
         return " ".join(["qmd query", *asked]), "search by meaning as well"
     if len(response.hits) > CLOSEST:
         return " ".join(["qmd", command, *asked, "--all"]), "show every hit"
-    return " ".join(["qmd status", *asked[1:]]), "see what is indexed"
+    return " ".join(["qmd status", *index]), "see what is indexed"
 
 
 def _mention_age(command: str, index: OpenIndex) -> None:

@@ -34,6 +34,7 @@ _TOML_KEY_END = re.compile(r"[\n=,{}\[\]]")
 _MAX_KEY_PARTS = 64
 """The TOML parser takes time with the square of a dotted key's parts: 16 s for 32,000."""
 
+_MAX_FIELDS = 1_000
 _MAX_REASON_CHARACTERS = 120
 _MAX_KEY_CHARACTERS = 500
 _MAX_INTEGER_BITS = 3_300
@@ -78,7 +79,10 @@ def read_front_matter(text: str) -> FrontMatter:
     try:
         if len(block) > MAX_CHARACTERS:
             raise _UnreadableError(f"it has {len(block):,} characters, more than the limit of {MAX_CHARACTERS:,}")
-        return FrontMatter(parse(block), match.end())
+        metadata = parse(block)
+        if len(metadata) > _MAX_FIELDS:
+            raise _UnreadableError(f"it has {len(metadata):,} fields, more than the limit of {_MAX_FIELDS:,}")
+        return FrontMatter(metadata, match.end())
     except _UnreadableError as exc:
         return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
 
@@ -111,7 +115,8 @@ def _parse_toml(block: str) -> dict[str, MetadataValue]:
 def _flatten(loaded: Mapping[Any, object], prefix: str = "") -> dict[str, MetadataValue]:
     flat: dict[str, MetadataValue] = {}
     for key, value in loaded.items():
-        name = f"{prefix}{key}".lower()
+        # Where tobi/qmd wants the fields that can be filtered by.
+        name = f"{prefix}{key}".lower().removeprefix("qmd.metadata.")
         if len(name) > _MAX_KEY_CHARACTERS:
             raise _UnreadableError(f"a key has more than {_MAX_KEY_CHARACTERS} characters")
         if isinstance(value, Mapping):

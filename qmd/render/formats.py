@@ -40,6 +40,8 @@ class HitOptions(Struct, frozen=True):
     """Whole body in place of the passage; hits must carry it."""
     line_numbers: bool = False
     explain: bool = False
+    metadata: bool = False
+    """Whether JSON has the front matter of each hit."""
     shows_all: bool = False
     """Whether people see every hit of a list in which nothing matches well."""
     disk_paths: Mapping[str, str] | None = None
@@ -172,7 +174,8 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
     return "\n".join([*lines, "", _shown_text(hit, options), ""])
 
 
-def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:
+def hit_object(row: Row, options: HitOptions) -> dict[str, object]:
+    """All that is known of a hit."""
     hit, document = row.hit, row.hit.document
     entry: dict[str, object] = {"docid": row.docid} if row.docid else {}
     entry |= {
@@ -202,6 +205,8 @@ def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:
         entry["passages"] = passage_objects(hit)
     if hit.also_in:
         entry["also_in"] = list(hit.also_in)
+    if options.metadata:
+        entry["metadata"] = dict(document.metadata)
     return entry | {"date": document.date} if document.date else entry
 
 
@@ -367,7 +372,7 @@ def _each_document(render: Callable[[FetchedDocument], str], head: str = "", tai
 FORMATS: Mapping[str, Format] = {
     "cli": Format(_hit_blocks, _each_document(_document_block)),
     "json": Format(
-        lambda response, options: json_text([_hit_object(row, options) for row in make_rows(response, options)]),
+        lambda response, options: json_text([hit_object(row, options) for row in make_rows(response, options)]),
         lambda documents: json_text([_document_object(one) for one in documents]),
         limit=20,
         snippet_characters=JSON_SNIPPET_CHARACTERS,

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from qmd.app.fields import Field
+
 _LEFT_OUT_SHOWN = 10
+_CELL = 60
 _FIRST_STEP = ("qmd index ~/notes", "make a folder searchable")
 
 
@@ -127,6 +130,16 @@ def draw_files(
         before = paint(screen, f"{changed:<{time_width}}  ", "faint")
         lines += [f"{size:>{size_width}}  ", before, shown_path, "\n"]
     return join_styled([draw(screen, heading(place, f"{count(len(documents), 'file')}, {total}"), ""), *lines])
+
+
+def draw_fields(screen: Screen, fields: Sequence[Field]) -> Styled:
+    """`collection metadata`: each field with its types, notes and first values, or the values of one."""
+    if len(fields) == 1:
+        rows = ((shown(value), f"{notes:,}") for value, notes in fields[0].values.items())
+        return draw(screen, tabulate(("Value", "Notes"), rows, ("Notes",), ("Value",)))
+    cells = ((one.field, ", ".join(one.types), f"{one.notes:,}", ", ".join(one.values)) for one in fields)
+    drawn = ([shown(cell if len(cell) <= _CELL else f"{cell[:_CELL]}…") for cell in row] for row in cells)
+    return draw(screen, tabulate(("Field", "Type", "Notes", "Values"), drawn, ("Notes",), ("Values",)))
 
 
 # --- status ---------------------------------------------------------------------------------------

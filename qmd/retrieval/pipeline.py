@@ -270,7 +270,7 @@ def _doubts_about(run: Run, *, is_empty: bool) -> list[str]:
     query, doubts = run.query, []
     if not query.subqueries and query.text.count('"') % 2:
         doubts.append("a quote is not closed: all that follows it is read as one phrase")
-    wanted = [one.value for one in query.scope.filters if one.field == "tag" and one.op == "="] if is_empty else []
+    wanted = [one.value for one in query.scope.filters if one.field == "tag" and not one.is_negated] if is_empty else []
     if wanted:
         known = _tags(run.reader)
         doubts += [_unknown_tag(tag, known) for tag in wanted if tag.strip("#/").casefold() not in known]

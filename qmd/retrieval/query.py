@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection as Names
+from collections.abc import Sequence
 from typing import Literal, cast, get_args
 
 from msgspec import Struct, field
@@ -11,22 +12,9 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError, collection_not_found, refuse_unknown
 from qmd.records import Collection, MetadataFilter, Query, Scope, Sort, SubQuery, SubQueryKind
+from qmd.retrieval.query_filters import take_filters
 
 Mode = Literal["lexical", "dense", "hybrid"]
-
-FIELDS: Mapping[str, str] = {
-    "tag": "tag",
-    "path": "path",
-    "collection": "collection",
-    "title": "title",
-    "after": "after",
-    "since": "after",
-    "before": "before",
-    "on": "on",
-    "sort": "sort",
-}
-"""What may stand before the colon of a filter, and the field of the `MetadataFilter` that it makes. The stores filter
-by any key of front matter: a row with its name makes it one that people can type."""
 
 MAX_QUERY_CHARS = 16_384
 """All texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
@@ -70,9 +58,7 @@ class SearchOptions(Struct, frozen=True):
     """Longest passage text in code points."""
 
 
-_FILTER = rf'(?<!\S)(?P<sign>-?)(?P<field>{"|".join(FIELDS)}):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))(?!\S)'
 _TYPED = r"(lex|vec|hyde|intent|expand):(.*)\Z"
-_DATE = r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?\Z"
 _NEGATION = r'(?:^|\s)-["\w]'
 
 _NO_COLLECTION = "every collection is excluded from searches; name one with -c, or run: qmd collection include NAME"
@@ -88,7 +74,13 @@ class _Lines(Struct):
     expand: tuple[int, str] | None = None
 
 
-def read_query(asked: str | Sequence[SubQuery], intent: str | None = None, sort: str | None = None) -> Query:
+def read_query(
+    asked: str | Sequence[SubQuery],
+    intent: str | None = None,
+    sort: str | None = None,
+    filter: str | None = None,
+    fields: Names[str] | None = (),
+) -> Query:
     """The query that a text means, or typed sub-queries; its collections are applied by `narrow_query`.
 
     Plain text of several lines is one question.
@@ -97,6 +89,8 @@ def read_query(asked: str | Sequence[SubQuery], intent: str | None = None, sort:
         asked: Plain text, a query document, or typed sub-queries.
         intent: What the answer is for; goes before an `intent:` line.
         sort: The order of hits; goes before `sort:`.
+        filter: Filters as they are typed, or in JSON; every name in it is a field.
+        fields: The names in the query that are.
 
     Raises:
         UsageError: It breaks the rules of the query language, or would keep models and index busy for minutes.
@@ -104,20 +98,26 @@ def read_query(asked: str | Sequence[SubQuery], intent: str | None = None, sort:
     if not isinstance(asked, str):
         validate_subqueries(asked)
         query = Query(primary_text(asked), tuple(asked))
+    elif filter and not asked.strip():
+        query = Query("")
     elif "\n" in asked and not any(_typed_line(line.lstrip()) for line in asked.splitlines()):
-        query = parse_query(" ".join(asked.split()))
+        query = parse_query(" ".join(asked.split()), fields)
     else:
-        query = parse_query(asked)
+        query = parse_query(asked, fields)
+    if filter:
+        given = _parse_filter(filter)
+        order = query.sort if given.sort == "relevance" else given.sort
+        query = replace(query, scope=build_scope(query.scope, given.scope), sort=order)
     query = replace(query, intent=intent or query.intent, sort=query.sort if sort is None else _order(sort))
     _check_size(query)
     return query
 
 
-def parse_query(text: str) -> Query:
+def parse_query(text: str, fields: Names[str] | None = ()) -> Query:
     """Read plain text or a query document, and take the filters out of it.
 
-    Filters are the `FIELDS`, negated by a leading `-`, values with spaces in double quotes; they stand anywhere in
-    plain text or on lines of their own, as does `sort:`. `expand: foo` is `foo`.
+    Filters are the `FIELDS` and what `fields` of front matter, negated by a leading `-`, values with spaces in double
+    quotes; they stand anywhere in plain text or on lines of their own, as does `sort:`. `expand: foo` is `foo`.
 
     Raises:
         UsageError: Empty query, one that is too long, or a query document that breaks its rules. How many
@@ -126,10 +126,25 @@ def parse_query(text: str) -> Query:
     _check_length(len(text))
     lines = _Lines()
     for number, raw in enumerate(text.split("\n"), start=1):
-        _read_line(number, raw.strip(), lines)
+        _read_line(number, raw.strip(), lines, fields)
     query = _assemble(lines)
     validate_subqueries(query.subqueries, numbered=True)
     return query
+
+
+def _parse_filter(text: str) -> Query:
+    """The query without words that filters alone make."""
+    _check_length(len(text))
+    if text.lstrip()[:1] in ("{", "["):
+        from qmd.store.conditions import read_condition
+
+        read_condition(text)
+        return Query("", scope=Scope(filters=(MetadataFilter("where", text),)))
+    lines = _Lines()
+    rest = take_filters(text, lines.filters, None)
+    if rest or not lines.filters:
+        raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
+    return _assemble(lines)
 
 
 def _check_size(query: Query) -> None:
@@ -223,18 +238,18 @@ def _typed_line(line: str) -> re.Match[str] | None:
     return re.match(_TYPED, line, re.IGNORECASE | re.DOTALL) if ":" in line else None
 
 
-def _read_line(number: int, line: str, lines: _Lines) -> None:
+def _read_line(number: int, line: str, lines: _Lines, fields: Names[str] | None) -> None:
     if not line:
         return
     typed = _typed_line(line)
     if typed is None:
-        rest = _take_filters(line, lines.filters)
+        rest = take_filters(line, lines.filters, fields)
         if rest:
             lines.plain.append((number, rest))
         return
     kind, value = typed[1].lower(), typed[2].strip()
     if kind == "expand":
-        lines.expand = (number, _take_filters(value, lines.filters))
+        lines.expand = (number, take_filters(value, lines.filters, fields))
         if not value:
             raise UsageError("expand: query must include text.")
     elif kind == "intent":
@@ -246,7 +261,7 @@ def _read_line(number: int, line: str, lines: _Lines) -> None:
     else:
         if not value:
             raise UsageError(f"Line {number} ({kind}:) must include text.")
-        text = _take_filters(value, lines.filters) if kind == "lex" else value
+        text = take_filters(value, lines.filters, fields) if kind == "lex" else value
         if text:
             lines.typed.append(SubQuery(cast(SubQueryKind, kind), text, number))
 
@@ -272,7 +287,7 @@ def _assemble(lines: _Lines) -> Query:
     _check_document(lines)
     plain = lines.plain if lines.expand is None else [lines.expand]
     # Positive `collection:` filters unite and become the scope's collections; everything else must hold together.
-    named = [one for one in lines.filters if one.field == "collection" and one.op == "="]
+    named = [one for one in lines.filters if one.field == "collection" and not one.is_negated]
     orders = [_order(one.value) for one in lines.filters if one.field == "sort"]
     rest = tuple(one for one in lines.filters if one not in named and one.field != "sort")
     scope = Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)
@@ -289,84 +304,3 @@ def _order(value: str) -> Sort:
         if value.lower() == known:
             return cast(Sort, known)
     raise UsageError(f"unknown order 'sort:{value}'", hint="sort:date (newest first), sort:-date or sort:relevance")
-
-
-def filter_text(field: str, value: str) -> str:
-    """A filter as it is typed; a value with blanks stands in quotes."""
-    return f'{field}:"{value}"' if re.search(r"\s", value) else f"{field}:{value}"
-
-
-def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str, ...]]:
-    """`text` without its filters, and these as they are written, for somebody who is still typing.
-
-    Unless it `is_ended`, a filter at the very end is in neither: it may go on with the next key.
-    """
-    words, filters, position = "", [], 0
-    for match in _find_filters(text):
-        words += text[position : match.start()]
-        position = match.end() + (text[match.end() : match.end() + 1] == " ")
-        if is_ended or match.end() < len(text):
-            filters.append(match[0])
-    return words + text[position:], tuple(filters)
-
-
-def _find_filters(text: str) -> list[re.Match[str]]:
-    """The filters in `text`; inside a quoted phrase the spelling of one is part of the phrase."""
-    found = re.finditer(_FILTER, text, re.IGNORECASE) if ":" in text else ()
-    return [match for match in found if text.count('"', 0, match.start()) % 2 == 0]
-
-
-def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
-    """`text` without its filters, which are appended to `filters`."""
-    kept: list[str] = []
-    position = 0
-    for match in _find_filters(text):
-        name, value = match["field"].lower(), match["quoted"] or match["bare"]
-        meant = FIELDS[name]
-        if meant in ("after", "before", "on"):
-            value = _normal_date(name, value)
-        elif meant == "tag":
-            value = value.removeprefix("#")
-        filters.append(MetadataFilter(meant, "!=" if match["sign"] else "=", value))
-        kept.append(text[position : match.start()])
-        position = match.end()
-    if not kept:
-        return text.strip()
-    kept.append(text[position:])
-    return " ".join(part for piece in kept if (part := piece.strip()))
-
-
-def _normal_date(name: str, value: str) -> str:
-    """The start of an ISO date, or for `on` of anything but a day, month or year its first and last day."""
-    match = re.match(_DATE, value)
-    if match is None:
-        first, last = _named_days(name, value)
-        return first if name != "on" or first == last else f"{first}/{last}"
-    month, day = (int(part or 1) for part in match.groups()[1:])
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        raise _no_date(name, value)
-    if match[2] is None:
-        return match[1]
-    return f"{match[1]}-{month:02d}" + (f"-{day:02d}" if match[3] else "")
-
-
-def _named_days(name: str, value: str) -> tuple[str, str]:
-    """First and last of the days that a value names in words or in another than the ISO form."""
-    from qmd.clock import local_today
-    from qmd.dates.reading import find_dates
-    from qmd.dates.relative import find_relative
-
-    # after:last-week spares the quotes
-    spans = [*find_dates(value, years=True), *find_relative(value.replace("-", " ").replace("_", " "), local_today())]
-    whole = [one for one in spans if value[: one.start].strip() == value[one.end :].strip() == ""]
-    if not whole:
-        raise _no_date(name, value)
-    if len(whole) > 1:
-        days = " or ".join(one.first.isoformat() for one in whole)
-        raise UsageError(f"'{name}:{value}' may be {days}", hint=f"{name}:{whole[0].first.isoformat()}")
-    return whole[0].first.isoformat(), whole[0].last.isoformat()
-
-
-def _no_date(name: str, value: str) -> UsageError:
-    forms = f'{name}:2026, {name}:2026-03-14, {name}:yesterday or {name}:"last week"'
-    return UsageError(f"'{name}:{value}' is not a date", hint=f'{forms}; as words: "{name}:{value}"')

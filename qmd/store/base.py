@@ -153,6 +153,10 @@ class IndexReader(Protocol):
     def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
         """Documents in scope, by collection and path."""
 
+    def field_names(self) -> frozenset[str]:
+        """Every key of front matter that a document has."""
+        return frozenset(name for one in self.iter_documents() for name in one.metadata)
+
     def count_documents(self, scope: Scope = Scope()) -> int:
         """Number of documents in the scope's collections; the rest of a scope does not count here."""
 

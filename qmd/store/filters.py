@@ -1,8 +1,7 @@
 """What a scope asks of a document: the rules, of which each engine writes the smallest parts in its own language.
 
-A front-matter value is compared by case folding, and as a number where it and what it is compared with are numbers: as
-text "10" sorts before "9". A tag stands for those nested in it, too. A note is of the day or month that it names, else
-of the day on which its file was written, where its reader is.
+Front matter is compared by `conditions`. A tag stands for those nested in it, too. A note is of the day or
+month that it names, else of the day on which its file was written, where its reader is.
 """
 
 from __future__ import annotations
@@ -78,18 +77,15 @@ class ScopeWriter(ABC):
         """That the front matter has this tag, folded and without `#`, or one nested in it."""
 
     @abstractmethod
-    def says(self, key: str, op: str, text: str, number: float | None) -> str:
-        """That the value of a front-matter key, or any element of its list, compares (`=`, `<`, `<=`, `>`, `>=`).
-
-        With the number where there is one and the value is a number, else with the folded text.
-        """
+    def says(self, condition: str) -> str:
+        """That the front matter meets a condition, in JSON (`conditions`)."""
 
     def _filter(self, asked: MetadataFilter) -> str:
-        if asked.op == "!=":
+        if asked.is_negated:
             # What is not known must count as "does not hold" here, too.
-            return f"NOT coalesce({self._filter(replace(asked, op='='))}, false)"
+            return f"NOT coalesce({self._filter(replace(asked, is_negated=False))}, false)"
         value = asked.value
-        match field := asked.field.lower():
+        match asked.field:
             case "after":
                 own, day = f"{_LAST_DAY} >= {self.value(value)}", f"modified_at >= {self._instant(value)}"
                 return f"({own} OR (date IS NULL AND {day}))"
@@ -99,8 +95,6 @@ class ScopeWriter(ABC):
             case "on":
                 first, _, last = value.partition("/")
                 return f"({self._named(first, last or first)} OR {self._written(first, last or first)})"
-            case "modified" | "modified_at":
-                return f"modified_at {asked.op} {self.value(value)}"
             case "title":
                 return self.contains_folded("title", value.casefold())
             case "path":
@@ -110,7 +104,7 @@ class ScopeWriter(ABC):
             case "tag" | "tags":
                 return self.tagged(value.strip("#/").casefold())
             case _:
-                return self.says(field, asked.op, value.casefold(), _number(value))
+                return self.says(value)
 
     def _named(self, first: str, last: str) -> str:
         """Its own date lies between two; a month lies within its month and not within any day of it."""
@@ -139,15 +133,3 @@ class ScopeWriter(ABC):
         with suppress(OSError, OverflowError):
             moment -= moment.astimezone().utcoffset() or timedelta()
         return self.value(time_text(moment) + "Z")
-
-
-def folded(value: object) -> str:
-    """A front-matter value as text is compared."""
-    return ("true" if value else "false") if isinstance(value, bool) else str(value).casefold()
-
-
-def _number(value: str) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None

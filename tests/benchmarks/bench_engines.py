@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.clock import batches
-from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
+from qmd.records import IndexTerms, LexicalTerm, Scope
+from qmd.retrieval.query import read_query
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.records import ChunkRecord, NewDocument, pack_text
@@ -72,7 +73,7 @@ def _measure(path: Path, address: str | None, n_documents: int) -> dict[str, str
         found["size, MB"] = f"{writer.status(None).size_bytes / 1e6:.0f}"
     with open_reader(path, address) as reader:
         words = [_terms(f"word{n}", f"word{n * 7}") for n in (30, 300, 3_000, 9_000)]
-        scope = Scope(filters=(MetadataFilter("status", "=", "s3"),))
+        scope = read_query("", filter="status:s3").scope
         found["open and first search"] = _times(lambda: _open_and_search(path, address, words[0]), 3)
         found["search by words"] = _times(lambda: [reader.search_lexical(one, 20, Scope()) for one in words], n=4)
         found["… in a tenth"] = _times(lambda: [reader.search_lexical(one, 20, scope) for one in words], n=4)

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -48,6 +48,7 @@ class Ask:
     intent: str | None = None
     sort: str | None = None
     rerank: bool | None = None
+    filter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,18 @@ class Answer:
     rows: tuple[tuple[str, float | str], ...] = ()
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    copies: frozenset[str] | None = field(default=frozenset(), compare=False)
+    """Addresses among the rows that hold the text of one before; None: this answer leaves them out."""
+    verdict: str = field(default="", compare=False)
+
+    def agrees_with(self, whole: Answer) -> bool:
+        """Whether this says what another answer does; agents get no copies, and two hits where nothing matches well."""
+        rows = whole.rows
+        if self.copies is None:
+            rows = tuple(row for row in rows if row[0] not in (whole.copies or ()))
+        if self.verdict == "none" and self.rows:
+            rows = rows[: len(self.rows)]
+        return (self.rows, self.warnings, self.error) == (rows, whole.warnings, whole.error)
 
 
 FrontEnd = Callable[[Request], Answer | None]
@@ -139,7 +152,8 @@ def ask_command_line(ask: Request) -> Answer:
     warnings = tuple(line.removeprefix("warning: ") for line in lines if line.startswith("warning: "))
     if isinstance(ask, Ask):
         found = json.loads(out)
-        return Answer(_rows(found), warnings)
+        copies = frozenset(unquote(uri) for row in found for uri in row.get("also_in", ()))
+        return Answer(_rows(found), warnings, copies=copies)
     if isinstance(ask, Connect) and ask.related:
         return Answer(_rows(json.loads(out)), warnings)
     if isinstance(ask, Connect):
@@ -166,6 +180,7 @@ def _arguments(ask: Request) -> list[str]:
     options += ["-C", str(ask.candidate_limit)] if ask.candidate_limit is not None else []
     options += ["--intent", ask.intent] if ask.intent else []
     options += [f"--sort={ask.sort}"] if ask.sort else []
+    options += ["--filter", ask.filter] if ask.filter else []
     options += [] if ask.rerank is None else ["--rerank" if ask.rerank else "--no-rerank"]
     return [COMMANDS[ask.mode], *options, "--", ask.text]
 
@@ -214,6 +229,7 @@ def _found(index: qmd.Index, ask: Ask) -> Answer:
     if ask.mode == "hybrid":
         wishes |= {"intent": ask.intent, "rerank": ask.rerank, "sort": ask.sort}
         wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
+    wishes |= {"filter": ask.filter} if ask.filter else {}
     response = index.search(ask.text, collections=ask.collections, **wishes)
     found = [{"uri": hit.document.uri, "score": _score(hit.relevance), "also_in": hit.also_in} for hit in response.hits]
     return Answer(_rows(found), response.warnings)
@@ -261,7 +277,9 @@ def mcp_front_end(index: Index) -> FrontEnd:
         warnings = tuple(text.removeprefix("Warning: ") for text in texts if text.startswith("Warning: the same text"))
         if isinstance(ask, Connect) and not ask.related:
             return Answer(_link_rows(result.structured_content), warnings)
-        if not isinstance(ask, Fetch):
+        if isinstance(ask, Ask):
+            return _as_agents_see(result.structured_content)
+        if isinstance(ask, Connect):
             found = result.structured_content
             return Answer(_rows(found["results"]), tuple(found.get("warnings", ())))
         parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", texts[0])
@@ -269,6 +287,11 @@ def mcp_front_end(index: Index) -> FrontEnd:
         return Answer(tuple(_lines_of(uri, text.removesuffix("\n\n")) for uri, text in pairs), warnings)
 
     return ask_mcp
+
+
+def _as_agents_see(found: Mapping[str, Any]) -> Answer:
+    rows = tuple((f"qmd://{unquote(row['file']).removeprefix('qmd://')}", row["score"]) for row in found["results"])
+    return Answer(rows, tuple(found.get("warnings", ())), copies=None, verdict=found["verdict"])
 
 
 def _tool_call(ask: Request) -> tuple[str | None, dict[str, Any]]:
@@ -289,8 +312,9 @@ def _tool_call(ask: Request) -> tuple[str | None, dict[str, Any]]:
         arguments |= {"candidateLimit": ask.candidate_limit} if ask.candidate_limit else {}
         arguments |= {"intent": ask.intent} if ask.intent else {}
         arguments |= {"sort": ask.sort} if ask.sort else {}
+        arguments |= {"filter": json.loads(ask.filter) if ask.filter[0] == "{" else ask.filter} if ask.filter else {}
         return "query", arguments | ({} if ask.rerank is None else {"rerank": ask.rerank})
-    return TOOLS[ask.mode], arguments
+    return None if ask.filter else TOOLS[ask.mode], arguments
 
 
 def http_front_end(index: Index) -> FrontEnd:
@@ -307,7 +331,7 @@ def http_front_end(index: Index) -> FrontEnd:
         content = response.json()
         if response.status_code != 200:
             return Answer(error=_error_line(content["error"]))
-        return Answer(_rows(content["results"]), tuple(content.get("warnings", ())))
+        return _as_agents_see(content)
 
     return ask_http
 

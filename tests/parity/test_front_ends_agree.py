@@ -36,7 +36,8 @@ from tests.parity.front_ends import (
 
 FRUIT = ("apple", "banana", "cherry", "damson", "elderberry", "fig", "grape", "kiwi", "lemon", "mango", "olive", "pear")
 FILES = {
-    "garden/tomatoes.md": "---\ntags: [home, summer]\n---\n# Tomatoes\n\nTomatoes need sun and water every day.\n",
+    "garden/tomatoes.md": "---\ntags: [home, summer]\nstatus: ripe\nbeds: 3\ndue: 2026-08-01\n---\n# Tomatoes\n\n"
+    "Tomatoes need sun and water every day.\n",
     "garden/deep/roses.md": "# Roses\n\n## Pruning\n\nPrune roses in winter.\n\n## Watering\n\nRoses drink little.\n",
     "garden/we ird & co/ü [1].md": "# Odd name\n\nA teapot in an oddly named place.\n",
     **{f"garden/fruit/{name}.md": f"# {name.title()}\n\nThe {name} ripens in autumn.\n" for name in FRUIT},
@@ -80,6 +81,13 @@ FOUND = (
     Ask("intent: gardening\nlex: water\nhyde: roses need little water"),
     Ask("tag:summer tomatoes"),
     Ask("tag:summer tomatoes", mode="lexical"),
+    Ask("status:ripe water"),
+    Ask("-status:ripe water", mode="lexical"),
+    Ask("water beds>=3", mode="dense"),
+    Ask("pricing", filter="status:Ripe has:due", mode="dense"),
+    Ask("water", filter='{"operator":"not","operand":{"field":"beds","operator":"lt","value":3}}'),
+    Ask("", filter="beds<4 due:2026"),
+    Ask("water statsu:ripe beds>2 localhost:8080"),
     Ask("path:deep water"),
     Ask("after:2020 pricing"),
     Ask('on:"7 May 2024"'),
@@ -104,11 +112,17 @@ FOUND_NOTHING = (
     Ask("autumn fruit", min_score=1.0),
     Ask('lex: "rate limiter" -token'),
     Ask("before:1990 pricing"),
+    Ask("water", filter="beds>3"),
+    Ask("water", filter="bed:3 status:ripe", mode="lexical"),
     Ask("%%%%"),
     Ask("lex: ?\nvec: %%%%"),
     Ask("zzzzqqqq", mode="lexical"),
 )
 REFUSED = (
+    Ask("water", filter="some words"),
+    Ask("water", filter='{"field":"beds","operator":"gt"}'),
+    Ask("water", filter='{"field":"beds","operator":"gt","value":true}', mode="dense"),
+    Ask("water", filter='{"operator":"equals","field":"beds","value":1}'),
     Ask("pricing", sort="size"),
     Ask("pricing after:someday"),
     Ask("kiwi", collections=("nowhere",)),
@@ -230,7 +244,7 @@ def test_every_front_end_answers_as_the_command_line_does(request_: Request, fro
     assert request_ not in REFUSED or expected.error is not None
     answers = {name: ask(request_) for name, ask in front_ends.items()}
     different: dict[str, Any] = {
-        name: answer for name, answer in answers.items() if answer is not None and answer != expected
+        name: answer for name, answer in answers.items() if answer is not None and not answer.agrees_with(expected)
     }
     assert different == {}, expected
 

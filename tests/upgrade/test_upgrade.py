@@ -116,6 +116,14 @@ def test_indexes_of_an_older_version_answer_as_they_did(kept: Path, qmd: Qmd) ->
             assert shown == out, argv
 
 
+def test_front_matter_of_an_older_index_is_filtered_by(qmd: Qmd) -> None:
+    found = json.loads(qmd("search", 'oven aliases:"The Big Oven"', "--json"))
+    assert [one["title"] for one in found] == ["Oven"]
+    found = json.loads(qmd("vsearch", "what does our bread cost", "--filter", "tags:recipes date<=2026-03", "--json"))
+    assert [one["title"] for one in found] == ["Rye bread"]
+    assert {"aliases", "date", "tags"} <= {one["field"] for one in json.loads(qmd("collection", "metadata", "--json"))}
+
+
 @pytest.mark.parametrize("index", ["index", "imported"])
 def test_an_index_of_an_older_version_needs_nothing_made_again(qmd: Qmd, root: Path, index: str) -> None:
     before = json.loads(qmd("status", "--json", "--index", index))

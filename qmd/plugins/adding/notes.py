@@ -12,7 +12,9 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -86,13 +88,14 @@ def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> 
     except OSError as exc:
         message = f"cannot write to '{short(f'{collection.name}/{path}')}': {exc.strerror}"
         raise QmdError(message, "links are not followed; name another place with --to") from exc
+    file = f"qmd://{collection.name}/{path}"
     try:
         with index.updating((collection.name,)) as update:
             warnings = update.run(update.collections[0], below=path).warnings
+        docid = next((one.docid for one in index.documents(collection.name, path)), None)
     except QmdError as error:
-        warnings = (f"it is not indexed yet: {error.message}",)
-    docid = next((one.docid for one in index.documents(collection.name, path)), None)
-    return Added(status, f"qmd://{collection.name}/{path}", docid, warnings)
+        return Added(status, file, None, (f"it is not indexed yet: {error.message}",))
+    return Added(status, file, docid, warnings)
 
 
 def _destination(index: Index, note: NewNote, collections: Sequence[Collection]) -> tuple[Collection, str]:
@@ -102,13 +105,13 @@ def _destination(index: Index, note: NewNote, collections: Sequence[Collection])
     to = note.to or "".join(one.name for one in likely if len(likely) == 1)
     if not to:
         raise UsageError("no collection is named", f"--to with one of: {', '.join(names) or 'none yet'}")
-    found = split_address(without_scheme(to) or to, names)
+    found = split_address(unquote(without_scheme(to) or "") or to, names)
     if found is None:
         raise collection_not_found(short(to), names)
-    path = found[1].strip("/")
-    if path.count("/") >= _MOST_FOLDERS or not all(map(is_name, path.split("/") if path else ())):
-        raise UsageError(f"'{short(path)}' is no path below a folder", "put plain names between slashes")
-    return next(one for one in collections if one.name == found[0]), path
+    parts = PurePosixPath(found[1].strip("/")).parts
+    if len(parts) > _MOST_FOLDERS or not all(map(is_name, parts)):
+        raise UsageError(f"'{short(found[1])}' is no path below a folder", "put plain names between slashes")
+    return next(one for one in collections if one.name == found[0]), "/".join(parts)
 
 
 def _write(index: Index, collection: Collection, path: str, note: NewNote, text: str) -> tuple[str, str]:
@@ -117,14 +120,13 @@ def _write(index: Index, collection: Collection, path: str, note: NewNote, text:
     title, source, entry = _line(note.title), _line(note.source), f"{text}\n"
     tags = [*filter(None, ("/".join(filter(None, map(_slug, tag.split("/")))) for tag in note.tags))]
     if appends := note.daily or is_file:
-        head = ("##", now.strftime("%H:%M" if note.daily else "%Y-%m-%d %H:%M"), title, source and f"({source})")
-        entry = (
-            "\n\n".join(filter(None, (" ".join(filter(None, head)), text, " ".join(map("#{}".format, tags))))) + "\n"
-        )
+        head = ("##", now.strftime("%Y-%m-%d %H:%M" if is_file else "%H:%M"), title, source and f"({source})")
+        parts = (" ".join(filter(None, head)), text, " ".join(f"#{tag}" for tag in tags))
+        entry = "\n\n".join(filter(None, parts)) + "\n"
         paths = [path if is_file else f"{path}/{now.date()}.md"] * _TRIES
     else:
         _refuse_known(index, collection, note)
-        paths = _new_paths(path, _slug(title) or next(filter(None, map(_slug, text.split("\n"))), "note"))
+        paths = _new_paths(path, (title, *text.split("\n")))
     fields = {"title": title, "source": source or "qmd add", "tags": tags}
     # JSON is YAML on one line. It stands before any text, so that no text becomes front matter.
     front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in fields.items() if value)
@@ -140,8 +142,9 @@ def _write(index: Index, collection: Collection, path: str, note: NewNote, text:
     raise BusyError(f"'{file}' is always taken by another program", "try again, or choose another title")
 
 
-def _new_paths(folder: str, stem: str) -> list[str]:
-    """What a new file may be called: few names are tried, however many notes have one title."""
+def _new_paths(folder: str, lines: Sequence[str]) -> list[str]:
+    """What a new file may be called after the first line of words: few, however many notes have one title."""
+    stem = next(filter(None, map(_slug, lines)), "note")
     stem = stem if is_name(f"{stem}.md") and stem not in _INSTRUCTIONS else f"note-{stem}"
     numbers = (*range(2, _TRIES), int.from_bytes(os.urandom(5)), int.from_bytes(os.urandom(5)))
     return [f"{folder}/{stem}{end}.md" for end in ("", *(f"-{number}" for number in numbers))]

@@ -34,7 +34,7 @@ from qmd.plugins.browse.rows import (
 from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results, WorkingApp
 from qmd.render.terminal import visible
 from qmd.retrieval.matching import find_spans
-from qmd.retrieval.query import filter_text, split_filters
+from qmd.retrieval.query_filters import filter_text, split_filters
 
 if TYPE_CHECKING:
     from qmd.app.index import Index

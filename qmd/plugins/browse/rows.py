@@ -11,7 +11,7 @@ from msgspec import Struct
 from qmd.names import file_name
 from qmd.render.terminal import visible
 from qmd.retrieval.calibration import strength
-from qmd.retrieval.query import filter_text
+from qmd.retrieval.query_filters import filter_text
 
 if TYPE_CHECKING:
     from textual.content import Content

@@ -91,7 +91,8 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
     }
     yield from ((key, key, value) for key, value in of_all.items() if value is not None)
     for one in config.collections:
-        for key, value in _written_of(one).items():
+        agents_may_write = "true" if one.name in config.writable else ""
+        for key, value in {**_written_of(one), "agents_may_write": agents_may_write}.items():
             if value:
                 yield f"collections.{one.name}.{key}", f"collections.NAME.{key}", value
 

@@ -6,7 +6,6 @@ looked up beforehand and becomes a list of ids.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeGuard
@@ -15,9 +14,8 @@ import msgspec
 
 from qmd.plugins.lance.tables import Tables, both, is_in, literal
 from qmd.records import MetadataValue, Scope
-from qmd.store.filters import ScopeWriter, folded
-
-_COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+from qmd.store.conditions import folded, read_condition
+from qmd.store.filters import ScopeWriter
 
 UNFOLDED = (
     "[\u00b5\u00df\u0149\u017f\u01f0\u0345\u0390\u03b0\u03c2\u03d0-\u03f5\u0587\u13f8-\u13fd\u1c80-\u1c88"
@@ -76,20 +74,11 @@ class LanceScope(ScopeWriter):
     def tagged(self, tag: str) -> str:
         return _has_fact([_tag_fact(tag)])
 
-    def says(self, key: str, op: str, text: str, number: float | None) -> str:
-        if op == "=":
-            return _has_fact([_fact(key, text)] + ([] if number is None else [_fact(key, number)]))
-        compares = _COMPARISONS[op]
-
-        def holds(metadata: str) -> bool:
-            found = msgspec.json.decode(metadata).get(key)
-            return any(
-                compares(one, number) if _is_number(one) and number is not None else compares(folded(one), text)
-                for one in (found if isinstance(found, list) else [found])
-                if one is not None
-            )
-
-        return self._look_up("metadata", "metadata != '{}'", holds)
+    def says(self, condition: str) -> str:
+        asked = read_condition(condition)
+        if asked.operator == "eq" and asked.case_insensitive and isinstance(asked.value, str):
+            return _has_fact([_fact(next(asked.fields()), asked.value)])
+        return self._look_up("metadata", "true", lambda one: asked.holds(msgspec.json.decode(one)))
 
     def _matches(self, text: str, pattern: str) -> str:
         return f"regexp_like({text}, {literal(pattern)})"

@@ -5,6 +5,7 @@ Unknown names are refused, because dropping them answers another question than t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ MAX_LIMIT = 1000
 MAX_ECHO, MOST_IGNORED = 40, 5
 """Characters of a wrong name that are repeated, and names that are ignored with a line each."""
 
-ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
+ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches", "filter"]
 
 
 class ToolArgument(Struct, frozen=True):
@@ -27,6 +28,7 @@ class ToolArgument(Struct, frozen=True):
     name: str
     kind: ToolArgumentKind
     description: str
+    """Empty where the name says it."""
     required: bool = False
     default: str | int | float | bool | None = None
     minimum: float | None = None
@@ -51,8 +53,9 @@ def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
 
 
 def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
+    described = {"description": argument.description} if argument.description else {}
     if argument.kind == "strings":
-        return {"type": "array", "items": {"type": "string"}, "description": argument.description}
+        return {"type": "array", "items": {"type": "string"}} | described
     if argument.kind == "searches":
         item = {
             "type": "object",
@@ -60,8 +63,8 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
             "required": ["type", "query"],
             "additionalProperties": False,
         }
-        return {"type": "array", "items": item, "maxItems": MAX_SEARCHES, "description": argument.description}
-    schema: dict[str, Any] = {"type": argument.kind, "description": argument.description}
+        return {"type": "array", "items": item, "maxItems": MAX_SEARCHES} | described
+    schema: dict[str, Any] = {"type": "string" if argument.kind == "filter" else argument.kind} | described
     if argument.choices:
         schema["enum"] = list(argument.choices)
     if argument.default is not None:
@@ -78,13 +81,9 @@ def check_arguments(
 ) -> dict[str, Any]:
     """The values of every argument, defaults filled in; null counts as absent.
 
-    Args:
-        arguments: What may be given.
-        given: What is.
-        ignored: Gets a line for each of the first unknown names; without it the first is an error.
-
     Raises:
-        UsageError: Naming the first argument that is unknown, missing or of the wrong type.
+        UsageError: Naming the first argument that is missing, of the wrong type, or unknown; with `ignored` a line on
+            each of the first unknown ones goes there.
     """
     names = [argument.name for argument in arguments]
     others = {argument.also: argument.name for argument in arguments if argument.also}
@@ -117,8 +116,9 @@ def _check_value(argument: ToolArgument, value: object) -> object:
         return _check_strings(argument.name, value)
     if argument.kind == "searches":
         return _check_searches(argument.name, value)
-    if argument.kind == "string":
-        text = _check_string(argument.name, value)
+    if argument.kind in ("string", "filter"):
+        is_json = argument.kind == "filter" and isinstance(value, dict)
+        text = json.dumps(value) if is_json else _check_string(argument.name, value)
         if argument.choices and text not in argument.choices:
             raise UsageError(f"{argument.name}: expected {' or '.join(argument.choices)}, not '{text[:MAX_ECHO]}'")
         return text

@@ -65,7 +65,7 @@ class _Endpoints(Struct, frozen=True):
         """Search with typed sub-queries, or with plain text as `query`."""
         try:
             given = _json_object(await request.body())
-            if "searches" not in given and "query" not in given:
+            if given.keys().isdisjoint(("searches", "query", "filter")):
                 return _failure(400, "Missing required field: searches (array)")
             ignored: list[str] = []
             asked = check_arguments(QUERY_ARGUMENTS, given, ignored)

@@ -90,6 +90,8 @@ class _Handlers:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._said: set[str] = set()
+        """Notices that were shown; only of a session, which over HTTP there is none of."""
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         offered: tuple[Tool, ...] = TOOLS
@@ -127,6 +129,8 @@ class _Handlers:
         except Exception as error:
             _logger.exception("tool %s failed", params.name)
             return _error_result(f"Error: {type(error).__name__}: {error}")
+        if ctx.request is None:
+            shown = presentation.without_repeats(shown, self._said)
         return types.CallToolResult(
             content=[types.TextContent(text=part) for part in shown.parts], structured_content=shown.structured
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
@@ -17,6 +19,12 @@ from qmd.render.text import number_lines
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
+_STANDING = (
+    r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
+    r"|^(not \w+: )?no \w+ model"
+)
+"""What holds for every question until the user does something, or a process has."""
+
 PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
 
@@ -52,6 +60,35 @@ def resource_text(fetched: DocumentText, *, line_numbers: bool = True) -> str:
         return text
     # "-->" would end the comment early and let the rest of the note pass for the document.
     return f"<!-- Context: {fetched.context.replace('-->', '-- >')} -->\n\n{text}"
+
+
+def outlined(fetched: DocumentText) -> DocumentText:
+    """The headings of what was read in place of its lines: each after its line, indented by level."""
+    from qmd.ingest.outline import outline_passage, read_outline
+
+    text, line, start = fetched.text, fetched.first_line, 0
+    lines = []
+    for heading in (read_outline if fetched.is_whole else outline_passage)(fetched.document.path, text).headings:
+        line, start = line + text.count("\n", start, heading.offset), heading.offset
+        lines.append(f"{line}: {'  ' * (heading.level - 1)}{heading.text}")
+    end = fetched.first_line + text.removesuffix("\n").count("\n")
+    return replace(fetched, text="\n".join([*lines, f"[{len(lines)} headings; the last line is {end}]"]))
+
+
+def without_repeats(shown: Shown, said: set[str]) -> Shown:
+    """An answer without what one before it has said of the index and its models; `said` keeps what was."""
+    content = shown.structured or {}
+    kinds = {one: re.sub(r"\d+", "", one) for one in content.get("warnings", ()) if re.search(_STANDING, one)}
+    again = [warning for warning, kind in kinds.items() if kind in said]
+    said.update(kinds.values())
+    if not again:
+        return shown
+    text = shown.parts[0]
+    for warning in again:
+        text = text.replace(f"\nWarning: {warning}", "", 1)
+    rest = [warning for warning in content["warnings"] if warning not in again]
+    kept = {key: value for key, value in content.items() if key != "warnings"}
+    return Shown((text, *shown.parts[1:]), kept | ({"warnings": rest} if rest else {}))
 
 
 def skipped_text(skipped: SkippedDocument) -> str:
@@ -140,19 +177,13 @@ def instructions(overview: Overview | None, error: QmdError | None = None) -> st
 
 
 _GUIDANCE = """\
-Search with query. Give a plain question as 'query', or write 'searches' yourself:
-  lex: keywords, BM25; "exact phrase", -excluded
-  vec: a question in plain words, by meaning
-  hyde: a made-up passage that would answer, by meaning
-Examples:
-  exact name: [{"type":"lex","query":"\\"rate limiter\\""}]
-  concept: [{"type":"vec","query":"how are requests throttled"}]
-  both, best recall: [{"type":"lex","query":"token bucket"},{"type":"vec","query":"how are requests throttled"}]
-  vague: [{"type":"hyde","query":"Requests are throttled by a sliding window of one minute per client."}]
-Always pass 'intent' (what the answer is needed for): it helps with ambiguous words.
+Search with query: a plain question as 'query', or typed 'searches', which find most together:
+  [{"type":"lex","query":"\\"token bucket\\" -redis"},{"type":"vec","query":"how are requests throttled"}]
+For vague ones add hyde, a made-up passage that would answer. Pass 'intent' (what the answer is for).
+Words like tag:tax, path:2025, after:2025-01 filter; with detail "paths" they make a list.
 
-Read with get (path, qmd:// address or #docid; add :LINE:COUNT for a part) or multi_get (glob or comma list).
+Read with get: path, qmd:// address or #docid; :LINE:COUNT or #Heading for a part; outline for the headings of a long
+note. Several: multi_get.
 
-- Scores mean the same in every search: 0.5 and more is a good match, below 0.2 rarely worth reading.
-- Snippet lines carry the line numbers of the file; cite them, and pass them to get.
-- minScore 0.2 cuts noise; collections narrows the search."""
+- Scores mean the same in every search: from 0.5 a match is good, below 0.2 rarely worth reading.
+- Lines carry their numbers in the file: cite them."""

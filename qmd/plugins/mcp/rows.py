@@ -5,27 +5,19 @@ Either form is complete by itself, because some clients show their model only on
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.plugins.mcp.presentation import document_uri, file_of
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
-from qmd.render.formats import mention_object, passage_objects
-from qmd.render.text import (
-    VERDICT_NOTES,
-    budget_line,
-    in_brief,
-    number_lines,
-    refreshed_line,
-    round_half_up,
-    worth_showing,
-)
+from qmd.render.formats import HitOptions, Row, hit_object, mention_object, passage_objects
+from qmd.render.text import CLOSEST, VERDICT_NOTES, budget_line, in_brief, number_lines, refreshed_line, round_half_up
 
 DETAILS = ("passages", "paths", "full")
 """How much is shown of each hit: what answers, where it is, or the whole note and all that is known of it."""
@@ -33,7 +25,7 @@ DETAILS = ("passages", "paths", "full")
 ROOM, ROOM_STRUCTURED, ROOM_FOR_NONE = 1_035, 1_260, 270
 """Tokens, as estimated, of ten rows in text and as objects, and of an answer in which nothing matches well."""
 
-_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 240, 1.5
+_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, (240, 300), 1.5
 
 _Passages = tuple[Passage, ...]
 _MORE = "…"
@@ -77,13 +69,7 @@ def _found_text(response: SearchResponse, label: str) -> str:
 def answer_object(
     response: SearchResponse, name: Callable[[StoredDocument], str] = file_of, detail: str = "passages"
 ) -> dict[str, Any]:
-    """A search as what programs get; `warnings` and `refreshed` only when there is something to say.
-
-    Args:
-        response: What was found.
-        name: What a document is called.
-        detail: One of `DETAILS`.
-    """
+    """A search as what programs get, nothing empty in it; `name` is how a document is called, `detail` of `DETAILS`."""
     hits = _closest(response)
     content: dict[str, Any] = {"results": [], "verdict": response.verdict}
     if response.warnings:
@@ -105,27 +91,20 @@ def answer_object(
         lines = _lines(passages, (hit.document.title,)) or hit.passage.heading_trail[-1:]
         return entry | {"snippet": "\n".join(lines)}
 
-    def written(number: int, passages: _Passages) -> str:
-        return _json(row(number, passages))
-
     if detail == "full":
-        content["results"] = [_whole_object(hit, name) for hit in hits]
-    else:
-        filled = _fill(response, hits, _json(content), written, ROOM_STRUCTURED)
-        content["results"] = list(map(row, range(len(hits)), filled))
-    return content
+        return content | {"results": [_whole_object(hit, name) for hit in hits]}
+    filled = _fill(response, hits, encode(content).decode(), lambda *one: encode(row(*one)).decode(), ROOM_STRUCTURED)
+    return content | {"results": list(map(row, range(len(hits)), filled))}
 
 
 def _closest(response: SearchResponse) -> Sequence[Hit]:
     """The hits that are shown; where nothing matches well, two, the lines around the best one before the passage."""
-    hits = worth_showing(response).hits
     if response.verdict != "none":
-        return hits
-    return [replace(hit, passage=in_brief(hit.passage, _BRIEF_CHARS), passages=(hit.passage,)) for hit in hits]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return response.hits
+    briefs = ([in_brief(hit.passage, most) for most in _BRIEF_CHARS] for hit in response.hits[:CLOSEST])
+    return [
+        replace(hit, passage=one, passages=(more,)) for hit, (one, more) in zip(response.hits, briefs, strict=False)
+    ]
 
 
 def _fill(
@@ -134,14 +113,9 @@ def _fill(
     """What is shown of each hit: nothing but its head, its passage of 300 characters, or all its passages.
 
     The best hits come first, a further passage of one after the first of those that are nearly as good. Judged by texts
-    that questions ask for: three quarters of them stand in the first hit, all but five of 200 in the first five.
-
-    Args:
-        response: Whether it holds a budget, which leaves out hits instead, and whether anything matches well.
-        hits: Best first.
-        fixed: What stands in the answer beside them.
-        shown: A row, by the number of its hit.
-        room: Tokens of ten rows.
+    that questions ask for: three quarters of them stand in the first hit, all but five of 200 in the first five. A
+    budget leaves out hits instead. `fixed` stands beside the rows, `shown` makes one by the number of its hit, `room`
+    is for ten.
     """
     if response.budget:
         return [hit.passages or (hit.passage,) for hit in hits]
@@ -219,18 +193,7 @@ def _whole_text(hit: Hit) -> str:
 
 
 def _whole_object(hit: Hit, name: Callable[[StoredDocument], str]) -> dict[str, Any]:
-    passage = hit.passage
-    entry = _entry(hit, name) | {
-        "line": passage.line,
-        "start_line": passage.start_line,
-        "end_line": passage.end_line,
-        "context": hit.context,
-        "snippet": "\n".join(_lines((passage,), (hit.document.title,))),
-        "body": hit.body,
-        "passages": passage_objects(hit),
-        "uri": document_uri(hit.document),
-        "heading_trail": list(passage.heading_trail),
-        "also_in": list(hit.also_in),
-        "mention": mention_object(hit.mention) if hit.mention else None,
-    }
-    return {key: value for key, value in entry.items() if value or value == 0}
+    row = Row(hit, name(hit.document), hit.document.docid)
+    snippet = "\n".join(_lines((hit.passage,), (hit.document.title,)))
+    further = {"uri": document_uri(hit.document), "snippet": snippet, "passages": passage_objects(hit)}
+    return hit_object(row, HitOptions(full=True, metadata=True)) | further

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import fit_documents, fit_hits
@@ -41,78 +42,69 @@ class Tool(Struct, frozen=True):
     """Runs in a thread; the listener hears of the stages of a search."""
 
 
+_LIMIT = ToolArgument("limit", "integer", "", default=10, minimum=1, maximum=MAX_LIMIT)
+_MIN_SCORE = ToolArgument("minScore", "number", "Drop results below; 0.2 cuts noise.", default=0, minimum=0, maximum=1)
+_COLLECTIONS = ToolArgument("collections", "strings", "Only these (see status).", also="collection")
+_FILE = ToolArgument("file", "string", "Path, name, address or #docid of a note.", True, also="path")
+_MAX_LINES = ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1)
+_LINE_NUMBERS = ToolArgument("lineNumbers", "boolean", "", default=True)
+_MAX_TOKENS = ToolArgument("maxTokens", "integer", "Longest answer.", minimum=LEAST_TOKENS)
 QUERY_ARGUMENTS = (
-    ToolArgument("query", "string", "Plain question or keywords. Give this or 'searches', not both."),
+    ToolArgument("query", "string", "Plain question or keywords; not with 'searches'."),
     ToolArgument(
         "searches",
         "searches",
-        'Typed sub-queries, most important first: lex (keywords, "phrases", -exclusions), '
-        "vec (a question in plain words), hyde (a made-up answer passage).",
+        'Sub-queries, most important first: lex (keywords, "phrases", -exclusions), vec (question in plain words), '
+        "hyde (made-up answer).",
     ),
-    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("collections", "strings", "Search only these collections (see the status tool).", also="collection"),
-    ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
-    ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
+    _LIMIT,
+    _MIN_SCORE,
+    ToolArgument("candidateLimit", "integer", "Most to rerank.", minimum=1, maximum=MAX_LIMIT),
+    _COLLECTIONS,
+    ToolArgument("intent", "string", "What the answer is for."),
+    ToolArgument("sort", "string", "relevance, date (newest first) or -date."),
+    ToolArgument("filter", "filter", "By front matter: status:draft n>=3 -has:due, or JSON."),
     ToolArgument(
-        "detail",
-        "string",
-        "paths: a line for each note, for lists; passages; full: whole notes.",
-        default=DETAILS[0],
-        choices=DETAILS,
+        "detail", "string", "paths: one line a note, for lists; full: whole notes.", default=DETAILS[0], choices=DETAILS
     ),
-    ToolArgument("rerank", "boolean", "Rerank the best candidates with a model, or never; default: where it matters."),
-    ToolArgument("maxTokens", "integer", "Longest answer in tokens.", minimum=LEAST_TOKENS),
-    ToolArgument("cursor", "string", "Go on where the answer that gave it ended."),
+    ToolArgument("rerank", "boolean", "Default: where it matters."),
+    _MAX_TOKENS,
+    ToolArgument("cursor", "string", "From an answer that had more."),
     ToolArgument("seen", "strings", "Docids or addresses to leave out."),
 )
-_READ_TOKENS = ToolArgument("maxTokens", "integer", "Longest answer in tokens.", default=10_000, minimum=LEAST_TOKENS)
+_READ_TOKENS = replace(_MAX_TOKENS, default=10_000)
 GET_ARGUMENTS = (
-    ToolArgument(
-        "file",
-        "string",
-        "Path, note name, [[Note]], qmd:// address or #docid; may end in :LINE, :LINE:COUNT or #Heading.",
-        True,
-        also="path",
+    replace(
+        _FILE, description="Path, name, [[Note]], qmd:// address or #docid; may end in :LINE, :LINE:COUNT or #Heading."
     ),
-    ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
-    ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
-    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+    ToolArgument("fromLine", "integer", "", minimum=1),
+    _MAX_LINES,
+    _LINE_NUMBERS,
+    ToolArgument("outline", "boolean", "Only the headings, with their lines.", default=False),
     _READ_TOKENS,
 )
 MULTI_GET_ARGUMENTS = (
-    ToolArgument(
-        "pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True
-    ),
-    ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1),
-    ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
-    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+    ToolArgument("pattern", "string", "Glob ('journals/2025-*.md'), or paths and #docids with commas.", True),
+    _MAX_LINES,
+    ToolArgument("maxBytes", "integer", "Name larger ones only.", default=DEFAULT_MAX_BYTES, minimum=1),
+    _LINE_NUMBERS,
     _READ_TOKENS,
 )
-LINKS_ARGUMENTS = (
-    ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True, also="path"),
-)
-RELATED_ARGUMENTS = (
-    *LINKS_ARGUMENTS,
-    ToolArgument("limit", "integer", "Most notes to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("collections", "strings", "Only notes of these collections.", also="collection"),
+PACK_ARGUMENTS = (
+    ToolArgument("query", "string", "The question.", True, also="question"),
+    *(one for one in QUERY_ARGUMENTS if one.name in ("collections", "intent")),
+    replace(_MAX_TOKENS, default=4000),
 )
 ADD_ARGUMENTS = (
     ToolArgument("text", "string", "Markdown to keep.", True),
     ToolArgument("title", "string", "Names the file."),
-    ToolArgument("tags", "strings", "Tags."),
+    ToolArgument("tags", "strings", ""),
     ToolArgument("to", "string", "COLLECTION, COLLECTION/FOLDER, or COLLECTION/NOTE.md to append to."),
     ToolArgument("daily", "boolean", "Append to today's note.", default=False),
     ToolArgument("source", "string", "Who or what it is from."),
     ToolArgument("force", "boolean", "Also if a note says nearly the same.", default=False),
 )
-LEGACY_ARGUMENTS = (
-    ToolArgument("query", "string", "Query text.", True),
-    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    ToolArgument("collections", "strings", "Search only these collections.", also="collection"),
-)
+LEGACY_ARGUMENTS = (ToolArgument("query", "string", "Query text.", True), _LIMIT, _MIN_SCORE, _COLLECTIONS)
 
 
 def search_request(asked: Values) -> SearchRequest:
@@ -122,6 +114,8 @@ def search_request(asked: Values) -> SearchRequest:
         UsageError: For neither or both of a text and sub-queries.
     """
     text, searches = asked["query"], asked["searches"]
+    if asked["filter"] and not searches:
+        text = text or ""
     if text is None and not searches:
         raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
     if text is not None and searches:
@@ -136,6 +130,7 @@ def search_request(asked: Values) -> SearchRequest:
         intent=asked["intent"] or None,
         rerank=asked["rerank"],
         sort=asked["sort"],
+        filter=asked["filter"],
         snippet_chars=PASSAGE_CHARS,
         full_body=asked["detail"] == "full",
         cursor=asked["cursor"] or None,
@@ -186,6 +181,8 @@ def fit(
 
 def _get(index: Index, asked: Values, listener: Listener) -> Shown:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
+    if asked["outline"]:
+        fetched, asked = presentation.outlined(fetched), {**asked, "lineNumbers": False}
     text = _shown_documents(DocumentTexts((fetched,)), asked)
     return Shown((text, *(f"Warning: {warning}" for warning in fetched.warnings)))
 
@@ -208,6 +205,11 @@ def _shown_documents(found: DocumentTexts, asked: Values) -> str:
         return "\n\n".join((*problems, *entries))
 
     return show(fit_documents(found, asked["maxTokens"], show, 'get with file="{}:{}"'))
+
+
+def _pack(index: Index, asked: Values, listener: Listener) -> Shown:
+    wished = {"collections": asked["collections"], "intent": asked["intent"]}
+    return Shown((index.pack(asked["query"], listener, tokens=asked["maxTokens"], **wished),))
 
 
 def _status(index: Index, asked: Values, listener: Listener) -> Shown:
@@ -237,44 +239,16 @@ TOOLS = (
     Tool(
         "query",
         "Query",
-        "Search the user's own markdown notes and documents. Pass 'query' (a plain question) or 'searches' (typed "
-        "sub-queries: lex for keywords, vec for meaning, hyde for a made-up answer), and 'intent'. Returns docid, "
-        "file, title, score in 0..1, context, line and a snippet with the line numbers of the file.",
+        "Search the user's notes: docids, scores, files, lines and what they say.",
         QUERY_ARGUMENTS,
         _query,
     ),
-    Tool(
-        "get",
-        "Get Document",
-        "Read one document, or some of its lines, by path, qmd:// address or #docid from a search result. "
-        "Suggests similar paths when nothing fits.",
-        GET_ARGUMENTS,
-        _get,
-    ),
-    Tool(
-        "multi_get",
-        "Multi-Get Documents",
-        "Read several documents by glob ('journals/2025-*.md') or by a comma-separated list of paths and #docids. "
-        "Documents larger than maxBytes are named but left out.",
-        MULTI_GET_ARGUMENTS,
-        _multi_get,
-    ),
-    Tool(
-        "status",
-        "Index Status",
-        "Show what is indexed: number of documents, collections with folder and pattern, and how many documents "
-        "still lack vectors.",
-        (),
-        _status,
-    ),
-    Tool("links", "Links", "List the links from a note and to it, with line numbers.", LINKS_ARGUMENTS, _links),
-    Tool(
-        "related",
-        "Related Notes",
-        "List notes that are similar to a note, by meaning and links.",
-        RELATED_ARGUMENTS,
-        _related,
-    ),
+    Tool("get", "Get Document", "Read a document, a part or its outline; names similar paths.", GET_ARGUMENTS, _get),
+    Tool("multi_get", "Multi-Get Documents", "Read several documents.", MULTI_GET_ARGUMENTS, _multi_get),
+    Tool("pack", "Pack", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
+    Tool("status", "Index Status", "Show what is indexed, and which vectors are missing.", (), _status),
+    Tool("links", "Links", "List the links from and to a note.", (_FILE,), _links),
+    Tool("related", "Related Notes", "List similar notes.", (_FILE, _LIMIT, _COLLECTIONS), _related),
 )
 
 ADD = Tool("add", "Add Note", "Write a note of the user's, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)

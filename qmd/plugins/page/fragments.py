@@ -22,7 +22,7 @@ from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans
-from qmd.retrieval.query import filter_text
+from qmd.retrieval.query_filters import filter_text
 from qmd.retrieval.trace import Listener
 
 MAX_SHOWN_CHARACTERS = 100_000

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from qmd.names import to_disk
 from qmd.records import Collection, MetadataValue, Scope, StoredDocument
@@ -58,8 +57,8 @@ class Documents(IndexReader):
                     name=name,
                     path=Path(to_disk(path)),
                     pattern=pattern,
-                    ignore=tuple(_from_json(ignore)),
-                    context=_from_json(context),
+                    ignore=tuple(json.decode(ignore)),
+                    context=json.decode(context),
                     update_command=command,
                     include_by_default=bool(included),
                     gitignore=bool(gitignore),
@@ -129,6 +128,10 @@ class Documents(IndexReader):
         sql = f"SELECT {COLUMNS} FROM documents WHERE {where} ORDER BY collection, path LIMIT 10"
         return self._stored(self.database.rows(sql, (prefix.lower(),)))
 
+    def field_names(self) -> frozenset[str]:
+        sql = "SELECT DISTINCT one.key FROM documents, json_each(metadata) AS one"
+        return frozenset(row[0] for row in self.database.rows(sql))
+
     def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
         condition = scope_condition(scope)
         sql = f"SELECT {COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
@@ -154,18 +157,7 @@ class Documents(IndexReader):
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in _from_json(raw).items()}
-
-
-def _from_json(raw: str) -> Any:
-    # Most values are empty, and a search that meets no other need not import the reader.
-    if raw == "{}":
-        return {}
-    if raw == "[]":
-        return []
-    import json
-
-    return json.loads(raw)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in json.decode(raw).items()}
 
 
 class Condition(Struct, frozen=True):
@@ -213,10 +205,5 @@ class SqlScope(ScopeWriter):
         ]
         return f"({' OR '.join(tests)})"
 
-    def says(self, key: str, op: str, text: str, number: float | None) -> str:
-        path = '$."' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        found = f"SELECT 1 FROM json_each(metadata, {self.value(path)}) AS m"
-        test = f"casefold(iif(m.type IN ('true', 'false'), m.type, m.value)) {op} {self.value(text)}"
-        if number is not None:
-            test = f"iif(m.type NOT IN ('integer', 'real'), {test}, m.value {op} {self.value(number)})"
-        return f"EXISTS ({found} WHERE {test})"
+    def says(self, condition: str) -> str:
+        return f"says(metadata, {self.value(condition)})"

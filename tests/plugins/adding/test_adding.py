@@ -21,6 +21,7 @@ from qmd.errors import QmdError
 from qmd.files import open_below
 from qmd.ingest.document import parse_text
 from qmd.plugins.adding.notes import MAX_BYTES, NewNote, add_note
+from qmd.store.opening import open_writer
 from tests.program import Qmd
 
 needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links and pipes need rights there")
@@ -173,17 +174,28 @@ def test_what_is_added_side_by_side_is_all_there(indexed: Qmd, notes: Path) -> N
     assert indexed("search", "word11").out.count("qmd://") == 1
 
 
+def test_a_note_is_kept_while_another_program_has_the_index(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMD_SQLITE_BUSY_TIMEOUT", "1")
+    with open_index() as index, open_writer(index.path) as writer, writer.transaction():
+        run = indexed("add", FACT, "--title", "kept")
+    assert (run.status, run.out) == (0, "added qmd://notes/kept.md\n")
+    assert "warning: it is not indexed yet: " in run.err
+    assert "kept.md" in indexed("search", "serviced by Mr Fix").out
+
+
 def test_daily_notes_and_named_ones_grow_at_their_end(indexed: Qmd, notes: Path) -> None:
     first = indexed("add", "Called the plumber", "--daily", "--to", "notes/daily")
     second = indexed("add", "He comes on Friday", "--daily", "--to", "notes/daily", "--title", "Plumber", "--tags", "a")
     assert (first.out.split()[0], second.out.split()[0]) == ("added", "appended")
     daily = next(text for path, text in files_of(notes).items() if path.startswith("daily/20"))
     assert re.search(r"---\n\n## \d\d:\d\d\n\nCalled .*\n\n## \d\d:\d\d Plumber\n\nHe comes on Friday\n\n#a\n\Z", daily)
-    (notes / "pricing.md").write_text("# Pricing\n\nNo line break at its end", "utf-8")
-    assert indexed("add", FACT, "--to", "qmd://notes/pricing.md", "--source", "me").status == 0
-    grown = (notes / "pricing.md").read_text("utf-8")
+    (notes / "we ird" / "c & d.md").write_text("# Pricing\n\nNo line break at its end", "utf-8")
+    assert indexed("add", FACT, "--to", "qmd://notes/we%20ird/c%20%26%20d.md", "--source", "me").status == 0
+    grown = (notes / "we ird" / "c & d.md").read_text("utf-8")
     assert re.fullmatch(r"# Pricing\n\nNo line break at its end\n\n## 20\S+ \d\d:\d\d \(me\)\n\n.*\n", grown)
-    assert "pricing.md" in indexed("search", "serviced by Mr Fix").out
+    assert "c & d.md" in indexed("search", "serviced by Mr Fix").out
 
 
 def test_what_an_editor_saves_meanwhile_is_kept_and_so_is_the_entry(notes: Path, indexed: Qmd) -> None:

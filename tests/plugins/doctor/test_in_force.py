@@ -44,7 +44,9 @@ def test_a_variable_that_a_setting_overrules_says_so() -> None:
 def test_settings_at_their_defaults_are_left_out() -> None:
     plain = Collection("notes", Path("/notes"))
     chosen = Collection("work", Path("/work"), "*.txt", ignore=("a", "b"), include_by_default=False, gitignore=False)
-    found = settings_in_force(Config((plain, chosen), editor_uri="code://{path}", auto_update=False), {})
+    found = settings_in_force(
+        Config((plain, chosen), editor_uri="code://{path}", auto_update=False, writable=("work",)), {}
+    )
     assert {one.name: one.value for one in found} == {
         "editor_uri": "code://{path}",
         "auto_update": "false",
@@ -52,6 +54,7 @@ def test_settings_at_their_defaults_are_left_out() -> None:
         "collections.work.ignore": "a, b",
         "collections.work.gitignore": "false",
         "collections.work.includeByDefault": "false",
+        "collections.work.agents_may_write": "true",
     }
 
 

@@ -238,8 +238,11 @@ async def test_the_sdk_client_works_over_http(index: Index, policy: AccessPolicy
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode=era) as client:
             assert (await client.list_tools()).tools[0].name == "query"
-            found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
-            assert found.structured_content["results"][0]["file"] == "docs/a.md"
+            # Who asks is not known from one request to the next, so notices stand in every answer.
+            for _ in range(2):
+                found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
+                assert found.structured_content["results"][0]["file"] == "docs/a.md"
+                assert any("need embeddings" in warning for warning in found.structured_content["warnings"])
 
 
 async def test_sessions_of_2025_need_no_state(client: HttpClient) -> None:

@@ -59,7 +59,7 @@ async def call(connect: Connect, tool: str, **arguments: object) -> Any:
 async def test_tools_are_listed_in_order_read_only_with_short_descriptions(connect: Connect) -> None:
     async with connect() as client:
         tools = (await client.list_tools()).tools
-    assert [tool.name for tool in tools] == ["query", "get", "multi_get", "status", "links", "related"]
+    assert [tool.name for tool in tools] == ["query", "get", "multi_get", "pack", "status", "links", "related"]
     for tool in tools:
         assert len(tool.description) < 1800
         assert tool.annotations.read_only_hint is True
@@ -473,6 +473,7 @@ async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connec
 
 
 async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
+<<<<<<< HEAD
     words = "cache teapots zebra word"
     every = (await call(connect, "query", query=words)).structured_content["results"]
     cuts = [
@@ -485,3 +486,42 @@ async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -
     unseen = (await call(connect, "query", query=words, seen=seen)).structured_content
     assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
     assert f"left out as seen: {len(seen)} result" in "".join(unseen["warnings"])
+=======
+    first = (await call(connect, "query", query="cache teapots", maxTokens=190)).structured_content
+    seen = [row["docid"] for row in first["results"]]
+    more = (await call(connect, "query", query="cache teapots", cursor=first["budget"]["cursor"])).structured_content
+    assert more["results"] and not {row["docid"] for row in more["results"]} & set(seen)
+    unseen = (await call(connect, "query", query="cache teapots", seen=seen)).structured_content
+    assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
+    assert any("left out as seen" in line for line in unseen["warnings"])
+
+
+async def test_notices_of_the_index_are_told_once_a_session_and_others_with_every_answer(connect: Connect) -> None:
+    async with connect() as client:
+        first, second = [await client.call_tool("query", {"query": "cache zzzqq"}) for _ in range(2)]
+    told = [result.structured_content.get("warnings", []) for result in (first, second)]
+    assert [sum("need embeddings" in warning for warning in warnings) for warnings in told] == [1, 0]
+    assert [sum("'zzzqq'" in warning for warning in warnings) for warnings in told] == [1, 1]
+    assert "need embeddings" in text_of(first) and "need embeddings" not in text_of(second)
+    assert text_of(second).count("Warning: ") == len(told[1])
+
+
+async def test_an_outline_names_the_headings_with_their_lines(connect: Connect) -> None:
+    assert text_of(await call(connect, "get", file="docs/a.md", outline=True)).endswith(
+        "-->\n\n1: Alpha Doc\n6:   Section Two\n[2 headings; the last line is 8]"
+    )
+    part = await call(connect, "get", file="docs/a.md#Section Two", outline=True)
+    assert text_of(part).endswith("-->\n\n6:   Section Two\n[1 headings; the last line is 8]")
+
+
+async def test_a_heading_names_a_part_of_a_note(connect: Connect) -> None:
+    found = read_by(await call(connect, "get", file="docs/a.md#Section Two"))
+    assert found["qmd://docs/a.md"].endswith("-->\n\n6: ## Section Two\n7: \n8: More text here.")
+
+
+async def test_tools_and_instructions_cost_a_session_little(connect: Connect, index: Index) -> None:
+    async with connect() as client:
+        tools = [tool.model_dump(by_alias=True, exclude_none=True) for tool in (await client.list_tools()).tools]
+    assert count_tokens(json.dumps(tools)) <= 1_600
+    assert count_tokens(build_server(index).instructions or "") <= 250
+>>>>>>> house2

@@ -196,7 +196,7 @@ def test_a_note_without_a_date_is_of_the_day_on_which_it_was_written_where_the_u
     for stored in contract_writer.iter_documents():
         found_by_day = contract_writer.find_dated([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
         assert stored.id in found_by_day
-        on_that_day = Scope(filters=(MetadataFilter("on", "=", stored.day),))
+        on_that_day = Scope(filters=(MetadataFilter("on", stored.day),))
         assert stored.id in [one.id for one in contract_writer.iter_documents(on_that_day)]
     noon = contract_writer.find_path("n", "12.md")
     assert noon is not None

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from qmd.errors import StoreError
-from qmd.records import MetadataFilter, Scope
+from qmd.records import Scope
+from qmd.retrieval.query import read_query
 from qmd.store.base import IndexWriter
 from qmd.store.records import ANEW, ChunkRecord, VectorCoverage
 from tests.store.conftest import MakeDocument
@@ -36,7 +37,7 @@ def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
     query = matrix[30, 0]
     scopes = {
         Scope(path_prefix="d/3"): [one for one in range(n) if str(one).startswith("3")],
-        Scope(filters=(MetadataFilter("status", "=", "odd"),)): list(range(1, n, 2)),
+        read_query("", filter="status:odd").scope: list(range(1, n, 2)),
         Scope(path_prefix="d/"): list(range(n)),
     }
     for scope, inside in scopes.items():

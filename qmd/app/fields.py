@@ -1,0 +1,49 @@
+"""The fields of front matter that notes have: what a filter can be written from."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from qmd.errors import NotFoundError, nearest_name
+from qmd.records import StoredDocument
+from qmd.store.conditions import folded, type_of, values_of
+
+_MOST_VALUES = 20  # of each of several fields
+
+
+class Field(Struct, frozen=True):
+    """A field of front matter: how many notes have it, and each type and value."""
+
+    field: str
+    notes: int
+    types: dict[str, int]
+    distinct: int
+    values: dict[str, int]
+    """Of several fields the most frequent alone."""
+
+
+def list_fields(documents: Iterable[StoredDocument], asked: str | None) -> tuple[Field, ...]:
+    """Every field, or the one that is asked for; fields and values that most notes have come first."""
+    types, values = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
+    notes: Counter[str] = Counter()
+    for document in documents:
+        for name in document.metadata:
+            found = set(values_of(document.metadata, name))
+            notes[name] += 1
+            types[name].update({type_of(one) for one in found})
+            values[name].update(folded(one) if isinstance(one, bool) else str(one) for one in found)
+    if asked is not None and asked.lower() not in notes:
+        hint = f"did you mean '{near}'? " if (near := nearest_name(asked, notes)) else ""
+        raise NotFoundError(f"no note has the field '{asked}'", f"{hint}every field: qmd collection metadata")
+    return tuple(
+        Field(name, count, dict(types[name]), len(values[name]), _first(values[name], None if asked else _MOST_VALUES))
+        for name, count in _first(notes, None).items()
+        if asked is None or name == asked.lower()
+    )
+
+
+def _first(counts: Counter[str], most: int | None) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])

@@ -1,0 +1,158 @@
+"""Filters by front matter, as they are typed and as programs write them."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmd.clock import local_today
+from qmd.errors import UsageError
+from qmd.retrieval.query import parse_query, read_query
+from qmd.retrieval.query_filters import doubtful_filters, may_name_fields
+from qmd.store.conditions import MAX_CONDITIONS, read_condition
+
+NAMES = ("status", "priority", "due", "done", "plugin-id")
+
+
+def meets(asked: str, **metadata: object) -> bool:
+    """Whether front matter is as something typed asks."""
+    (one,) = read_query("", filter=asked).scope.filters
+    return read_condition(one.value).holds(metadata) is not one.is_negated
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("restore status:draft now", "restore now"),
+        ("-status:draft restore", "restore"),
+        ('priority>=3 restore due:"next week"', "restore"),
+        ("Has:Due restore -plugin-id:x", "restore"),
+        ("restore priority:>3", "restore"),
+        ("restore unknown:draft has:unknown", "restore unknown:draft has:unknown"),
+        ('"status:draft" restore', '"status:draft" restore'),
+        ("http://status:draft x->priority a>b 12:30", "http://status:draft x->priority a>b 12:30"),
+        ("status: draft", "status: draft"),
+    ],
+)
+def test_a_filter_is_what_the_index_knows_as_a_field(text: str, words: str) -> None:
+    assert parse_query(text, NAMES).text == words
+    assert parse_query(f"lex: {text}\nvec: v", NAMES).subqueries[0].text == words
+    assert parse_query(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("asked", "holds", "fails"),
+    [
+        ("n:3", [3, 3.0, "3", ["1", "3"]], [30, "x", None, [], True]),
+        ("n>=3", [3, 11, "11", ["2", "11"]], [2, "x", "", None, True, "inf", "nan"]),
+        ("-n>=3", [2, "x", None], [3]),
+        ("n:yes", ["yes", "YES", ["no", "Yes"]], [True, "yesterday"]),
+        ("n:true", [True, "True"], [False, "truely"]),
+        ('n:"two words"', ["Two Words"], ["two"]),
+        ("n:2026-03", ["2026-03-09", "2026-03", "2026-03-09T10:00"], ["2026-04-01", "in 2026-03"]),
+        ("n<2026-03", ["2026-02-28", "2026-02"], ["2026-03-01", "{{date}}", "1.2.2026", "", "0"]),
+        ("n<=2026-03", ["2026-03-31T23:59", "2026-03"], ["2026-04-01"]),
+        ("n>2026-03-01", ["2026-03-02"], ["2026-03-01T10:00", "soon", "~"]),
+        ("n>=2026", [2026, "2026-01-01"], [2025, "2025-12-31", "2026 or so"]),
+        ('n:"5 March 2026"', ["2026-03-05", "5 March 2026"], ["2026-03-06"]),
+        ("has:n", ["", 0, False, ["a"]], [None, []]),
+    ],
+)
+def test_values_are_compared_by_their_types(asked: str, holds: list[object], fails: list[object]) -> None:
+    assert all(meets(asked, n=value) for value in holds)
+    assert not any(meets(asked, **({} if value is None else {"n": value})) for value in fails)
+
+
+def test_days_in_words_are_those_of_today() -> None:
+    today, tomorrow = local_today(), local_today() + timedelta(days=1)
+    assert meets("due:today", due=today.isoformat()) and meets("due<tomorrow", due=today.isoformat())
+    assert not meets("due>today", due=today.isoformat()) and meets('due>"last month"', due=tomorrow.isoformat())
+
+
+def test_what_looks_like_a_filter_and_is_none_is_named() -> None:
+    said = list(doubtful_filters('staus:draft port:80 foo:bar x->y size>3 "a:b" has:du\nvec: c:d', (), NAMES))
+    assert said == [
+        "'staus:draft' is searched as words: no note has the field 'staus'; did you mean 'status'?",
+        "'foo:bar' is searched as words: no note has the field 'foo'; "
+        "there are: done, due, plugin-id, priority, status (qmd collection metadata)",
+    ]
+    assert next(doubtful_filters("size>3", (), NAMES)).startswith("'size>3' is searched as words: ")
+    assert next(doubtful_filters("has:du", (), NAMES)).endswith("did you mean 'due'?")
+    assert list(doubtful_filters("status:draft tag:x lex: http://a.b", (), NAMES)) == []
+    assert not may_name_fields("tag:x after:2026 plain words")
+
+
+def test_a_field_that_no_note_has_is_named() -> None:
+    filters = read_query("", filter="statsu:x -absent>3 due:2026 tag:x").scope.filters
+    assert list(doubtful_filters("", filters, NAMES)) == [
+        "no note has the field 'statsu'; did you mean 'status'?",
+        "no note has the field 'absent'; there are: done, due, plugin-id, priority, status (qmd collection metadata)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filter", "message"),
+    [
+        ("some words", "'some words' is no filter"),
+        ("status:draft and", "'and' is no filter"),
+        ("   ", "'' is no filter"),
+        ("after:someday", "'after:someday' is not a date"),
+        ("[]", "the filter cannot be read: Expected `object`, got `array`"),
+        ("{", "the filter cannot be read: Input data was truncated"),
+        ('{"operator":"eq","value":1}', "the filter cannot be read: 'eq' takes 'field'"),
+        ('{"field":"a","operator":"and","operands":[]}', "'and' takes 'operands'"),
+        ('{"field":"a","operator":"is","value":1}', "unknown operator 'is', expected one of and, or, not, eq"),
+        ('{"field":"a","operator":"gt","value":true}', "value of 'gt': Expected `int | float | str`, got `bool`"),
+        ('{"field":"a","operator":"in","value":[]}', "value of 'in': Expected `array` of length >= 1"),
+        ('{"field":"a","operator":"eq","value":NaN}', "JSON is malformed"),
+        ('{"field":"a","operator":"eq","value":1,"x":1}', "Object contains unknown field `x`"),
+        ('{"operator":"not","operand":{"field":"a","operator":"contains","value":3}}', "- at `$.operand`"),
+        ('{"operator":"not","operand":' * (MAX_CONDITIONS + 1), f"more than {MAX_CONDITIONS} conditions"),
+        ("{" + "[" * 10_000, "the filter cannot be read"),
+        ("x" * 20_000, "the query has 20,000 characters"),
+    ],
+)
+def test_a_wrong_filter_is_named_with_its_place(filter: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_query("words", filter=filter)
+    assert message in caught.value.message
+
+
+def test_a_condition_as_deep_as_may_be_is_answered() -> None:
+    inner = '{"field":"a","operator":"eq","value":1}'
+    deep = '{"operator":"not","operand":' * (MAX_CONDITIONS - 1) + inner + "}" * (MAX_CONDITIONS - 1)
+    grouped = '{"operator":"or","operands":[' * (MAX_CONDITIONS - 1) + inner + "]}" * (MAX_CONDITIONS - 1)
+    assert read_condition(deep).holds({"a": 2})
+    assert read_condition(grouped).holds({"a": 1})
+
+
+@given(st.text(max_size=60), st.dictionaries(st.text(max_size=8), st.text() | st.floats() | st.integers(), max_size=4))
+def test_no_text_makes_a_filter_fail(text: str, metadata: dict[str, object]) -> None:
+    for query in (text, f"{text}:{text}", f"a>{text}", f'a:"{text}'):
+        try:
+            filters = read_query(query, fields=("a", *metadata)).scope.filters
+        except UsageError:
+            continue
+        for one in filters:
+            if one.field == "where":
+                read_condition(one.value).holds(metadata | {"a": text})
+
+
+def test_many_unknown_names_cost_no_more_than_their_length() -> None:
+    """Counted in calls of our own and of Python's, since each name is compared with each field that there is."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    text = " ".join(f"name{number}:value" for number in range(1_000))
+    before = sys.getprofile()
+    sys.setprofile(count)
+    list(doubtful_filters(text, (), [f"field{number}" for number in range(10_000)]))
+    sys.setprofile(before)
+    assert calls < 400_000
