@@ -19,11 +19,11 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4840,
     "cli": 3980,
-    "retrieval": 4390,
+    "retrieval": 4400,
     "inference": 3650,
-    "app": 3990,
+    "app": 4010,
     "plugins/forms": 3280,
-    "plugins/mcp": 3470,
+    "plugins/mcp": 3480,
     "render": 2800,
     "ingest": 2290,
     "plugins/lance": 2150,
@@ -45,17 +45,18 @@ BUDGETS: dict[str, int] = {
     "plugins": 400,
     "chunking": 350,
     "plugins/install": 620,
+    "plugins/pack": 260,
     "plugins/adding": 260,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_570, 197
+MOST_LINES, MOST_FILES = 32_610, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_120
-MOST_LINES_OF_TESTS = 41_080
+MOST_LINES_OF_ALL = 53_420
+MOST_LINES_OF_TESTS = 41_300
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

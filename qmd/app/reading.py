@@ -14,6 +14,7 @@ from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
+from qmd.plugins import hook
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
@@ -90,6 +91,22 @@ class ReadingIndex(OpenedIndex):
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )
+
+    def pack(
+        self,
+        question: str | Sequence[SubQuery],
+        listener: Listener = Listener(),
+        *,
+        tokens: int = 4000,
+        form: str = "md",
+        collections: str | Sequence[str] | None = None,
+        intent: str | None = None,
+    ) -> str:
+        """An answer from several notes, quoted under their addresses, in so many tokens: Markdown (`md`) or `json`."""
+        from qmd.app.searching import as_request
+
+        request = as_request(question, collections, {"intent": intent})
+        return str(hook("index: pack")(self, request, listener, tokens, form))
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -183,6 +200,13 @@ class ReadingIndex(OpenedIndex):
 
         with self._resolving(reference, folder) as (reader, found):
             return list_links(reader, found)
+
+    def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:
+        """The pairs of these documents of which the first links to the second, in their order."""
+        known = {one.id: one for one in documents}
+        with self._request() as (reader, _):
+            found = dict.fromkeys((one.source, one.target) for note in documents for one in reader.links_from(note))
+        return tuple((known[a], known[b]) for a, b in found if a in known and b is not None and b in known and a != b)
 
     def related(
         self,

@@ -25,7 +25,7 @@ _LEFT = 26
 """Widest first column; what is longer has a line of its own."""
 
 GROUPS = {
-    "Search": ("query", "search", "vsearch", "browse", "serve", "related", "links"),
+    "Search": ("query", "pack", "search", "vsearch", "browse", "serve", "related", "links"),
     "Read": ("get", "multi-get", "open", "ls"),
     "Index": ("index", "update", "embed", "watch", "status", "doctor", "cleanup", "bench"),
     "Collections and contexts": ("collection", "context"),

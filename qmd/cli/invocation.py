@@ -66,7 +66,7 @@ class Invocation(Struct, frozen=True):
 
         notices = TerminalNotices()
         configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
-        if self.command in ("query", "vsearch", "browse") and allow_gpu:
+        if self.command in ("query", "vsearch", "browse", "pack") and allow_gpu:
             from qmd.plugins import hook
 
             warm: Index | None = hook("index: warm process")(locations, configuration, self.environ, notices=notices)

@@ -119,14 +119,19 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
     ),
     Command(
+        "pack",
+        "qmd.plugins.pack.command:pack",
+        "[--tokens <n>] [--json] [-c <collection>] [--intent <text>] <question>",
+        "Answer from several notes: cited quotations of so many tokens.",
+        "query",
+        ("qmd pack 'how do we set prices?' --tokens 2000", "qmd pack 'what changed in March' -c notes --json"),
+    ),
+    Command(
         "add",
         "qmd.plugins.adding.command:add",
         "<text|-> [--title <t>] [--to <collection>[/path]] [--daily]",
         "Keep a text as a note.",
-        examples=(
-            "qmd add 'The boiler is serviced in May' --tags home",
-            "qmd add 'Called the plumber' --daily --to notes",
-        ),
+        examples=("qmd add 'The boiler is serviced in May' --tags home", "qmd add 'Called the plumber' --daily"),
     ),
     Command(
         "doctor",
@@ -290,6 +295,7 @@ HOOKS: Mapping[str, str] = {
     "expansion: checks": "qmd.plugins.qwen.expansion_checks:check_expansions",
     "source code: declarations": "qmd.plugins.code.declarations:find_declarations",
     "source code: grammar": "qmd.plugins.code.languages:has_grammar",
+    "index: pack": "qmd.plugins.pack.packing:pack",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",
@@ -378,10 +384,8 @@ def foreign() -> tuple[Any, ...]:
         except (Exception, SystemExit) as exc:
             import logging
 
-            reason = " ".join(str(exc).split())
-            logging.getLogger("qmd").warning(
-                "warning: the plug-in '%s' is not used: %s: %s", one.name, type(exc).__name__, reason
-            )
+            reason = type(exc).__name__, " ".join(str(exc).split())
+            logging.getLogger("qmd").warning("warning: the plug-in '%s' is not used: %s: %s", one.name, *reason)
     return tuple(found)
 
 

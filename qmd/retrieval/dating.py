@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.analysis.stopwords import language_of
 from qmd.dates.words import may_name_date
-from qmd.records import Candidate, LexicalTerm, Ranking, Scope
+from qmd.records import Candidate, LexicalTerm, Query, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
 from qmd.store.base import IndexReader
 from qmd.store.records import sort_candidates
@@ -35,6 +35,8 @@ FEW_PARTS = 7
 """Up to so many also by the names of their months; every way is a phrase that is sought."""
 
 _QUOTED = r'"[^"]*"?'
+_COURSE = r"(?i)^(when|wann|quand|quando|cuándo)\b|\b(since|timeline|history|seit|verlauf|depuis|histoire|historia)\b"
+"""Words that ask when something was, or how it went on."""
 
 
 class Dated(Struct, frozen=True):
@@ -111,6 +113,12 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
         return ranking
     found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, within=missing)
     return replace(ranking, candidates=tuple(sort_candidates((*ranking.candidates, *found))))
+
+
+def asks_for_time(query: Query) -> bool:
+    """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
+    is_sorted = query.sort != "relevance" or any(one.field in ("after", "before", "on") for one in query.scope.filters)
+    return is_sorted or bool(re.search(_COURSE, query.text) or (may_name_date(query.text) and _dates(query.text)))
 
 
 def _dates(text: str) -> list[DateSpan]:

@@ -6,10 +6,10 @@
 
 A question counts where an expected text of it (fixtures of `qmd bench`, those with an `expected_text`) stands in the
 first 300, 1,000 or 3,000 tokens (o200k) of what is printed, verdict and warnings included: through a pipe (`cli`, five
-hits) and as the text of the MCP tool (`mcp`, ten hits). With --several all expected texts of a question are needed,
-over several notes or places (`questions/several-*.json`), and the figure is the mean share of them. Beside it stand the
-share of questions whose file is first, and the median of all tokens. --compare prints differences to a saved run with
-95 % intervals (paired bootstrap).
+hits), as the text of the MCP tool (`mcp`, ten hits), and as a `pack` that was asked for so many tokens. With --several
+all expected texts of a question are needed, over several notes or places (`questions/several-*.json`), and the figure
+is the mean share of them. Beside it stand the share of questions whose file is first, and the median of all tokens.
+--compare prints differences to a saved run with 95 % intervals (paired bootstrap).
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from bpe_openai import get_encoding
+from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.app.index import Index
+from qmd.app.searching import SearchRequest
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
@@ -32,11 +36,13 @@ from qmd.plugins.bench.fixture import Case, holds_any, read_fixture, same_file
 from qmd.plugins.bench.running import BACKENDS
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS
 from qmd.plugins.mcp.rows import results_text
-from qmd.records import SearchResponse
+from qmd.plugins.pack.packing import pack
+from qmd.records import SearchResponse, StoredDocument
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import VERDICT_NOTES
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.trace import Listener
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.bootstrap import compare_runs
@@ -84,18 +90,25 @@ def ask(
     """Form → measure → question → value."""
     encoding = get_encoding("o200k_base")
     measured: dict[str, dict[str, dict[str, float]]] = {}
-    for form in ("cli", "mcp"):
+    for form in ("cli", "mcp", "pack"):
         limit = FORMATS["cli"].limit if form == "cli" else 10
         options = replace(BACKENDS[MODES[mode]], limit=limit)
         if form == "mcp":
             options = replace(options, snippet_chars=PASSAGE_CHARS)
         for case in cases:
             response = search(reader, engines, parse_query(case.query), options)
-            tokens = encoding.encode(printed(response, case.query, form))
+            if form == "pack":
+                searched = cast(Index, Searched(reader, engines, options))
+                request = SearchRequest(case.query)
+                packs = {n: encoding.encode(pack(searched, request, Listener(), n, "md")) for n in WITHIN}
+                tokens = packs[WITHIN[-1]]
+            else:
+                tokens = encoding.encode(printed(response, case.query, form))
+                packs = {n: tokens[:n] for n in WITHIN}
             needed = [(text,) for text in case.expected_text] if several else [case.expected_text]
             values = {}
             for n in WITHIN:
-                shown = re.sub(_NUMBER, "", encoding.decode(tokens[:n]))
+                shown = re.sub(_NUMBER, "", encoding.decode(packs[n]))
                 values[str(n)] = average([float(holds_any(shown, texts)) for texts in needed])
             first = response.hits[0].document.path if response.hits else ""
             values["file"] = float(any(same_file(first, file) for file in case.expected_files))
@@ -103,6 +116,23 @@ def ask(
             for what, value in values.items():
                 measured.setdefault(form, {}).setdefault(what, {})[case.id] = value
     return measured
+
+
+class Searched(Struct):
+    """What a pack asks of an index, answered by the engines of the benchmark."""
+
+    reader: IndexReader
+    engines: Engines
+    options: SearchOptions
+
+    def search(self, request: SearchRequest, listener: Listener) -> SearchResponse:
+        """The answer to a request."""
+        options = replace(self.options, limit=request.limit, full_body=True, snippet_chars=request.snippet_chars)
+        return search(self.reader, self.engines, parse_query(request.label), options, listener)
+
+    def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:
+        """None: they are no text that is sought."""
+        return ()
 
 
 def printed(response: SearchResponse, query: str, form: str) -> str:

@@ -90,6 +90,11 @@ MULTI_GET_ARGUMENTS = (
     _LINE_NUMBERS,
     _READ_TOKENS,
 )
+PACK_ARGUMENTS = (
+    ToolArgument("query", "string", "The question.", True, also="question"),
+    *(one for one in QUERY_ARGUMENTS if one.name in ("collections", "intent")),
+    replace(_MAX_TOKENS, default=4000),
+)
 ADD_ARGUMENTS = (
     ToolArgument("text", "string", "Markdown to keep.", True),
     ToolArgument("title", "string", "Names the file."),
@@ -202,6 +207,11 @@ def _shown_documents(found: DocumentTexts, asked: Values) -> str:
     return show(fit_documents(found, asked["maxTokens"], show, 'get with file="{}:{}"'))
 
 
+def _pack(index: Index, asked: Values, listener: Listener) -> Shown:
+    wished = {"collections": asked["collections"], "intent": asked["intent"]}
+    return Shown((index.pack(asked["query"], listener, tokens=asked["maxTokens"], **wished),))
+
+
 def _status(index: Index, asked: Values, listener: Listener) -> Shown:
     status = index.status()
     return Shown((presentation.status_text(status),), presentation.structured_status(status))
@@ -235,6 +245,7 @@ TOOLS = (
     ),
     Tool("get", "Get Document", "Read a document, a part or its outline; names similar paths.", GET_ARGUMENTS, _get),
     Tool("multi_get", "Multi-Get Documents", "Read several documents.", MULTI_GET_ARGUMENTS, _multi_get),
+    Tool("pack", "Pack", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
     Tool("status", "Index Status", "Show what is indexed, and which vectors are missing.", (), _status),
     Tool("links", "Links", "List the links from and to a note.", (_FILE,), _links),
     Tool("related", "Related Notes", "List similar notes.", (_FILE, _LIMIT, _COLLECTIONS), _related),

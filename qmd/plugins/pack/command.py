@@ -1,0 +1,26 @@
+"""`pack`: an answer from several notes, for a model to read."""
+
+from __future__ import annotations
+
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Collections, Index, Intent, Json, NoGpu, QueryWords, Tokens
+from qmd.cli.output import out
+
+
+def pack(
+    invocation: Invocation,
+    question: QueryWords = None,
+    tokens: Tokens = 4000,
+    collection: Collections = None,
+    intent: Intent = None,
+    json: Json = False,
+    no_gpu: NoGpu = False,
+    index: Index = None,
+) -> int:
+    """Answer from several notes: quotations, each under its address, up to a number of tokens."""
+    if not question:
+        raise invocation.missing_argument()
+    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+        form = "json" if json else "md"
+        out(opened.pack(" ".join(question), tokens=tokens or 4000, form=form, collections=collection, intent=intent))
+    return 0
