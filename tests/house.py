@@ -24,9 +24,9 @@ BUDGETS: dict[str, int] = {
     "app": 4010,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2800,
+    "render": 2880,
     "ingest": 2290,
-    "plugins/lance": 2150,
+    "plugins/lance": 2140,
     "plugins/qwen": 2060,
     "(root)": 1940,
     "plugins/models": 1640,
@@ -52,11 +52,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_610, 197
+MOST_LINES, MOST_FILES = 32_690, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_420
-MOST_LINES_OF_TESTS = 41_310
+MOST_LINES_OF_ALL = 53_500
+MOST_LINES_OF_TESTS = 41_420
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
