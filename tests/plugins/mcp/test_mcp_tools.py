@@ -473,7 +473,6 @@ async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connec
 
 
 async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
-<<<<<<< HEAD
     words = "cache teapots zebra word"
     every = (await call(connect, "query", query=words)).structured_content["results"]
     cuts = [
@@ -486,14 +485,6 @@ async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -
     unseen = (await call(connect, "query", query=words, seen=seen)).structured_content
     assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
     assert f"left out as seen: {len(seen)} result" in "".join(unseen["warnings"])
-=======
-    first = (await call(connect, "query", query="cache teapots", maxTokens=190)).structured_content
-    seen = [row["docid"] for row in first["results"]]
-    more = (await call(connect, "query", query="cache teapots", cursor=first["budget"]["cursor"])).structured_content
-    assert more["results"] and not {row["docid"] for row in more["results"]} & set(seen)
-    unseen = (await call(connect, "query", query="cache teapots", seen=seen)).structured_content
-    assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
-    assert any("left out as seen" in line for line in unseen["warnings"])
 
 
 async def test_notices_of_the_index_are_told_once_a_session_and_others_with_every_answer(connect: Connect) -> None:
@@ -524,4 +515,3 @@ async def test_tools_and_instructions_cost_a_session_little(connect: Connect, in
         tools = [tool.model_dump(by_alias=True, exclude_none=True) for tool in (await client.list_tools()).tools]
     assert count_tokens(json.dumps(tools)) <= 1_600
     assert count_tokens(build_server(index).instructions or "") <= 250
->>>>>>> house2
