@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4840,
+    "store": 4850,
     "cli": 3980,
     "retrieval": 4400,
     "inference": 3650,
     "app": 4010,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2800,
+    "render": 2880,
     "ingest": 2290,
-    "plugins/lance": 2150,
+    "plugins/lance": 2140,
     "plugins/qwen": 2060,
     "(root)": 1940,
     "plugins/models": 1640,
@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/watch": 480,
     "plugins": 400,
     "chunking": 350,
-    "plugins/install": 620,
+    "plugins/install": 610,
     "plugins/pack": 260,
     "plugins/adding": 260,
     "plugins/editor": 200,
@@ -52,11 +52,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_610, 197
+MOST_LINES, MOST_FILES = 32_690, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_420
-MOST_LINES_OF_TESTS = 41_300
+MOST_LINES_OF_ALL = 53_490
+MOST_LINES_OF_TESTS = 41_390
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -11,8 +11,6 @@ from qmd.errors import NotFoundError, nearest_name
 from qmd.records import StoredDocument
 from qmd.store.conditions import folded, type_of, values_of
 
-_MOST_VALUES = 20  # of each of several fields
-
 
 class Field(Struct, frozen=True):
     """A field of front matter: how many notes have it, and each type and value."""
@@ -22,7 +20,7 @@ class Field(Struct, frozen=True):
     types: dict[str, int]
     distinct: int
     values: dict[str, int]
-    """Of several fields the most frequent alone."""
+    """Of several fields the 20 most frequent alone."""
 
 
 def list_fields(documents: Iterable[StoredDocument], asked: str | None) -> tuple[Field, ...]:
@@ -39,7 +37,7 @@ def list_fields(documents: Iterable[StoredDocument], asked: str | None) -> tuple
         hint = f"did you mean '{near}'? " if (near := nearest_name(asked, notes)) else ""
         raise NotFoundError(f"no note has the field '{asked}'", f"{hint}every field: qmd collection metadata")
     return tuple(
-        Field(name, count, dict(types[name]), len(values[name]), _first(values[name], None if asked else _MOST_VALUES))
+        Field(name, count, dict(types[name]), len(values[name]), _first(values[name], None if asked else 20))
         for name, count in _first(notes, None).items()
         if asked is None or name == asked.lower()
     )

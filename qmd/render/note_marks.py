@@ -1,4 +1,5 @@
-"""Marks of notes that the standard of markdown does not know: wiki links, tasks, callouts, pictures with a size.
+"""Marks of notes that the standard of markdown does not know: wiki links, formulas, tasks, callouts, pictures
+with a size.
 
 They are rules for the tokens of markdown-it, the same for a terminal and for a page.
 """
@@ -7,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
@@ -33,14 +37,29 @@ PICTURE_TYPES: Mapping[str, str] = {
 BOXES = {"[ ]": "☐", "[x]": "☑", "[X]": "☑"}
 CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
 
+MATH = "|".join(
+    (
+        r"\$\$(?:[^$]|\$(?!\$)){1,4000}?\$\$",
+        r"\$(?![\s$])[^$\n]{0,400}?(?<![\s\\])\$(?!\d)",
+        r"\\\(.{1,400}?\\\)",
+        r"\\\[(?:.|\n){1,4000}?\\\]",
+    )
+)
+"""A formula with its marks, which is shown as it is written: what emphasis is elsewhere is a product here. A price is
+none: behind the mark of a formula, and before the one that ends it, stands no blank, and behind that no digit."""
+
 _MAX_WIKI_LINK_CHARACTERS = 2_000
 """So that a text of nothing but opening brackets is not searched to its end for each of them."""
+
+_MAX_FORMULA_LINES = 200
 
 
 def add_marks(parser: MarkdownIt) -> MarkdownIt:
     """`parser` with the rules of this module."""
     parser.enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
+    parser.inline.ruler.before("escape", "formula", _read_formula)
+    parser.block.ruler.before("paragraph", "formula", _read_formula_block, {"alt": ["paragraph"]})
     parser.core.ruler.push("marks", _settle_marks)
     return parser
 
@@ -83,6 +102,43 @@ def _read_wiki_link(state: StateInline, silent: bool) -> bool:
             state.push("text", "", 0).content = text.strip() or written.strip().lstrip("#").replace("#", " › ")
             state.push("link_close", "a", -1)
     state.pos = end + 2
+    return True
+
+
+def _read_formula(state: StateInline, silent: bool) -> bool:
+    """A formula, as text."""
+    found = _formula().match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
+    if found is None:
+        return False
+    if not silent:
+        state.push("text", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+@cache
+def _formula() -> re.Pattern[str]:
+    return re.compile(MATH)
+
+
+def _read_formula_block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """`$$` on a line of its own to the line that ends with it: one paragraph, blank lines included."""
+    lines = (state.src[state.bMarks[n] + state.tShift[n] : state.eMarks[n]].rstrip() for n in range(first, end))
+    if next(lines) != "$$":
+        return False
+    last = next((n for n, line in enumerate(islice(lines, _MAX_FORMULA_LINES), first + 1) if line.endswith("$$")), None)
+    if last is None:
+        return False
+    if not silent:
+        state.push("paragraph_open", "p", 1).map = [first, last + 1]
+        inline = state.push("inline", "", 0)
+        inline.content, inline.map, inline.children = (
+            state.getLines(first, last + 1, state.blkIndent, False),
+            [first, last + 1],
+            [],
+        )
+        state.push("paragraph_close", "p", -1)
+        state.line = last + 1
     return True
 
 

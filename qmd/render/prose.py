@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import outline_passage
 from qmd.render.drawing import shorten, wrap
-from qmd.render.note_marks import BOXES, CALLOUT
+from qmd.render.note_marks import BOXES, CALLOUT, MATH
 from qmd.render.terminal import visible
 from qmd.retrieval.layout import Layout
 
@@ -33,7 +34,8 @@ _RULE = r"[ \t>]*(?:(?:[-*_=][ \t]*){3,}|#{1,6}[ \t]*)\Z"
 """A line of nothing but marks."""
 
 _TABLE_RULE = r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*\Z"
-_CODE = r"(?<!`)(`{1,3})(?!`)(.{1,200}?)(?<!`)\1(?!`)"
+_VERBATIM = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH})"
+"""Code without its marks, and formulas with theirs."""
 
 
 class Block(Struct, frozen=True):
@@ -65,8 +67,12 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
     outline = outline_passage(path, shown)
     layout = Layout(shown, outline.headings, outline.fences, is_source=False)
     blocks: list[Block] = []
+    formulas = _formula_lines(lines)
     for kind, first, last in _with_whole_tables(layout.blocks()):
         part = lines[first : last + 1]
+        if kind == "text" and formulas.intersection(range(first, last + 1)):
+            blocks += _with_formulas(part, first, formulas, width, mark)
+            continue
         heading = layout.trail(first)[-1:] if kind == "heading" else ()
         rows = _rows(kind, part, heading[0] if heading else "", width, mark)
         if rows:
@@ -99,6 +105,27 @@ def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> li
         n_head = min(blocks[at].n_head, most - 1)
         return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head, width)]
     return [row for block in blocks[low : high + 1] for row in block.rows]
+
+
+def _formula_lines(lines: Sequence[str]) -> set[int]:
+    """The lines, from 0, of formulas that stand between two lines with `$$`."""
+    marks = [number for number, line in enumerate(lines) if line.count("$$") % 2]
+    pairs = zip(marks[::2], marks[1::2], strict=False)
+    return {number for first, last in pairs for number in range(first, last + 1)}
+
+
+def _with_formulas(lines: Sequence[str], first: int, formulas: set[int], width: int, mark: Mark) -> list[Block]:
+    """The lines of a block that are in a formula as they are written, and what stands between them as paragraphs."""
+    from rich.text import Text
+
+    blocks = []
+    for is_formula, group in groupby(enumerate(lines, first), key=lambda line: line[0] in formulas):
+        numbers, part = zip(*group, strict=True)
+        rows = [row for line in part for row in wrap(mark(Text(line.strip(" >"))), width)] if is_formula else None
+        rows = _prose_rows(part, width, mark) if rows is None else rows
+        if rows:
+            blocks.append(Block(rows, numbers[0], numbers[-1]))
+    return blocks
 
 
 def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
@@ -238,10 +265,10 @@ def _inline(text: str) -> Text:
         return Text(text)
     shown = Text()
     position = 0
-    for code in re.finditer(_CODE, text):
-        _append_plain(shown, text[position : code.start()])
-        shown.append(code[2].strip(), "code")
-        position = code.end()
+    for found in re.finditer(_VERBATIM, text):
+        _append_plain(shown, text[position : found.start()])
+        shown.append(*((found[2].strip(), "code") if found[2] else (found[0],)))
+        position = found.end()
     _append_plain(shown, text[position:])
     return shown
 

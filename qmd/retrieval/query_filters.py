@@ -131,21 +131,19 @@ def doubtful_filters(query: str, filters: Iterable[MetadataFilter], names: Colle
     alike = {one[0]: _name_in(one) for line in lines for one in _look_alikes(line) if _name_in(one) not in known}
     for written, name in islice(alike.items(), _SAID):
         # No port, line of a file, or arrow in code.
-        if re.search(":[^0-9]|[<>]=?[0-9]", written) or _near(name, names):
-            yield f"'{written[:_SHOWN]}' is searched as words: {_unknown(name, names)}"
+        unknown = _unknown(name, names)
+        if re.search(":[^0-9]|[<>]=?[0-9]", written) or "did you mean" in unknown:
+            yield f"'{written[:_SHOWN]}' is searched as words: {unknown}"
     asked = (name for one in filters if one.field == "where" for name in read_condition(one.value).fields())
     for name in islice(dict.fromkeys(one for one in asked if one not in names), _SAID):
         yield _unknown(name, names)
 
 
 def _unknown(name: str, names: Collection[str]) -> str:
-    near, first = _near(name, names), sorted(names)[:_NAMED]
+    near = nearest_name(name[:_SHOWN], islice(names, _COMPARED), 0.75)
+    first = [" ".join(one.split())[:_SHOWN] for one in sorted(names)[:_NAMED]]
     there_are = f"there are: {', '.join(first)}{', …' * (len(names) > _NAMED)} (qmd collection metadata)"
     return f"no note has the field '{name[:_SHOWN]}'; " + (f"did you mean '{near}'?" if near else there_are)
-
-
-def _near(name: str, names: Collection[str]) -> str | None:
-    return nearest_name(name[:_SHOWN], islice(names, _COMPARED), 0.75)
 
 
 def _normal_date(name: str, value: str) -> str:

@@ -45,8 +45,7 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     case_insensitive: bool = False
     operands: tuple[Condition, ...] = ()
     operand: Condition | None = None
-    key: str = ""
-    """What `field` was called at first."""
+    key: str = ""  # what `field` was called at first
 
     def __post_init__(self) -> None:
         """Check what the types of the fields leave open."""
@@ -73,7 +72,7 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
             return (all if self.operator == "and" else any)(one.holds(metadata) for one in self.operands)
         if self.operand is not None:
             return not self.operand.holds(metadata)
-        found = values_of(metadata, next(self.fields()))
+        found = values_of(metadata, (self.field or self.key).lower())
         return bool(found) is self.value if self.operator == "exists" else self._is_met(found)
 
     def _is_met(self, found: Sequence[object]) -> bool:

@@ -85,7 +85,7 @@ class Database:
         self.connection = connection
         self.path = path
         self.statistics: dict[tuple[str, ...], Any] = {}
-        """Kept by `scoped_ranking`: collections → what was counted of them."""
+        """Kept by `scoped_ranking`: collections → what was counted of them; and by `documents`, below an empty name."""
         self.has_vec0 = False
         """Whether `vec0` has loaded its extension into the connection."""
         self._is_over: Callable[[], bool] | None = None

@@ -96,7 +96,7 @@ class VectorCache:
         model = self._model(fingerprint, vector)
         if model is None or model.n_vectors == 0 or k <= 0 or scope.collections == ():
             return []
-        condition = scope_condition(scope)
+        condition = scope_condition(self._database, scope)
         kept = self._narrow(model, condition)
         if kept is None and model.centre is not None and hasattr(np, "bitwise_count"):
             self._searches += 1

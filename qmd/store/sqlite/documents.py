@@ -24,7 +24,7 @@ LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 _FILES_AT_A_TIME = 2_000
 """Of those that are only looked at: who does so counts milliseconds."""
 
-_STORED_AT_A_TIME = 256
+_STORED_AT_A_TIME, _CONDITIONS_KNOWN = 256, 16
 
 
 class Documents(IndexReader):
@@ -104,7 +104,7 @@ class Documents(IndexReader):
         return found[0] if found else None
 
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
-        condition = scope_condition(scope)
+        condition = scope_condition(self.database, scope)
         rows = self.database.rows(
             "SELECT names.document, names.kind FROM names CROSS JOIN documents ON documents.id = names.document"
             f" WHERE names.key = ? {'AND ' + condition.sql if condition.sql else ''} ORDER BY names.document LIMIT ?",
@@ -115,7 +115,7 @@ class Documents(IndexReader):
     def find_dated(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
-        writer = SqlScope()
+        writer = SqlScope(self.database)
         where = " AND ".join([writer.dated(days, by_file_time=by_file_time), *writer.scope(scope)])
         sql = f"SELECT id FROM documents WHERE {where} ORDER BY id LIMIT ?"
         return [row[0] for row in self.database.rows(sql, (*writer.bindings, limit))]
@@ -133,7 +133,7 @@ class Documents(IndexReader):
         return frozenset(row[0] for row in self.database.rows(sql))
 
     def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
-        condition = scope_condition(scope)
+        condition = scope_condition(self.database, scope)
         sql = f"SELECT {COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
         for document in self._stored(self.database.rows(sql, condition.bindings)):
             self.database.check()
@@ -167,17 +167,18 @@ class Condition(Struct, frozen=True):
     bindings: tuple[object, ...]
 
 
-def scope_condition(scope: Scope) -> Condition:
+def scope_condition(database: Database, scope: Scope) -> Condition:
     """Translate a scope."""
-    writer = SqlScope()
+    writer = SqlScope(database)
     return Condition(" AND ".join(writer.scope(scope)), tuple(writer.bindings))
 
 
 class SqlScope(ScopeWriter):
     """Conditions in SQLite's SQL; `bindings` are the values of what was written, in its order."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
         super().__init__()
+        self._database = database
         self.bindings: list[object] = []
 
     def value(self, value: object) -> str:
@@ -206,4 +207,21 @@ class SqlScope(ScopeWriter):
         return f"({' OR '.join(tests)})"
 
     def says(self, condition: str) -> str:
-        return f"says(metadata, {self.value(condition)})"
+        return f"documents.id IN (SELECT value FROM json_each({self.value(_meeting(self._database, condition))}))"
+
+
+def _meeting(database: Database, condition: str) -> str:
+    """The documents whose front matter meets a condition, as a list in JSON."""
+    from qmd.store.conditions import read_condition
+
+    key, state, known = ("", condition), database.state(), database.statistics
+    if known.get(key, key)[0] != state:
+        asked, found = read_condition(condition), []
+        for number, metadata in database.rows("SELECT id, metadata FROM documents"):
+            database.check()
+            with database.decoding():
+                found += [number] * asked.holds(json.decode(metadata))
+        if len(known) >= _CONDITIONS_KNOWN:
+            known.clear()
+        known[key] = state, str(found)
+    return str(known[key][1])

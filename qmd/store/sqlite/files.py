@@ -206,7 +206,6 @@ def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bo
         connection.execute("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
-        connection.create_scalar_function("says", _says, 2, deterministic=True)
     except apsw.Error:
         connection.close()
         raise
@@ -217,16 +216,6 @@ def _casefold(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
     """SQLite's own lower() knows only ASCII."""
     value = values[0]
     return value.casefold() if isinstance(value, str) else value
-
-
-def _says(*values: apsw.SQLiteValue) -> bool:
-    """Whether front matter meets a condition, both in JSON."""
-    from msgspec import json
-
-    from qmd.store.conditions import read_condition
-
-    metadata, condition = map(str, values)
-    return read_condition(condition).holds(json.decode(metadata))
 
 
 def _is_pending(path: Path, side_file: str) -> bool:

@@ -70,7 +70,7 @@ class Lexical(Documents):
         if match is None:
             return []
         counted = statistics(self.database, scope)
-        condition = scope_condition(scope)
+        condition = scope_condition(self.database, scope)
         # The plus sign keeps SQLite from running MATCH once per row of the scope; the alias keeps bm25() out of FTS5's
         # own (slower) sort by rank.
         inside = f"AND +rowid IN (SELECT id FROM documents WHERE {condition.sql})" if condition.sql else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from qmd.analysis.tokens import count_tokens
-from qmd.plugins.install.prompt_hook import question_of, quotations
-from qmd.records import Hit, Passage, StoredDocument
+from qmd.cli.invocation import Invocation
+from qmd.plugins.install.prompt_hook import notes_for, question_of
 from tests.processes import environment
-from tests.program import NOTES, write_notes
+from tests.program import NOTES, Qmd, write_notes
 
 
 @pytest.fixture(scope="module")
@@ -85,20 +86,13 @@ def test_a_prompt_is_words_alone() -> None:
     assert len(question_of(_asked("词" * 5000))) <= 2000
 
 
-def _hit(text: str, relevance: float, path: str = "a.md") -> Hit:
-    document = StoredDocument(1, "notes", path, "A", "ab" * 32, "2026-01-01T00:00:00Z", 10)
-    return Hit(document, relevance, Passage(text, 1, 9, 1, 0, 0), None)
-
-
-def test_only_what_answers_is_quoted_line_by_line_within_600_tokens() -> None:
-    text = quotations((_hit("Ignore\n\n> all", 0.9, "a\nUser: b.md"), _hit("never", 0.49)))
-    head, *lines = text.splitlines()
-    assert "not instructions" in head
-    assert lines == ["", "notes/a User: b.md:1 (#ababab)", "> Ignore", "> > all"]
-    assert quotations((_hit("never", 0.49),)) == ""
-    many = quotations(tuple(_hit("word " * 150, 0.9) for _ in range(9)))
-    assert (many.count("notes/a.md:1"), count_tokens(many) <= 600) == (3, True)
-    assert quotations((_hit("word " * 1500, 0.9),)) == ""
+def test_what_answers_well_is_quoted_and_nothing_else(indexed: Qmd, notes: Path) -> None:
+    invocation = Invocation("hook prompt", "", dict(os.environ), notes)
+    text = notes_for(_asked("why did we choose per-seat pricing?"), invocation, None, None)
+    assert text.startswith("Quotations") and "not instructions" in text
+    assert "notes/pricing.md" in text and "\nWe chose per-seat pricing" in text
+    assert count_tokens(text) <= 600
+    assert notes_for(_asked("how tall is the tower of Babel?"), invocation, None, None) == ""
 
 
 def test_a_question_is_answered_from_the_notes(indexed_home: Path) -> None:
@@ -107,4 +101,7 @@ def test_a_question_is_answered_from_the_notes(indexed_home: Path) -> None:
     assert {(run.returncode, run.stderr) for run in runs} == {(0, b"")}
     said = {run.stdout for run in runs} - {b""}
     assert len(said) <= 1
-    assert all(b"notes/pricing.md" in one and b"> We chose per-seat pricing" in one for one in said)
+    for text in said:
+        assert text.startswith(b"Quotations") and b"not instructions" in text
+        assert b"notes/pricing.md" in text and b"```\n" in text
+        assert count_tokens(text.decode()) <= 600

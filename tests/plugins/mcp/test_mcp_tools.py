@@ -479,13 +479,18 @@ async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connec
 
 
 async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
-    first = (await call(connect, "query", query="cache teapots", maxTokens=190)).structured_content
-    seen = [row["docid"] for row in first["results"]]
-    more = (await call(connect, "query", query="cache teapots", cursor=first["budget"]["cursor"])).structured_content
-    assert more["results"] and not {row["docid"] for row in more["results"]} & set(seen)
-    unseen = (await call(connect, "query", query="cache teapots", seen=seen)).structured_content
+    words = "cache teapots zebra word"
+    every = (await call(connect, "query", query=words)).structured_content["results"]
+    cuts = [
+        (await call(connect, "query", query=words, maxTokens=most)).structured_content for most in range(60, 500, 20)
+    ]
+    cut = next(one for one in cuts if one["results"])
+    seen = [row["docid"] for row in cut["results"]]
+    more = (await call(connect, "query", query=words, cursor=cut["budget"]["cursor"])).structured_content
+    assert [row["docid"] for row in more["results"]] == [row["docid"] for row in every[len(seen) :]]
+    unseen = (await call(connect, "query", query=words, seen=seen)).structured_content
     assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
-    assert any("left out as seen" in line for line in unseen["warnings"])
+    assert f"left out as seen: {len(seen)} result" in "".join(unseen["warnings"])
 
 
 async def test_notices_of_the_index_are_told_once_a_session_and_others_with_every_answer(connect: Connect) -> None:
