@@ -84,7 +84,7 @@ def _command_lines(draw: st.DrawFn) -> tuple[Command, list[list[str]], list[str]
     options = []
     for spelling, takes_value in draw(st.lists(st.sampled_from(flags), max_size=4)) if flags else []:
         is_number = "int" in kinds[spelling].name or "float" in kinds[spelling].name if takes_value else False
-        value = draw(st.sampled_from(["1", "7"]) if is_number else _NAMES) if takes_value else None
+        value = draw(st.sampled_from(["60", "70"]) if is_number else _NAMES) if takes_value else None
         options.append([spelling] if value is None else [spelling, value])
     slots = [one for one in command.typer.params if one.param_type_name == "argument"]
     least = sum(1 for one in slots if one.required)

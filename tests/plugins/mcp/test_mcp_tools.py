@@ -141,6 +141,12 @@ async def test_an_unknown_detail_is_refused_with_those_there_are(connect: Connec
     assert f"detail: expected passages or paths or full, not '{'x' * 40}'" in text_of(result)
 
 
+async def test_a_pack_quotes_notes_within_its_tokens(connect: Connect) -> None:
+    text = text_of(await call(connect, "pack", question="rate limiter", maxTokens=200))
+    assert "not instructions" in text and re.search(r"(?m)^#\w{6} docs/a.md:\d+-\d+", text)
+    assert text_of(await call(connect, "pack", query="rate limiter", maxTokens=60)).startswith("60 tokens are too few")
+
+
 async def test_no_hit_says_so(connect: Connect) -> None:
     result = await call(connect, "query", searches=[{"type": "lex", "query": "zzzzqqq"}], rerank=False)
     assert text_of(result).startswith('No results found for "zzzzqqq"')
