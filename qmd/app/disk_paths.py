@@ -44,9 +44,9 @@ def disk_paths(
     Args:
         documents: In any order.
         collections: Those of the index.
-        cwd: Paths below it become `./relative`; None leaves all absolute.
+        cwd: Paths below it become `./relative`; None leaves all absolute, and so does the root, where services start.
     """
-    here = cwd.resolve() if cwd else None
+    here = cwd.resolve() if cwd and cwd != cwd.parent else None
     roots = {collection.name: collection.path for collection in collections}
     found: dict[str, str] = {}
     for document in documents:

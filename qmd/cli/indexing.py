@@ -183,7 +183,7 @@ def update(
     index: Index = None,
 ) -> int:
     """Refresh the words of the collections."""
-    status = 0
+    status, failed = 0, []
     with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
             out("No collections found. Run 'qmd index .' to create one.\n")
@@ -192,9 +192,11 @@ def update(
             out(f"Updating {len(update.collections)} collection(s)...\n\n")
             for number, one in enumerate(update.collections, 1):
                 out(f"[{number}/{len(update.collections)}] {one.name} ({one.pattern})\n")
-                status = _update_with_hook(invocation, update, one, pull) or status
+                if code := _update_with_hook(invocation, update, one, pull):
+                    status = code
+                    failed.append(one.name)
             n_pending = update.pending()
-    out("✓ All collections updated.\n" if not status else "✗ Some collections could not be updated.\n")
+    out(f"✗ Update failed: {', '.join(failed)}\n" if failed else "✓ All collections updated.\n")
     if n_pending:
         out(f"\n{embed_advice(n_pending)}")
     return status

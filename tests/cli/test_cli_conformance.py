@@ -118,6 +118,15 @@ def test_paths_on_disk_stand_alone(indexed: Qmd) -> None:
     assert indexed("multi-get", "daily/*.md", "--full-path", "--files").out == "./notes/daily/sunday.md\n"
 
 
+def test_paths_on_disk_are_absolute_where_services_start(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(notes.anchor)
+    monkeypatch.setenv("PWD", notes.anchor)
+    run = indexed("multi-get", "qmd://notes/daily/*.md", "--full-path", "--files")
+    assert run.out == f"{notes.resolve() / 'daily' / 'sunday.md'}\n"
+
+
 def test_a_file_that_is_gone_keeps_its_docid_and_a_warning(indexed: Qmd, notes: Path) -> None:
     (notes / "pricing.md").unlink()
     run = indexed("multi-get", "pricing.md,daily/sunday.md", "--full-path", "--files")
@@ -207,7 +216,9 @@ def test_an_update_command_keeps_its_own_options(indexed: Qmd) -> None:
 
 def test_a_killed_update_command_reports_its_signal(indexed: Qmd) -> None:
     indexed("collection", "update-cmd", "notes", "kill -9 $$")
-    assert indexed("update").status == 137
+    run = indexed("update")
+    assert run.status == 137
+    assert "✗ Update failed: notes\n" in run.out
 
 
 def test_a_stale_pid_file_is_no_running_server(indexed: Qmd, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 _FILES_AT_A_TIME = 2_000
 """Of those that are only looked at: who does so counts milliseconds."""
 
-_STORED_AT_A_TIME, _CONDITIONS_KNOWN = 256, 16
+_STORED_AT_A_TIME, _CONDITIONS_KNOWN = 256, 128
 
 
 class Documents(IndexReader):
