@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4850,
     "cli": 3980,
-    "retrieval": 4400,
+    "retrieval": 4390,
     "inference": 3650,
     "app": 4010,
     "plugins/forms": 3280,
@@ -56,7 +56,7 @@ MOST_LINES, MOST_FILES = 32_700, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 53_500
-MOST_LINES_OF_TESTS = 41_400
+MOST_LINES_OF_TESTS = 41_350
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
