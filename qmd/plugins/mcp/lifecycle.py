@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec import Struct
 
 from qmd.environment import OWN_PROGRAM
-from qmd.errors import QmdError, UsageError
+from qmd.errors import QmdError
 from qmd.files import make_private_folder, open_private, write_atomically
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def start_server(
     """Start `qmd ARGUMENTS` in the background and wait until that very process, whose id is returned, answers at `url`.
 
     Raises:
-        UsageError: If a server of this index runs already.
-        QmdError: If it ends or stays silent; the message has the last line of its log.
+        QmdError: If a server of this index runs already, or this one ends or stays silent; the message then has the
+            last line of its log.
     """
     running = running_server(files)
     if running is not None:
-        raise UsageError(f"Already running (PID {running}). Run 'qmd mcp stop' first.")
+        raise QmdError(f"Already running (PID {running}). Run 'qmd mcp stop' first.")
     files.pid.unlink(missing_ok=True)
     process = start_process(arguments, files.log, environ)
     deadline = time.monotonic() + _START_TIMEOUT_S

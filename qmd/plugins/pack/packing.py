@@ -80,15 +80,15 @@ def _read_notes(response: SearchResponse, longest: int) -> list[Note]:
     for rank, hit in enumerate((one for one in hits if one.relevance >= LEAST_SHARE * hits[0].relevance), start=1):
         parts = hit.passages or (hit.passage,)
         held = find_occurrences(fold("\n".join((hit.document.title, *(one.text for one in parts)))), terms)
-        levels = ((hit.passage,), parts, *(_grow(hit.body or "", parts, size) for size in SIZES if size <= longest))
+        lines = (hit.body or "").rstrip().split("\n")
+        levels = ((hit.passage,), parts, *(_grow(lines, parts, size) for size in SIZES if size <= longest))
         note = Note(hit, levels, hit.relevance**2 / rank**1.5, frozenset(one.term for one in held))
         notes.setdefault(" ".join(hit.passage.text.split()), note)
     return list(notes.values())
 
 
-def _grow(text: str, parts: Sequence[Passage], size: int) -> tuple[Passage, ...]:
+def _grow(lines: Sequence[str], parts: Sequence[Passage], size: int) -> tuple[Passage, ...]:
     """A short text whole, else its passages with the lines around them up to the borders of their sections."""
-    lines = text.rstrip().split("\n")
     first = lines.index(lines[0], 1) + 1 if lines[0] in ("---", "+++") and lines[0] in lines[1:] else 0
     if len(whole := "\n".join(lines[first:])) <= size:
         return (replace(parts[0], text=whole, start_line=first + 1, end_line=len(lines), heading_trail=()),)

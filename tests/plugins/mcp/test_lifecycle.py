@@ -93,7 +93,7 @@ def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, 
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
             assert json.load(answer)["pid"] == pid
         again = run(environ, "--http", "--daemon", "--port", str(port))
-        assert again.returncode == 2
+        assert again.returncode == 1
         assert f"Already running (PID {pid}). Run 'qmd mcp stop' first." in again.stderr
         assert run(environ, "status").stdout == f"MCP server: running (PID {pid})\nWarm process: not running\n"
         stopped = run(environ, "stop")
