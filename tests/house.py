@@ -56,7 +56,7 @@ MOST_LINES, MOST_FILES = 32_710, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 53_510
-MOST_LINES_OF_TESTS = 41_360
+MOST_LINES_OF_TESTS = 41_350
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from qmd.analysis.tokens import count_tokens
-from qmd.app import freshness
 from tests.program import Qmd
 
 
@@ -146,10 +145,7 @@ def test_tokens_bound_what_is_printed_and_the_cursor_goes_on(indexed: Qmd) -> No
     assert "cursor: 'soon' is none" in indexed("search", "rate", "--cursor", "soon").err
 
 
-def test_a_field_that_a_new_note_brings_filters_at_once(
-    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(freshness, "_LOOK_S", 0.0)
+def test_a_field_that_a_new_note_brings_filters_at_once(indexed: Qmd, notes: Path) -> None:
     (notes / "draft.md").write_text("---\nstage: draft\n---\n# Tomatoes\n\nPlant tomatoes.\n")
     (row,) = indexed("search", "tomatoes stage:draft", "--json").json
     assert row["title"] == "Tomatoes"
