@@ -21,7 +21,7 @@ BUDGETS: dict[str, int] = {
     "cli": 3980,
     "retrieval": 4400,
     "inference": 3650,
-    "app": 4010,
+    "app": 4030,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2880,
@@ -52,11 +52,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_700, 197
+MOST_LINES, MOST_FILES = 32_710, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_500
-MOST_LINES_OF_TESTS = 41_400
+MOST_LINES_OF_ALL = 53_510
+MOST_LINES_OF_TESTS = 41_350
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

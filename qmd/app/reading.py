@@ -58,19 +58,20 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: There is no index, or no collection of a name.
             StoreError: The index cannot be read.
         """
-        from qmd.app.searching import as_request, read_request, settle_fields
-        from qmd.retrieval.query import narrow_query
+        from qmd.app.searching import as_request, narrow_request, read_request
 
         request = as_request(query, collections, wishes)
         asked = read_request(request)
         try:
             with self._request(listener) as (reader, deadline):
-                asked, doubts = settle_fields(request, asked, reader)
-                narrowed, warnings = narrow_query(asked.query, reader.collections(), request.collections)
+                meant, warnings = narrow_request(request, asked, reader)
                 # Where milliseconds are counted, none go into looking.
                 has_time = request.budget_ms is None
-                state = self._refresher.refresh(reader, narrowed.scope.collections) if has_time else Freshness()
-                response = self._run(reader, replace(asked, query=narrowed), request.overhead_ms, deadline)
+                state = self._refresher.refresh(reader, meant.query.scope.collections) if has_time else Freshness()
+                if state.refreshed:
+                    # A new note may have new fields.
+                    meant, warnings = narrow_request(request, asked, reader)
+                response = self._run(reader, meant, request.overhead_ms, deadline)
         except NotFoundError:
             # When there is no index, an unknown collection is still the better thing to complain about.
             for name in request.collections:
@@ -87,7 +88,7 @@ class ReadingIndex(OpenedIndex):
             response = fit_hits(response, most, measure_texts)
         return replace(
             response,
-            warnings=(*doubts, *warnings, *state.warnings, *response.warnings),
+            warnings=(*warnings, *state.warnings, *response.warnings),
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )

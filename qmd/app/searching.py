@@ -6,10 +6,19 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.app.records import as_names
 from qmd.records import Query, SubQuery
-from qmd.retrieval.query import CANDIDATES, PASSAGE_CHARS, Mode, SearchOptions, primary_text, read_query
+from qmd.retrieval.query import (
+    CANDIDATES,
+    PASSAGE_CHARS,
+    Mode,
+    SearchOptions,
+    narrow_query,
+    primary_text,
+    read_query,
+)
 from qmd.retrieval.query_filters import doubtful_filters, may_name_fields
 
 if TYPE_CHECKING:
@@ -127,14 +136,20 @@ def read_request(request: SearchRequest, fields: Collection[str] = ()) -> Search
     return Search(query, options, frozenset(role for role, is_of_use in of_use.items() if is_of_use))
 
 
-def settle_fields(request: SearchRequest, asked: Search, reader: IndexReader) -> tuple[Search, tuple[str, ...]]:
-    """What a request means to an index that knows fields of front matter, and what the caller must be told of them."""
+def narrow_request(request: SearchRequest, asked: Search, reader: IndexReader) -> tuple[Search, tuple[str, ...]]:
+    """What a request means to an index with its collections and fields of front matter, and what is to be said of it.
+
+    Raises:
+        NotFoundError: There is no collection of a name.
+    """
     text = request.text or ""
-    if request.filter is None and not may_name_fields(text):
-        return asked, ()
-    names = reader.field_names()
-    asked = read_request(request, names)
-    return asked, tuple(doubtful_filters(text, asked.query.scope.filters, names))
+    doubts: tuple[str, ...] = ()
+    if request.filter is not None or may_name_fields(text):
+        names = reader.field_names()
+        asked = read_request(request, names)
+        doubts = tuple(doubtful_filters(text, asked.query.scope.filters, names))
+    narrowed, warnings = narrow_query(asked.query, reader.collections(), request.collections)
+    return replace(asked, query=narrowed), (*doubts, *warnings)
 
 
 def _n_before(request: SearchRequest) -> int:

@@ -143,6 +143,8 @@ def _unknown(name: str, names: Collection[str]) -> str:
     near = nearest_name(name[:_SHOWN], islice(names, _COMPARED), 0.75)
     first = [" ".join(one.split())[:_SHOWN] for one in sorted(names)[:_NAMED]]
     there_are = f"there are: {', '.join(first)}{', …' * (len(names) > _NAMED)} (qmd collection metadata)"
+    if not names:
+        return f"no note has front matter with '{name[:_SHOWN]}'"
     return f"no note has the field '{name[:_SHOWN]}'; " + (f"did you mean '{near}'?" if near else there_are)
 
 
