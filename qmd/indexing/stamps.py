@@ -15,7 +15,10 @@ from qmd.store.base import IndexReader, IndexWriter
 
 
 class Stamp(Struct, frozen=True):
-    """A version, and the endings that it had to treat as plain text for want of a grammar or a row of `KINDS`."""
+    """A version, and the endings that it had to treat as plain text for want of a grammar or a row of `KINDS`.
+
+    That of an analysis has the versions of readers among them (`.html=1`).
+    """
 
     version: int
     plain: frozenset[str] = frozenset()
@@ -36,14 +39,15 @@ class Stamp(Struct, frozen=True):
         """
         if self.version != version:
             return lambda _: True
-        regained = self._regained()
+        regained = self._regained() | {one.partition("=")[0] for one in _readers() - self.plain}
         if not regained:
             return None
         return lambda path: suffix_of(path) in regained
 
     def still_plain(self, version: int) -> frozenset[str]:
         """Endings that nothing has changed for: same version, and the grammar is still missing."""
-        return self.plain - self._regained() if self.version == version else frozenset()
+        plain = frozenset(one for one in self.plain if "=" not in one)
+        return plain - self._regained() if self.version == version else frozenset()
 
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar, or whose row, has been installed since."""
@@ -56,9 +60,14 @@ def _is_told(suffix: str) -> bool:
     return kind is not None and (not kind.is_source or hook("source code: grammar")(f"x{suffix}"))
 
 
+def _readers() -> frozenset[str]:
+    """The versions of readers in force, as the stamp of an analysis has them: `.html=1`."""
+    return frozenset(f"{suffix}={kind.version}" for suffix, kind in KINDS.items() if kind.version)
+
+
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:
     """Note that this version analysed all of a collection; `plain` as in `Stamp`."""
-    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, frozenset(plain))))
+    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, _readers().union(plain))))
 
 
 def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[str]:
