@@ -170,10 +170,7 @@ class _Form(Struct, frozen=True):
         """The whole answer, with links between the notes in it."""
         shown = {self.notes[number].hit.document.docid for number in sizes}
         links = [one for one in links if shown.issuperset(one)][:_MOST_LINKS]
-        left = [note.hit.document.docid for number, note in enumerate(self.notes) if number not in sizes]
-        missing = f"{len(left)} {'note' if len(left) == 1 else 'notes'}, first {left[0]}" if left else "lines of these"
-        is_all = not left and all(self.notes[number].is_whole(size) for number, size in sizes.items())
-        left_out = "" if is_all else f"Left out: {missing}; ask for more tokens, or get DOCID:LINE:COUNT\n"
+        left_out = self._left_out(sizes)
         verdict, warnings = self.response.verdict, self.response.warnings
         if self.is_json:
             told = {"note": _QUOTED, "verdict": verdict, "warnings": warnings, "passages": self._rows(sizes)}
@@ -182,6 +179,13 @@ class _Form(Struct, frozen=True):
         head = "\n".join((_QUOTED + weak, *(f"Warning: {one}" for one in warnings), ""))
         linked = f"Links: {', '.join(' -> '.join(one) for one in links)}\n" if links else ""
         return f"{head}{self.body(sizes)}{linked}{left_out}"
+
+    def _left_out(self, sizes: Mapping[int, int]) -> str:
+        """The last line, where there is more than is quoted."""
+        left = [note.hit.document.docid for number, note in enumerate(self.notes) if number not in sizes]
+        missing = f"{len(left)} {'note' if len(left) == 1 else 'notes'}, first {left[0]}" if left else "lines of these"
+        is_all = not left and all(self.notes[number].is_whole(size) for number, size in sizes.items())
+        return "" if is_all else f"Left out: {missing}; ask for more tokens, or get DOCID:LINE:COUNT\n"
 
     def address_alone(self, said: str, tokens: int) -> str:
         """A sentence that ends with the best address in place of quotations, and warnings as far as there is room."""
