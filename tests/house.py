@@ -46,7 +46,7 @@ BUDGETS: dict[str, int] = {
     "chunking": 350,
     "plugins/install": 610,
     "plugins/pack": 260,
-    "plugins/adding": 260,
+    "plugins/adding": 270,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
@@ -55,7 +55,7 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_710, 197
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_510
+MOST_LINES_OF_ALL = 53_520
 MOST_LINES_OF_TESTS = 41_350
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
