@@ -45,7 +45,7 @@ BUDGETS: dict[str, int] = {
     "plugins": 400,
     "chunking": 350,
     "plugins/install": 610,
-    "plugins/pack": 260,
+    "plugins/pack": 270,
     "plugins/adding": 270,
     "plugins/editor": 200,
     "plugins/skills": 180,
