@@ -55,8 +55,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 32_827, 198
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_630
-MOST_LINES_OF_TESTS = 41_376
+MOST_LINES_OF_ALL = 53_640
+MOST_LINES_OF_TESTS = 41_377
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
