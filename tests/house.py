@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4850,
-    "cli": 3980,
+    "cli": 4100,
     "retrieval": 4400,
     "inference": 3650,
     "app": 4030,
@@ -45,18 +45,18 @@ BUDGETS: dict[str, int] = {
     "plugins": 400,
     "chunking": 350,
     "plugins/install": 610,
-    "plugins/pack": 260,
+    "plugins/pack": 270,
     "plugins/adding": 270,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_710, 197
+MOST_LINES, MOST_FILES = 32_830, 198
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_520
-MOST_LINES_OF_TESTS = 41_350
+MOST_LINES_OF_ALL = 53_640
+MOST_LINES_OF_TESTS = 41_380
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
