@@ -20,7 +20,7 @@ BUDGETS: dict[str, int] = {
     "store": 4850,
     "cli": 4100,
     "retrieval": 4400,
-    "inference": 3650,
+    "inference": 3660,
     "app": 4030,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
@@ -30,7 +30,7 @@ BUDGETS: dict[str, int] = {
     "plugins/qwen": 2060,
     "(root)": 1940,
     "plugins/models": 1640,
-    "indexing": 1460,
+    "indexing": 1470,
     "plugins/servers": 1270,
     "plugins/doctor": 1160,
     "plugins/browse": 1110,
@@ -41,6 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
+    "plugins/readers": 420,
     "plugins/watch": 480,
     "plugins": 400,
     "chunking": 350,
@@ -52,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_830, 198
+MOST_LINES, MOST_FILES = 32_860, 198
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_640
-MOST_LINES_OF_TESTS = 41_380
+MOST_LINES_OF_ALL = 54_090
+MOST_LINES_OF_TESTS = 41_700
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -39,25 +39,28 @@ class Stamp(Struct, frozen=True):
         """
         if self.version != version:
             return lambda _: True
-        regained = self._regained() | {one.partition("=")[0] for one in _readers() - self.plain}
-        if not regained:
+        anew = self._regained() | (_readers() - self.plain)
+        if not anew:
             return None
-        return lambda path: suffix_of(path) in regained
+        suffixes = {one.partition("=")[0] for one in anew}
+        return lambda path: suffix_of(path) in suffixes
 
     def still_plain(self, version: int) -> frozenset[str]:
         """Endings that nothing has changed for: same version, and the grammar is still missing."""
-        plain = frozenset(one for one in self.plain if "=" not in one)
-        return plain - self._regained() if self.version == version else frozenset()
+        return self.plain - self._regained() if self.version == version else frozenset()
 
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar, or whose row, has been installed since."""
         return frozenset(suffix for suffix in self.plain if _is_told(suffix))
 
 
-def _is_told(suffix: str) -> bool:
-    """Whether files with an ending have a row, and a grammar where that takes them for source code."""
+def _is_told(plain: str) -> bool:
+    """Whether files with an ending have a row, and a grammar where that takes them for source code; or a new reader."""
+    suffix, _, version = plain.partition("=")
     kind = find(KINDS, suffix)
-    return kind is not None and (not kind.is_source or hook("source code: grammar")(f"x{suffix}"))
+    if kind is None or version:
+        return kind is not None and version != str(kind.version)
+    return not kind.is_source or bool(hook("source code: grammar")(f"x{suffix}"))
 
 
 def _readers() -> frozenset[str]:
