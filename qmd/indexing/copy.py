@@ -158,6 +158,7 @@ def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, 
     with writer.transaction():
         writer.put_left_out(name, reader.left_out(name))
         writer.record_folders(name, reader.recorded_folders(name))
+        writer.put_other_kinds(name, reader.other_kinds(name))
         writer.settle(name)
         stamp_analysis(writer, name, plain)
 

@@ -274,6 +274,8 @@ def update_collection(
         writer.settle(name)
         writer.put_left_out(name, [*elsewhere, *update.left_out])
         writer.record_folders(name, scan.folders, below)
+        if not below:
+            writer.put_other_kinds(name, scan.others)
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)

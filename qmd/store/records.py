@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from qmd.records import Candidate, IndexTerms, Link, NameKind
 
-COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
+COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds")
 """Facts of the index that belong to a collection, whose name follows after a colon."""
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.records import DEFAULT_PATTERN
 from tests.program import Qmd
 
 
@@ -9,7 +10,7 @@ def test_adding_prints_the_block_that_programs_know(qmd: Qmd, notes: Path) -> No
     run = qmd("collection", "add", str(notes), "--name", "my.notes_1")
     assert (run.status, run.err) == (0, "")
     assert run.out == (
-        f"Creating collection 'my.notes_1'...\nCollection: {notes} (**/*.md)\n\n"
+        f"Creating collection 'my.notes_1'...\nCollection: {notes} ({DEFAULT_PATTERN})\n\n"
         "Indexed: 3 new, 0 updated, 0 unchanged, 0 removed\n\n"
         "Run 'qmd embed' to update embeddings (3 unique hashes need vectors)\n"
         "✓ Collection 'my.notes_1' created successfully\n"
@@ -67,7 +68,7 @@ def test_show_has_the_labels_that_programs_parse(indexed: Qmd, notes: Path) -> N
     indexed("collection", "exclude", "notes")
     indexed("collection", "update-cmd", "notes", "git", "pull")
     assert indexed("collection", "info", "notes").out == (
-        f"Collection: notes\n  Path:     {notes}\n  Pattern:  **/*.md\n  Include:  no\n  Update:   git pull\n"
+        f"Collection: notes\n  Path:     {notes}\n  Pattern:  {DEFAULT_PATTERN}\n  Include:  no\n  Update:   git pull\n"
     )
 
 
