@@ -8,16 +8,7 @@ from io import TextIOWrapper
 from qmd.cli.commands import COMMANDS, usage_of
 from qmd.cli.help import CommandPage, Row, describe
 from qmd.cli.parser import build_command
-
-_STATUSES = {
-    "0": "done; an empty result is not a failure",
-    "1": "failure",
-    "2": "wrong usage",
-    "3": "no such index, collection or document; 1 from `collection` and `context`",
-    "4": "model or runtime unavailable",
-    "5": "another process holds the index",
-    "130": "interrupted; the work done so far is kept",
-}
+from qmd.cli.topics import EXIT_CODES
 
 _INTRODUCTION = """\
 # Command line
@@ -43,7 +34,7 @@ At Tab a shell completes commands, options, collections, documents, docids and n
 
 def render_manual() -> str:
     """The whole reference; one section for each command, in the order of `qmd --help`."""
-    introduction = _INTRODUCTION.format(statuses="\n".join(f"| {one} | {text} |" for one, text in _STATUSES.items()))
+    introduction = _INTRODUCTION.format(statuses="\n".join(f"| {one} | {text} |" for one, text in EXIT_CODES.items()))
     return "\n".join([introduction, *(_section(page) for page in _pages())])
 
 
@@ -98,7 +89,7 @@ def render_man_page() -> str:
         for one in (*page.arguments, *page.options):
             lines += [".TP", f".B {_roff(one.typed)}", _roff(one.text)]
         lines += [".PP", "Examples:", ".PP", ".nf", *(f".RS 4\n{_roff(one)}\n.RE" for one in page.examples), ".fi"]
-    for title, entries in (("EXIT STATUS", _STATUSES), ("FILES", _FILES)):
+    for title, entries in (("EXIT STATUS", EXIT_CODES), ("FILES", _FILES)):
         lines += [f".SH {title}"]
         for name, meaning in entries.items():
             lines += [".TP", f".B {_roff(name)}", _roff(meaning)]

@@ -17,18 +17,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4850,
-    "cli": 3980,
+    "store": 4860,
+    "cli": 4110,
     "retrieval": 4400,
     "inference": 3650,
-    "app": 4030,
+    "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2880,
-    "ingest": 2290,
+    "ingest": 2320,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 1940,
+    "(root)": 1950,
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
@@ -45,18 +45,18 @@ BUDGETS: dict[str, int] = {
     "plugins": 400,
     "chunking": 350,
     "plugins/install": 610,
-    "plugins/pack": 260,
-    "plugins/adding": 260,
+    "plugins/pack": 270,
+    "plugins/adding": 270,
     "plugins/editor": 200,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_710, 197
+MOST_LINES, MOST_FILES = 32_960, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_510
-MOST_LINES_OF_TESTS = 41_350
+MOST_LINES_OF_ALL = 53_773
+MOST_LINES_OF_TESTS = 41_443
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

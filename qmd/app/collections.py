@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from collections import Counter
 from collections.abc import Container, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from qmd.app.other_kinds import KINDS_SHOWN, kinds_text
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
@@ -22,10 +22,9 @@ from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.edits import Target
-    from qmd.store.base import IndexReader, IndexWriter
+    from qmd.store.base import IndexWriter
 
 _NAMES_SHOWN = 3
-_KINDS_SHOWN = 4
 
 
 def check_name(name: str) -> None:
@@ -222,48 +221,6 @@ def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str 
     return f"{collection.name}: {_git_ignored(files)}: --no-ignore takes them" if files else None
 
 
-def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
-    """Ending → number of files in the folders of all collections, or of one, that none takes without a mask's wish.
-
-    Files that ignore rules leave out, and those of programs and their data, do not count.
-    """
-    from qmd.ingest.exclusion import selects
-
-    collections, found = index.collections(), dict[Path, Counter[str]]()
-    for one in collections:
-        kinds = index.other_kinds(one.name) if name in (None, one.name) else {}
-        # A collection beside this one, with a mask of its own, may take them.
-        around = [two for two in collections if two != one and one.path.is_relative_to(two.path)] if kinds else []
-        inside = {two.name: one.path.relative_to(two.path).as_posix() for two in around}
-        left = {
-            ending: n_files
-            for ending, n_files in kinds.items()
-            if not any(selects(two, posixpath.normpath(f"{inside[two.name]}/x{ending}")) for two in around)
-        }
-        found[one.path] = found.get(one.path, Counter()) | Counter(left)
-    return sum(found.values(), Counter())
-
-
-def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
-    """`notes: left out 212 .png, 3 .txt; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
-    from qmd.ingest.scan import BINARY
-
-    endings = [ending[1:] for ending, _ in kinds.most_common() if ending not in BINARY]
-    line = f"{collection.name}: left out {kinds_text(kinds)}"
-    if not endings:
-        return line
-    mask = f"**/*.{{{','.join(endings)}}}" if len(endings) > 1 else f"**/*.{endings[0]}"
-    command = f"qmd index {shlex.quote(to_text(collection.path))} --glob {shlex.quote(mask)}"
-    return f"{line}; for the text of them: {command}"
-
-
-def kinds_text(kinds: Counter[str]) -> str:
-    """`1,212 .txt, 3 .docx and 2 other kinds`: the most frequent endings with their numbers of files."""
-    counts = [f"{n_files:,} {suffix or 'without an ending'}" for suffix, n_files in kinds.most_common(_KINDS_SHOWN)]
-    n_more = len(kinds) - _KINDS_SHOWN
-    return ", ".join(counts) + (f" and {n_more} other kind{'s' * (n_more > 1)}" if n_more > 0 else "")
-
-
 def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: str = "") -> NotFoundError:
     """Why a collection, or a folder in it, holds nothing, and the command that takes what is there.
 
@@ -321,5 +278,5 @@ def _some(files: Sequence[str]) -> str:
 
 def _counted(kinds: Counter[str], not_read: Container[str]) -> str:
     """`12 .txt, 3 .docx (qmd does not read .docx)`."""
-    unreadable = [suffix for suffix, _ in kinds.most_common(_KINDS_SHOWN) if suffix.lower() in not_read]
+    unreadable = [suffix for suffix, _ in kinds.most_common(KINDS_SHOWN) if suffix.lower() in not_read]
     return kinds_text(kinds) + (f" (qmd does not read {', '.join(unreadable)})" if unreadable else "")

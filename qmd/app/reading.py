@@ -323,7 +323,7 @@ class ReadingIndex(OpenedIndex):
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
-        from qmd.app.collections import kinds_text, other_kinds
+        from qmd.app.other_kinds import kinds_text, other_kinds
 
         try:
             with self._request() as (reader, _):

@@ -76,7 +76,7 @@ class Update:
 
     def other_kinds(self, collection: Collection) -> Counter[str]:
         """Ending → number of files in a collection's folder that none takes."""
-        from qmd.app.collections import other_kinds
+        from qmd.app.other_kinds import other_kinds
 
         return other_kinds(self._writer, collection.name)
 

@@ -191,9 +191,13 @@ def _mention_question(argv: Sequence[str]) -> None:
 
 
 def _run_help(words: Sequence[str], arguments: Arguments) -> int:
-    """`qmd help`, `qmd help search`, `qmd help collection`, `qmd help collection add`."""
+    """`qmd help`, `qmd help search`, `qmd help collection`, `qmd help collection add`, `qmd help filters`."""
+    from qmd.cli.topics import TOPICS
+
     if not words or words == ["help"]:
         return _print_help(arguments)
+    if words[0] in TOPICS:
+        return _show_help(TOPICS[words[0]], arguments)
     if group_of(words[0]) or find_command(words, NAMES) or find_command(words, foreign_commands()):
         return _run([*words, "--help", *(f"{name}={value}" for name, value in arguments.settings.items())])
     from qmd.cli.suggestions import unknown_command

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import qmd
 from qmd.cli.commands import ALIASES, IDLE_OPTIONS, usage_of
+from qmd.cli.topics import TOPICS
 from qmd.errors import QmdError
 from qmd.plugins import Command
 
@@ -23,32 +24,32 @@ if TYPE_CHECKING:
 WIDTH = 80
 _LEFT = 26
 """Widest first column; what is longer has a line of its own."""
+_NAME = 12
+"""Columns of a command in `qmd --help`."""
 
 GROUPS = {
     "Search": ("query", "pack", "search", "vsearch", "browse", "serve", "related", "links"),
     "Read": ("get", "multi-get", "open", "ls"),
     "Index": ("index", "update", "embed", "watch", "status", "doctor", "cleanup", "bench"),
-    "Collections and contexts": ("collection", "context"),
-    "Projects": ("init", "trust"),
-    "Agents and editors": ("install", "mcp", "skill", "skills", "hook"),
+    "Folders": ("collection", "context", "init", "trust"),
+    "Agents": ("install", "mcp", "skill", "skills", "hook"),
     "Models": ("models", "pull"),
 }
 """What belongs together in `qmd --help`, by the first words of commands; the rest is called `_REST`."""
 
 _REST = "More"
 
-_SYNTAX = """\
-Queries of 'qmd query' are plain text, or lines with a type:
-  lex: words       full text: "a phrase", -without, +must
-  vec: question    meaning
-  hyde: passage    what an answer could look like
-  intent: purpose  what you need the answer for: helps the ranking
-Filters may appear among the words: tag:ops  path:daily/  title:runbook
-  after:2026-01  before:2026-03  on:yesterday  since:"last week"
-  sort:date (newest first)  sort:-date
-A date in the question finds the notes of that day. Options may appear anywhere,
-'--' ends them; -c NAME searches one or more collections.
-"""
+_BELOW = {
+    "collection": "Folders that are searched",
+    "context": "What a folder is about",
+    "models": "Model files",
+    "skill": "Instructions for agents",
+    "skills": "Skills",
+}
+"""What the commands of a group are for, where `qmd --help` has one row for them."""
+
+_SAID_ELSEWHERE = ("pull",)
+"""Commands that another one does as well, and whose row `qmd --help` spares."""
 
 
 class Row(NamedTuple):
@@ -135,23 +136,46 @@ def command_help(page: CommandPage) -> str:
 
 def general_help(commands: Sequence[Command], place: str) -> str:
     """What `qmd --help` prints; `place` is the index that a command would use here."""
-    width = max(len(spec.name) for spec in commands)
-    lines = ["Usage: qmd <command> [options]", "", "Search your own markdown files, on this machine."]
+    lines = ["Usage: qmd <command> [options]", "Search your own markdown files, on this machine.", ""]
+    titles = max(map(len, (*GROUPS, _REST))) + 2
     for title, members in grouped(commands):
-        lines += ["", f"{title}:", *_columns([Row((spec.name,), spec.help) for spec in members], width)]
-    lines += [
-        "",
-        "Start with:",
-        "  qmd index ~/notes                 make a folder searchable",
-        '  qmd query "how do I roll back"    ask it',
-        "",
-        _SYNTAX,
-        "One command: qmd help COMMAND. Every command takes --index NAME (a separate",
-        "index), --color auto|always|never, --no-pager and --help; qmd --version.",
-        "",
-        f"Index: {place}",
-    ]
-    return "\n".join([*lines, ""])
+        rows = _overview(members)
+        lines += [
+            f"{'' if number else title:<{titles}}{name:<{_NAME}}{_brief(text, WIDTH - titles - _NAME)}"
+            for number, (name, text) in enumerate(rows.items())
+        ]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            'Start with: qmd index ~/notes    and then: qmd query "how do I roll back"',
+            f"Details: qmd help COMMAND, or one of: {', '.join(TOPICS)}",
+            f"Index: {place}",
+            "",
+        ]
+    )
+
+
+def _overview(members: Sequence[Command]) -> dict[str, str]:
+    """One row for each first word of a command: what it does, or what the commands are that begin with it."""
+    rows: dict[str, list[Command]] = {}
+    for spec in members:
+        rows.setdefault(spec.name.partition(" ")[0], []).append(spec)
+    return {
+        name: specs[0].help
+        if len(specs) == 1
+        else f"{_BELOW.get(name, name.capitalize())}: {', '.join(one.name.partition(' ')[2] for one in specs)}"
+        for name, specs in rows.items()
+        if name not in _SAID_ELSEWHERE
+    }
+
+
+def _brief(text: str, width: int) -> str:
+    """A row's text in one line: a sentence that is too long up to its first pause, a list as far as there is room."""
+    sentence = text.removesuffix(".")
+    if sentence != text and len(sentence) > width:
+        sentence = re.split("[;,:]", sentence)[0]
+    return shorten(sentence, width, placeholder=" …").replace(", …", " …")
 
 
 def grouped(commands: Sequence[Command]) -> list[tuple[str, list[Command]]]:
@@ -305,7 +329,9 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
 _COLOURS = (
     (r"\Aqmd [^\n]*", "title"),
     (r"(?m)^\S[^\n:]*:$", "title"),
-    (r"(?m)^(?:Usage|Also|Everywhere|Index|One command):", "title"),
+    (r"(?m)^(?:Usage|Also|Everywhere|Index|Start with|Details):", "title"),
+    (rf"(?m)^(?:{'|'.join((*GROUPS, _REST))})(?= )", "title"),
+    (rf"(?m)^(?:{'|'.join((*GROUPS, _REST))}|  )  +([a-z-]+)(?= )", "command"),
     (r"(?m)^  (?:-[^\n]*?|[\w<\[][^\n]*?)(?=  )", "command"),
     (r"(?m)^  (?:qmd|cd|source|ls) [^\n]*?(?=$|  )", "command"),
     (r"\[default[^\]]*\]", "faint"),

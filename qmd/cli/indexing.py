@@ -161,7 +161,8 @@ def say_left_out(update: Update, collection: Collection, report: UpdateReport, b
     """Name the files that are missing because git ignores them or the mask does, where there are others."""
     if report.is_empty:
         return
-    from qmd.app.collections import git_ignored_line, other_kinds_line
+    from qmd.app.collections import git_ignored_line
+    from qmd.app.other_kinds import other_kinds_line
 
     line = git_ignored_line(collection, report.git_ignored) if report.git_ignored else None
     if line is not None:

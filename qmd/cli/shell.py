@@ -20,6 +20,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import COLOUR_CHOICES, out
 from qmd.cli.parser import find_command, make_typer
+from qmd.cli.topics import TOPICS
 from qmd.errors import EXIT_OK, UsageError
 
 _SHELLS = ("bash", "zsh", "fish", "powershell")
@@ -92,7 +93,8 @@ def _program() -> Any:
             commands[first] = TyperGroup(name=first, help=f"{first.capitalize()}: {below}.")
         group = commands[first].commands if second else commands
         group[second or first] = TyperCommand(second or first, help=spec.help)
-    commands["help"] = TyperGroup(name="help", help="Show the help of a command.", commands=dict(commands))
+    topics = {one: TyperCommand(one, help=text.partition("\n")[0]) for one, text in TOPICS.items()}
+    commands["help"] = TyperGroup(name="help", help="Show the help of a command.", commands={**commands, **topics})
     root.commands = commands
     # Typer's own would install scripts.
     root.params = _options()

@@ -5,7 +5,6 @@ An engine subclasses both. What has a body here is the same for all of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
 from contextlib import AbstractContextManager
@@ -91,11 +90,6 @@ class IndexReader(Protocol):
     def updated_at(self) -> str | None:
         """When a collection was updated last, cheaper than `status`; None before the first update."""
         return max((value for key, value in self.facts().items() if key.startswith("updated_at:")), default=None)
-
-    def other_kinds(self, collection: str) -> Mapping[str, int]:
-        """Ending → number of files that a collection does not take, as its last whole update found them."""
-        fact = self.facts().get(f"other_kinds:{collection}") or ""
-        return {ending: int(n_files) for ending, n_files in re.findall(r"(\.[a-zA-Z0-9]+)=([0-9]{1,12})", fact)}
 
     def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
         """(path, size in bytes, mtime in ns) of a collection's files as they were read, some thousand at a time."""
@@ -289,12 +283,6 @@ class IndexWriter(IndexReader, Protocol):
     def mark_updated(self, collection: str, moment: str | None = None) -> None:
         """Remember that a collection's update was completed now, or at another moment."""
         self.set_facts({f"updated_at:{collection}": moment or time_text(utc_now())})
-
-    def put_other_kinds(self, collection: str, kinds: Mapping[str, int]) -> None:
-        """Remember which files a collection does not take, by their endings."""
-        if kinds != self.other_kinds(collection):
-            fact = " ".join(f"{ending}={n_files}" for ending, n_files in sorted(kinds.items()))
-            self.set_facts({f"other_kinds:{collection}": fact or None})
 
     def set_version_stamp(self, part: str, stamp: str) -> None:
         """Remember which version of the program made a part of the index, so that a later one can make it anew."""

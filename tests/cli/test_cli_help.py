@@ -10,7 +10,9 @@ import pytest
 
 from qmd.cli.commands import ALIASES, COMMANDS, IDLE_OPTIONS, find_spec
 from qmd.cli.help import EXAMPLES, FIRST_EXAMPLES, GROUPS
+from qmd.cli.topics import TOPICS
 from qmd.plugins import Command
+from qmd.plugins.doctor.variables import VARIABLES
 from tests.program import Qmd
 
 PARSED_ONLY = {
@@ -162,14 +164,39 @@ def test_options_that_change_nothing_are_not_shown_and_still_taken_with_a_warnin
     assert "warning: option '--no-rerank' has no effect on 'qmd search'\n" in run.err
 
 
-def test_the_general_help_groups_all_commands_in_80_columns(qmd: Qmd) -> None:
+def test_the_general_help_names_all_commands_in_40_rows_of_80_columns(qmd: Qmd) -> None:
     page = qmd("--help").out
+    assert len(page.splitlines()) <= 40
     assert max(len(line) for line in page.splitlines() if not line.startswith("Index: ")) <= 80
-    assert all(f"\n{title}:\n" in page for title in GROUPS)
+    assert all(f"\n{title} " in page for title in GROUPS)
+    for first in {spec.name.partition(" ")[0] for spec in COMMANDS} - {"pull"}:
+        assert re.search(rf"(?m)^(\w+)? +{first}  ", page), first
+    assert "Folders that are searched: add, list, show" in page
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_topic_is_one_screen_of_help(qmd: Qmd, topic: str) -> None:
+    run = qmd("help", topic)
+    assert (run.status, run.err, run.out) == (0, "", TOPICS[topic])
+    lines = run.out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert topic in qmd("--help").out
+
+
+def test_the_help_on_variables_names_those_that_doctor_shows(qmd: Qmd) -> None:
+    named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b|\bEDITOR|\bPAGER|\bVISUAL", TOPICS["environment"]))
+    assert len(named) > 12
+    assert named <= {one.name for one in VARIABLES}
+
+
+def test_the_queries_of_a_topic_work(vault: Qmd) -> None:
+    for line in re.findall(r"(?m)^  (qmd [^$\n]+)$", TOPICS["queries"] + TOPICS["filters"]):
+        run_example(vault, line)
 
 
 def test_a_terminal_gets_the_same_text_in_colours(qmd: Qmd) -> None:
-    for argv in (["--help"], ["search", "--help"], ["collection", "--help"], []):
+    for argv in (["--help"], ["search", "--help"], ["collection", "--help"], ["help", "filters"], []):
         plain, drawn = qmd(*argv).out, qmd(*argv, "--color", "always").out
         assert "\x1b[" in drawn
         assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == plain

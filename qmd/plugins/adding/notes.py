@@ -68,7 +68,10 @@ def add_for_agent(index: Index, asked: Mapping[str, Any]) -> Added:
         raise QmdError("agents may write to no collection", hint)
     source = ", ".join(("agent", *filter(None, [asked["source"]])))
     note = NewNote(**{key: value for key, value in asked.items() if value} | {"source": source})
-    return add_note(index, note, collections)
+    try:
+        return add_note(index, note, collections)
+    except NotFoundError as error:
+        raise UsageError(f"agents may not write to '{short(note.to)}'", error.hint) from error
 
 
 def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> Added:

@@ -245,8 +245,8 @@ TOOLS = (
     ),
     Tool("get", "Get Document", "Read a document, a part or its outline; names similar paths.", GET_ARGUMENTS, _get),
     Tool("multi_get", "Multi-Get Documents", "Read several documents.", MULTI_GET_ARGUMENTS, _multi_get),
-    Tool("pack", "Pack", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
     Tool("status", "Index Status", "Show what is indexed, and which vectors are missing.", (), _status),
+    Tool("pack", "Pack", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
     Tool("links", "Links", "List the links from and to a note.", (_FILE,), _links),
     Tool("related", "Related Notes", "List similar notes.", (_FILE, _LIMIT, _COLLECTIONS), _related),
 )

@@ -51,6 +51,11 @@ class Note(Struct, frozen=True):
         """Characters of a size; 0 of -1, which is none."""
         return sum(len(one.text) + _CITATION_CHARS for one in self.levels[size]) if size >= 0 else 0
 
+    def is_whole(self, size: int) -> bool:
+        """Whether a size shows all of the note but its front matter."""
+        body, first = (self.hit.body or "").rstrip(), self.levels[size][0].text
+        return body.endswith(first) and body.removesuffix(first).rstrip()[-3:] in ("", "---", "+++")
+
 
 def pack(index: Index, request: SearchRequest, listener: Listener, tokens: int, form: str) -> str:
     """See `Index.pack`."""
@@ -165,17 +170,22 @@ class _Form(Struct, frozen=True):
         """The whole answer, with links between the notes in it."""
         shown = {self.notes[number].hit.document.docid for number in sizes}
         links = [one for one in links if shown.issuperset(one)][:_MOST_LINKS]
-        left = [note.hit.document.docid for number, note in enumerate(self.notes) if number not in sizes]
-        missing = f"{len(left)} {'note' if len(left) == 1 else 'notes'}, first {left[0]}" if left else "lines of these"
-        left_out = f"Left out: {missing}; ask for more tokens, or get DOCID:LINE:COUNT"
+        left_out = self._left_out(sizes)
         verdict, warnings = self.response.verdict, self.response.warnings
         if self.is_json:
             told = {"note": _QUOTED, "verdict": verdict, "warnings": warnings, "passages": self._rows(sizes)}
-            return json_text(told | {"links": links, "left_out": left_out})
+            return json_text(told | {"links": links, "left_out": left_out.rstrip()})
         weak = f" {VERDICT_NOTES['weak'].capitalize()}." if verdict == "weak" else ""
         head = "\n".join((_QUOTED + weak, *(f"Warning: {one}" for one in warnings), ""))
         linked = f"Links: {', '.join(' -> '.join(one) for one in links)}\n" if links else ""
-        return f"{head}{self.body(sizes)}{linked}{left_out}\n"
+        return f"{head}{self.body(sizes)}{linked}{left_out}"
+
+    def _left_out(self, sizes: Mapping[int, int]) -> str:
+        """The last line, where there is more than is quoted."""
+        left = [note.hit.document.docid for number, note in enumerate(self.notes) if number not in sizes]
+        missing = f"{len(left)} {'note' if len(left) == 1 else 'notes'}, first {left[0]}" if left else "lines of these"
+        is_all = not left and all(self.notes[number].is_whole(size) for number, size in sizes.items())
+        return "" if is_all else f"Left out: {missing}; ask for more tokens, or get DOCID:LINE:COUNT\n"
 
     def address_alone(self, said: str, tokens: int) -> str:
         """A sentence that ends with the best address in place of quotations, and warnings as far as there is room."""

@@ -59,7 +59,7 @@ async def call(connect: Connect, tool: str, **arguments: object) -> Any:
 async def test_tools_are_listed_in_order_read_only_with_short_descriptions(connect: Connect) -> None:
     async with connect() as client:
         tools = (await client.list_tools()).tools
-    assert [tool.name for tool in tools] == ["query", "get", "multi_get", "pack", "status", "links", "related"]
+    assert [tool.name for tool in tools] == ["query", "get", "multi_get", "status", "pack", "links", "related"]
     for tool in tools:
         assert len(tool.description) < 1800
         assert tool.annotations.read_only_hint is True

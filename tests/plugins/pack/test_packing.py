@@ -96,6 +96,7 @@ def test_what_is_left_out_is_said_last_and_comes_with_more_tokens(index: Index) 
         last = r"Left out: \d+ notes, first #\w{6}; ask for more tokens, or get DOCID:LINE:COUNT\n"
         assert re.search(rf"(?m)^{last}\Z", text)
     assert len(notes_of(texts[0])) < len(notes_of(texts[1])) < len(notes_of(texts[2]))
+    assert "tree/hex.md" in (whole := index.pack("digest", tokens=4_000)) and "Left out" not in whole
 
 
 def test_a_budget_too_small_for_a_passage_gives_the_address(index: Index) -> None:

@@ -225,8 +225,10 @@ def _server(home: Path, env: Mapping[str, str]) -> Iterator[str]:
 def _ask(program: Sequence[str], server: Mapping[str, object], steps: Sequence[Step]) -> tuple[list[Any], str]:
     """The answers of a client as far as it came, and the last line that it said on stderr."""
     plan = json.dumps({"server": server, "steps": [asdict(step) for step in steps]})
+    # Away from here: an index of this checkout would be taken.
+    apart = tempfile.gettempdir()
     try:
-        done = subprocess.run(program, input=plan, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(program, input=plan, cwd=apart, capture_output=True, text=True, timeout=300, check=False)
         out, err, status = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
         out, err, status = (late.stdout or b"").decode(), "it did not end within 300 seconds", 1

@@ -1,0 +1,85 @@
+"""What `qmd help` says of no single command: what a query may hold, filters, variables, and exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EXIT_CODES: Mapping[str, str] = {
+    "0": "done; an empty result is not a failure",
+    "1": "failure",
+    "2": "wrong usage",
+    "3": "no such index, collection or document; 1 from `collection` and `context`",
+    "4": "model or runtime unavailable",
+    "5": "another process holds the index",
+    "130": "interrupted; the work done so far is kept",
+}
+
+_QUERIES = """\
+Queries of 'qmd query' are plain text, or lines with a type:
+  rate limiter        words and meaning; the more words of it, the better
+  "per-seat pricing"  required, and so is +limiter
+  -draft              notes with this word are left out
+  lex: words          full text: "a phrase", -without, +must
+  vec: question       meaning
+  hyde: passage       what an answer could look like
+  intent: purpose     what you need the answer for: helps the ranking
+
+A date in the question finds the notes of that day. Filters may appear among the
+words: qmd help filters. Options may appear anywhere, '--' ends them; -c NAME
+searches one or more collections.
+
+Examples:
+  qmd query "what did we decide last week" -c notes
+  qmd query $'lex: "rate limit" 429\\nvec: how many requests may a client send'
+"""
+
+_FILTERS = """\
+Filters apply before anything is cut off. Among the words of a query:
+  tag:work           with this tag, also work/plans
+  path:daily/        in this folder
+  title:runbook      with this word in the title
+  collection:notes   of this collection
+  on:yesterday       by date: also on:2026-03-12, on:oct-dec-2025
+  after:2026-01      and before:2026-03, since:"last week"
+  status:draft       by any field of the front matter; -status:draft: all others
+  priority>=3        numbers, dates and text are compared: < <= > >=
+  has:due            has the field, whatever its value
+  sort:date          newest first; sort:-date: oldest first
+
+'--filter' takes fields beside any query, and without one; the fields there are:
+qmd collection metadata.
+
+Examples:
+  qmd query "rate limiter tag:ops after:2026-01"
+  qmd search --filter 'status:draft priority>=3'
+"""
+
+_ENVIRONMENT = """\
+Variables that qmd obeys. All of them, and what they are now: qmd doctor
+  QMD_CONFIG_DIR       folder of index.yml [default: ~/.config/qmd]
+  INDEX_PATH           file or address of the index
+  QMD_AUTO_UPDATE      0: searches do not look for changed files first
+  QMD_EMBED_MODEL      model that computes vectors; also QMD_RERANK_MODEL
+  QMD_EMBED_URL        server that computes vectors; also QMD_RERANK_URL
+  QMD_FORCE_CPU        1: keeps every model on the CPU
+  QMD_OFFLINE          1: downloads no model, asks only servers on this machine
+  QMD_DAEMON           auto: keeps models loaded between queries
+  EDITOR               editor of 'qmd open'; VISUAL comes first
+  PAGER                pager for long results; QMD_PAGER comes first
+  NO_COLOR             no colours and no links; FORCE_COLOR: also through a pipe
+  QMD_DEBUG            1: shows the traceback of an unexpected error
+"""
+
+
+def _exit_codes() -> str:
+    rows = (f"  {code:<5}{meaning.replace('`', chr(39))}" for code, meaning in EXIT_CODES.items())
+    return "\n".join(["The status that every command ends with:", *rows, ""])
+
+
+TOPICS: Mapping[str, str] = {
+    "queries": _QUERIES,
+    "filters": _FILTERS,
+    "environment": _ENVIRONMENT,
+    "exit-codes": _exit_codes(),
+}
+"""The text of each topic: at most 80 columns wide, and one screen long."""
