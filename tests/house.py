@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4860,
-    "cli": 4110,
+    "cli": 4130,
     "retrieval": 4400,
     "inference": 3650,
     "app": 4100,
@@ -47,7 +47,7 @@ BUDGETS: dict[str, int] = {
     "plugins/install": 610,
     "plugins/pack": 270,
     "plugins/adding": 270,
-    "plugins/editor": 200,
+    "plugins/editor": 220,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
