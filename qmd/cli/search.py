@@ -45,7 +45,7 @@ from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
-from qmd.retrieval.query import CANDIDATES
+from qmd.retrieval.query import CANDIDATES, NOTHING_INDEXED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,6 +164,9 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         shown = _hit_options(opened, locations, options, response, is_drawn=screen is not None)
         if not response.is_fresh:
             _mention_age(invocation.command, opened)
+    if screen is not None and any(one.startswith(NOTHING_INDEXED) for one in response.warnings):
+        say(f"Nothing is indexed yet. Start: qmd index {'.' if locations.project_root else '~/notes'}")
+        return 0
     for warning in response.warnings:
         warn(warning)
     if response.refreshed and format == "cli":
