@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4850,
-    "cli": 4100,
+    "cli": 4120,
     "retrieval": 4400,
     "inference": 3650,
     "app": 4030,
@@ -28,7 +28,7 @@ BUDGETS: dict[str, int] = {
     "ingest": 2290,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 1940,
+    "(root)": 1950,
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
@@ -47,16 +47,16 @@ BUDGETS: dict[str, int] = {
     "plugins/install": 610,
     "plugins/pack": 270,
     "plugins/adding": 270,
-    "plugins/editor": 200,
+    "plugins/editor": 220,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_827, 198
+MOST_LINES, MOST_FILES = 32_859, 198
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_640
-MOST_LINES_OF_TESTS = 41_377
+MOST_LINES_OF_ALL = 53_691
+MOST_LINES_OF_TESTS = 41_426
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
