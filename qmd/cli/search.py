@@ -167,14 +167,9 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     if screen is not None and any(one.startswith(NOTHING_INDEXED) for one in response.warnings):
         say(f"Nothing is indexed yet. Start: qmd index {'.' if locations.project_root else '~/notes'}")
         return 0
-    for warning in response.warnings:
-        warn(warning)
-    if response.refreshed and format == "cli":
-        say(refreshed_line(response.refreshed))
+    _mention(response, invocation, locations, format)
     if options.explain and screen is None:
         _explain_expansion(response)
-    if invocation.command == "query":
-        _mention_built_in_models(locations, response)
     if screen is not None:
         from qmd.app.disk_paths import remember_hits
         from qmd.render.hit_screen import draw_hits
@@ -188,6 +183,16 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         _mention_verdict(response)
     out(_rendered(response, format, shown, options.tokens))
     return 0
+
+
+def _mention(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
+    """Say what made the answer less than complete, and what was done for it."""
+    for warning in response.warnings:
+        warn(warning)
+    if response.refreshed and format == "cli":
+        say(refreshed_line(response.refreshed))
+    if invocation.command == "query":
+        _mention_built_in_models(locations, response)
 
 
 def _rendered(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
