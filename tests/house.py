@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4850,
-    "cli": 4120,
+    "cli": 4130,
     "retrieval": 4400,
     "inference": 3650,
     "app": 4030,
@@ -52,10 +52,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_859, 198
+MOST_LINES, MOST_FILES = 32_864, 198
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_691
+MOST_LINES_OF_ALL = 53_696
 MOST_LINES_OF_TESTS = 41_426
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
