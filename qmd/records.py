@@ -322,6 +322,11 @@ class Hit(Struct, frozen=True):
     mention: Mention | None = None
     """Only for a note whose own text is empty, or a template."""
 
+    @property
+    def score(self) -> float:
+        """`relevance`, by the name that it has in JSON."""
+        return self.relevance
+
 
 class StageTiming(Struct, frozen=True):
     """Wall time of one pipeline stage in milliseconds."""

@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
+<<<<<<< HEAD
     "store": 4860,
+=======
+    "store": 4850,
+>>>>>>> house2
     "cli": 4130,
     "retrieval": 4400,
     "inference": 3650,
@@ -52,11 +56,19 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
+<<<<<<< HEAD
 MOST_LINES, MOST_FILES = 32_960, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 53_773
 MOST_LINES_OF_TESTS = 41_443
+=======
+MOST_LINES, MOST_FILES = 32_864, 198
+"""Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
+
+MOST_LINES_OF_ALL = 53_696
+MOST_LINES_OF_TESTS = 41_426
+>>>>>>> house2
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

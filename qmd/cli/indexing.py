@@ -134,7 +134,7 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
             say(f"hint: {exc.hint}")
         return True
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
-    out(f"{head} {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
+    out(f"{head} {change_summary(invocation, report)}  ({to_text(collection.path)}, {collection.pattern})\n")
     if is_named:
         say_left_out(update, collection, report, below)
     return False
@@ -176,9 +176,10 @@ def embed_advice(n_pending: int) -> str:
     return f"Run 'qmd embed' to update embeddings ({n_pending} unique hashes need vectors)\n" if n_pending else ""
 
 
-def change_summary(report: UpdateReport) -> str:
+def change_summary(invocation: Invocation, report: UpdateReport) -> str:
     """`3 new, 0 updated, 0 unchanged, 0 removed`."""
-    return f"{report.new} new, {report.updated} updated, {report.unchanged} unchanged, {report.removed} removed"
+    counts = {"new": report.new, "updated": report.updated, "unchanged": report.unchanged, "removed": report.removed}
+    return ", ".join(f"{invocation.figure(number)} {what}" for what, number in counts.items())
 
 
 def update(
@@ -223,7 +224,8 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
-    out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\nIndexed: {change_summary(report)}\n\n")
+    out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
+    out(f"Indexed: {change_summary(invocation, report)}\n\n")
     return 0
 
 

@@ -1,8 +1,14 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+<<<<<<< HEAD
 from qmd.records import DEFAULT_PATTERN
+=======
+from qmd.cli.invocation import Invocation
+from qmd.render.drawing import Screen
+>>>>>>> house2
 from tests.program import Qmd
 
 
@@ -53,6 +59,17 @@ def test_a_file_is_no_folder(qmd: Qmd, notes: Path) -> None:
     run = qmd("collection", "add", str(notes / "pricing.md"))
     assert run.status == 1
     assert "Collection path is not a directory." in run.err
+
+
+def test_a_person_reads_figures_in_thousands_and_a_program_as_ever() -> None:
+    run = Invocation("update", "update", {}, Path.cwd())
+    assert run.figure(6571) == "6571"
+    assert replace(run, screen=Screen()).figure(6571) == "6,571"
+
+
+def test_a_person_reads_of_removing_that_nothing_of_theirs_is_lost(indexed: Qmd, notes: Path) -> None:
+    run = indexed("collection", "remove", "notes", "--color", "always")
+    assert (run.out, run.err) == ("Removed 'notes' from the index (3 notes). The files stay.\n", "")
 
 
 def test_removing_says_how_many_documents_went_and_that_the_files_stay(indexed: Qmd, notes: Path) -> None:

@@ -204,7 +204,10 @@ def test_what_to_do_without_collections_is_one_command(qmd: Qmd) -> None:
 def test_a_new_index_of_a_project_says_how_to_fill_it(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fill(home / "project"))
     assert qmd("init").err == "next: qmd index .\n"
-    assert "warning: the index is empty: run 'qmd index .'\n" in qmd("search", "x").err
+    assert qmd("search", "x").err == "warning: nothing is indexed yet: run 'qmd index FOLDER'\n"
+    assert qmd("search", "x").out == "No results found.\n"
+    drawn = qmd("search", "x", "--color", "always")
+    assert (drawn.out, drawn.err) == ("", "Nothing is indexed yet. Start: qmd index .\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="such a name cannot exist")
