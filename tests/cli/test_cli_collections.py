@@ -3,12 +3,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-<<<<<<< HEAD
-from qmd.records import DEFAULT_PATTERN
-=======
 from qmd.cli.invocation import Invocation
+from qmd.records import DEFAULT_PATTERN
 from qmd.render.drawing import Screen
->>>>>>> house2
 from tests.program import Qmd
 
 
