@@ -24,8 +24,11 @@ Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
 """The order of hits; `date` is newest first, `-date` oldest first."""
 
-DEFAULT_PATTERN = "**/*.md"
-"""The mask of a collection that was given none."""
+DEFAULT_PATTERN = "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"
+"""The mask of a new collection that was given none; alone of all masks it takes endings in any letter case."""
+
+UNWRITTEN_PATTERN = "**/*.md"
+"""The mask of a collection whose entry in a configuration file has none: what that meant when it was written."""
 
 
 # --- ingest ---------------------------------------------------------------------------------------
@@ -318,6 +321,11 @@ class Hit(Struct, frozen=True):
     """For those who read on: `passage` grown to its section, and others for what it lacks of the query, in order."""
     mention: Mention | None = None
     """Only for a note whose own text is empty, or a template."""
+
+    @property
+    def score(self) -> float:
+        """`relevance`, by the name that it has in JSON."""
+        return self.relevance
 
 
 class StageTiming(Struct, frozen=True):

@@ -69,10 +69,10 @@ def add(
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
-        say_left_out(update.collections[0], report)
+            say_left_out(update, update.collections[0], report)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
-    out(f"Indexed: {change_summary(report)}\n\n")
+    out(f"Indexed: {change_summary(invocation, report)}\n\n")
     out(embed_advice(n_pending))
     out(f"✓ Collection '{chosen}' created successfully\n")
     return 0
@@ -160,6 +160,11 @@ def remove(invocation: Invocation, name: Name = None, index: Index = None) -> in
     with invocation.open(invocation.locate(index)) as opened:
         folder = opened.collection(name).path
         n_documents = opened.remove_collection(name)
+    if invocation.screen:
+        from qmd.render.columns import count
+
+        out(f"Removed '{name}' from the index ({count(n_documents, 'note')}). The files stay.\n")
+        return 0
     out(f"✓ Removed collection '{name}'\n  Deleted {n_documents} documents\n")
     say(f"from the index alone: the files in {to_text(folder)} stay")
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from qmd.cli.output import flush_result, out, say, warn
@@ -25,6 +25,9 @@ _FIRST_STATES = 20
 _SLOW_S = 5.0
 _LONG_S = 20.0
 """Runs that take longer are announced to whoever waits for them."""
+
+_MANY = 5_000
+"""Notes that take so long that a log says it, too."""
 
 _ALREADY = "Another embed process is already running. Skipping.\n"
 
@@ -59,7 +62,7 @@ def embed_index(
 
     line = invocation.progress("Vectors", "bytes")
     how_to_go_on = _how_to_go_on(invocation, index, locations, force=bool(options.get("force")))
-    shown = _Shown(line, how_to_go_on)
+    shown = Announcing(line, how_to_go_on, lambda: n_pending)
     try:
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
@@ -74,10 +77,10 @@ def embed_index(
         ) from exc
     if not n_pending:
         return
-    reused = f" ({report.reused} reused)" if report.reused else ""
+    reused = f" ({invocation.figure(report.reused)} reused)" if report.reused else ""
     out(
-        f"✓ Done! Embedded {_counted(report.chunks, 'chunk')}{reused} from {_counted(report.documents, 'document')}"
-        f" in {_duration(report.elapsed_s)}\n"
+        f"✓ Done! Embedded {_counted(invocation, report.chunks, 'chunk')}{reused} from"
+        f" {_counted(invocation, report.documents, 'document')} in {_duration(report.elapsed_s)}\n"
     )
     for warning in report.warnings:
         warn(warning)
@@ -92,26 +95,31 @@ def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *,
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
-class _Shown:
+class Announcing:
     """What a person is shown of a run: its state, and once, when it is going to be long, what that means for them."""
 
-    def __init__(self, line: ProgressLine, how_to_go_on: str) -> None:
+    def __init__(self, line: ProgressLine, how_to_go_on: str, count_pending: Callable[[], int]) -> None:
         self._line = line
+        self._count_pending = count_pending
         self._how_to_go_on = how_to_go_on
         self._is_announced = False
         self._n_states = 0
         self.percent = 0
 
     def update(self, progress: Progress) -> None:
+        """Show a state; tell of a long run as soon as its length can be told."""
         self.percent = progress.percent
         self._n_states += 1
         is_measured = progress.elapsed_s >= (_FIRST_MEASURED_S if self._n_states >= _FIRST_STATES else _SLOW_S)
         if not self._is_announced and is_measured and progress.left_s is not None:
             self._is_announced = True
             if progress.left_s > _LONG_S:
+                n_texts = self._count_pending()
+                of_many = f" of {n_texts:,} notes" if n_texts > _MANY else ""
                 self._line.say(
-                    f"Searches and queries work now. Vectors take about {_spoken(progress.left_s)}.\n"
-                    f"Ctrl-C is safe: {self._how_to_go_on}.\n"
+                    f"Searches and queries work now. Vectors{of_many} take about {_spoken(progress.left_s)}.\n"
+                    f"Ctrl-C is safe: {self._how_to_go_on}.\n",
+                    to_programs=bool(of_many),
                 )
         self._line.show(progress)
 
@@ -124,8 +132,8 @@ def _spoken(seconds: float) -> str:
     return f"{minutes} minutes" if minutes < 90 else f"{max(2, round(minutes / 60))} hours"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _counted(invocation: Invocation, number: int, noun: str) -> str:
+    return f"{invocation.figure(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

@@ -320,8 +320,8 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     if counts.embedding is not None:
         vectors = f"vectors being computed ({counts.embedding.percent} %)"
     elif counts.pending_documents:
-        vectors = f"{counts.pending_documents} without vectors (qmd embed)"
-    return f"{counts.documents} {noun}, {vectors}, updated {relative_time(counts.updated_at, utc_now())}"
+        vectors = f"{counts.pending_documents:,} without vectors (qmd embed)"
+    return f"{counts.documents:,} {noun}, {vectors}, updated {relative_time(counts.updated_at, utc_now())}"
 
 
 # --- on a terminal --------------------------------------------------------------------------------

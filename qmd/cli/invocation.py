@@ -97,6 +97,10 @@ class Invocation(Struct, frozen=True):
             timeout_s=parse_timeout(self.environ),
         )
 
+    def figure(self, number: int) -> str:
+        """A number as a person reads it, or as programs always have."""
+        return f"{number:,}" if self.screen else str(number)
+
     def page(self, text: str) -> None:
         """Write a result that may be longer than the screen; see `qmd.cli.pager`."""
         if self.screen is None or self.no_pager:

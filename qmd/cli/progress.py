@@ -79,9 +79,9 @@ class ProgressLine:
         else:
             say(line)
 
-    def say(self, text: str) -> None:
-        """Tell the person who watches the line something that stays above it."""
-        if self._screen is not None:
+    def say(self, text: str, *, to_programs: bool = False) -> None:
+        """Tell the person who watches the line something that stays above it, or whoever reads the messages."""
+        if self._screen is not None or to_programs:
             self.clear()
             say(text)
 

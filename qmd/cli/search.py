@@ -45,7 +45,7 @@ from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
-from qmd.retrieval.query import CANDIDATES
+from qmd.retrieval.query import CANDIDATES, NOTHING_INDEXED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,14 +164,12 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         shown = _hit_options(opened, locations, options, response, is_drawn=screen is not None)
         if not response.is_fresh:
             _mention_age(invocation.command, opened)
-    for warning in response.warnings:
-        warn(warning)
-    if response.refreshed and format == "cli":
-        say(refreshed_line(response.refreshed))
+    if screen is not None and any(one.startswith(NOTHING_INDEXED) for one in response.warnings):
+        say(f"Nothing is indexed yet. Start: qmd index {'.' if locations.project_root else '~/notes'}")
+        return 0
+    _mention(response, invocation, locations, format)
     if options.explain and screen is None:
         _explain_expansion(response)
-    if invocation.command == "query":
-        _mention_built_in_models(locations, response)
     if screen is not None:
         from qmd.app.disk_paths import remember_hits
         from qmd.render.hit_screen import draw_hits
@@ -185,6 +183,16 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
         _mention_verdict(response)
     out(_rendered(response, format, shown, options.tokens))
     return 0
+
+
+def _mention(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
+    """Say what made the answer less than complete, and what was done for it."""
+    for warning in response.warnings:
+        warn(warning)
+    if response.refreshed and format == "cli":
+        say(refreshed_line(response.refreshed))
+    if invocation.command == "query":
+        _mention_built_in_models(locations, response)
 
 
 def _rendered(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:

@@ -18,7 +18,7 @@ from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, Fused, best_chunks, fuse_zscores, put_first
 from qmd.retrieval.hits import RankedCandidate, Scale, build_hits, fold_copies
 from qmd.retrieval.lexical import Words, lex_operators, lexical_query, lexical_ranking, term_filter
-from qmd.retrieval.query import SearchOptions
+from qmd.retrieval.query import NOTHING_INDEXED, SearchOptions
 from qmd.retrieval.snippets import filled_passages
 from qmd.retrieval.trace import Listener, Run, Trace
 from qmd.store.base import IndexReader
@@ -72,6 +72,10 @@ def search(
     for note in engines.notes if options.mode != "lexical" else ():
         if note not in engines.standing:
             run.trace.warn(note)
+    if not reader.count_documents():
+        # Whatever else might be said of the words would be true, and of no use.
+        empty = f"{NOTHING_INDEXED}: run 'qmd index{'' if reader.collections() else ' FOLDER'}'"
+        return SearchResponse(query, (), "none", (empty,))
     if not query.text.strip() and not query.subqueries:
         response = _list_by_date(run)
     elif any(map(str.isalnum, "".join(texts))):
@@ -257,8 +261,6 @@ def _explain_emptiness(run: Run, relevances: Sequence[float]) -> None:
     scope, trace = run.query.scope, run.trace
     if relevances:
         trace.warn(f"all {len(relevances)} results score less than the minimum; the best scores {relevances[0]:.2f}")
-    elif not run.reader.count_documents():
-        trace.warn(f"the index is empty: run 'qmd index{'' if run.reader.collections() else ' .'}'")
     elif scope.collections == ():
         trace.warn("no collection is searched")
     elif not trace.warnings:

@@ -23,6 +23,9 @@ MAX_SUBQUERIES = 32
 MAX_FILTERS = 100
 """Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
 
+NOTHING_INDEXED = "nothing is indexed yet"
+"""How the one warning begins that an empty index answers with."""
+
 CANDIDATES = 40
 """Fused candidates kept where a caller sets no other number."""
 

@@ -152,7 +152,8 @@ def test_words_find_documents_with_numbered_passages(index: qmd.Index) -> None:
     (hit,) = index.search("window", full_body=True, mode="lexical").hits
     assert (hit.document.uri, hit.passage.line) == ("qmd://notes/daily/sunday.md", 4)
     assert hit.body is not None and hit.body.startswith("# Sunday")
-    assert 0 < hit.relevance <= 1
+    assert 0 < hit.score <= 1
+    assert hit.score == hit.relevance
 
 
 def test_meaning_finds_documents_once_they_are_embedded(index: qmd.Index) -> None:

@@ -1,7 +1,11 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from qmd.cli.invocation import Invocation
+from qmd.records import DEFAULT_PATTERN
+from qmd.render.drawing import Screen
 from tests.program import Qmd
 
 
@@ -9,7 +13,7 @@ def test_adding_prints_the_block_that_programs_know(qmd: Qmd, notes: Path) -> No
     run = qmd("collection", "add", str(notes), "--name", "my.notes_1")
     assert (run.status, run.err) == (0, "")
     assert run.out == (
-        f"Creating collection 'my.notes_1'...\nCollection: {notes} (**/*.md)\n\n"
+        f"Creating collection 'my.notes_1'...\nCollection: {notes} ({DEFAULT_PATTERN})\n\n"
         "Indexed: 3 new, 0 updated, 0 unchanged, 0 removed\n\n"
         "Run 'qmd embed' to update embeddings (3 unique hashes need vectors)\n"
         "✓ Collection 'my.notes_1' created successfully\n"
@@ -54,6 +58,17 @@ def test_a_file_is_no_folder(qmd: Qmd, notes: Path) -> None:
     assert "Collection path is not a directory." in run.err
 
 
+def test_a_person_reads_figures_in_thousands_and_a_program_as_ever() -> None:
+    run = Invocation("update", "update", {}, Path.cwd())
+    assert run.figure(6571) == "6571"
+    assert replace(run, screen=Screen()).figure(6571) == "6,571"
+
+
+def test_a_person_reads_of_removing_that_nothing_of_theirs_is_lost(indexed: Qmd, notes: Path) -> None:
+    run = indexed("collection", "remove", "notes", "--color", "always")
+    assert (run.out, run.err) == ("Removed 'notes' from the index (3 notes). The files stay.\n", "")
+
+
 def test_removing_says_how_many_documents_went_and_that_the_files_stay(indexed: Qmd, notes: Path) -> None:
     run = indexed("collection", "rm", "notes")
     assert (run.status, run.err) == (0, f"from the index alone: the files in {notes} stay\n")
@@ -67,7 +82,7 @@ def test_show_has_the_labels_that_programs_parse(indexed: Qmd, notes: Path) -> N
     indexed("collection", "exclude", "notes")
     indexed("collection", "update-cmd", "notes", "git", "pull")
     assert indexed("collection", "info", "notes").out == (
-        f"Collection: notes\n  Path:     {notes}\n  Pattern:  **/*.md\n  Include:  no\n  Update:   git pull\n"
+        f"Collection: notes\n  Path:     {notes}\n  Pattern:  {DEFAULT_PATTERN}\n  Include:  no\n  Update:   git pull\n"
     )
 
 

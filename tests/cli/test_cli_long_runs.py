@@ -16,6 +16,8 @@ from typing import Literal
 import pytest
 
 from qmd import open_index
+from qmd.cli.embedding import Announcing
+from qmd.cli.progress import ProgressLine
 from qmd.clock import Progress
 from qmd.config.paths import locate
 from qmd.errors import QmdError
@@ -119,6 +121,19 @@ def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypat
         monkeypatch.delenv("QMD_AUTO_EMBED")
         warm.socket.close()
         assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
+
+
+@pytest.mark.parametrize(("n_notes", "is_told"), [(5_000, False), (6_571, True)])
+def test_a_log_is_told_once_how_long_the_vectors_of_many_notes_take(
+    capsys: pytest.CaptureFixture[str], n_notes: int, is_told: bool
+) -> None:
+    shown = Announcing(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
+    for elapsed in (0.5, 6.0, 7.0):
+        shown.update(Progress(10, 1_000, elapsed, 5.0, 660.0))
+    told = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "
+    said = capsys.readouterr().err
+    assert said.startswith(told) if is_told else not said
+    assert said.count("Vectors of") == is_told
 
 
 def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:

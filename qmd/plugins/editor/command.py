@@ -11,11 +11,11 @@ from qmd.app.disk_paths import recall_hit
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
-from qmd.cli.output import out, warn
+from qmd.cli.output import out, say, warn
 from qmd.errors import NotFoundError
 from qmd.names import suffix_of
 from qmd.plugins import KINDS, find
-from qmd.plugins.editor.launching import Launch, launch, plan_launch
+from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -51,8 +51,18 @@ def open_note(invocation: Invocation, note: _Target = None, print_only: _Print =
         warn(warning)
     if print_only:
         out(f"{plan}\n")
-    else:
+        return 0
+    try:
         launch(plan)
+    except NoDesktop as error:
+        if invocation.screen is None:
+            raise
+        from qmd.cli.documents import get
+
+        # An address of a line may have no other; a note is read from its first.
+        first = line or found.first_line
+        get(invocation, [found.document.uri], from_line=str(first) if first > 1 else None, index=index)
+        say(f"shown here: {error.message}")
     return 0
 
 

@@ -28,8 +28,14 @@ _AT_LINE: Mapping[str, tuple[str, ...]] = {
 
 _DESKTOP = {"darwin": "open", "win32": "startfile"}
 _NO_PROGRAM = "choose one: export EDITOR=nano; or read it here: qmd get"
+_SEATS = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+"""Variables of which a session that can show windows has one."""
 _READ_BY_CMD = frozenset('&|<>^%"\n')
 """What a batch file of Windows, as `code.cmd` is, may take for more than a name."""
+
+
+class NoDesktop(QmdError):
+    """Nothing here opens files: no editor was chosen, and there is no desktop to ask."""
 
 
 class Launch(Struct, frozen=True):
@@ -90,7 +96,8 @@ def launch(plan: Launch) -> None:
     """Run the program and wait for it; it has the terminal meanwhile.
 
     Raises:
-        QmdError: It is not there, it fails, or running it might run something else.
+        NoDesktop: The desktop was to open the note.
+        QmdError: The program is not there, it fails, or running it might run something else.
     """
     program = plan.argv[0]
     if program == "startfile":
@@ -100,6 +107,8 @@ def launch(plan: Launch) -> None:
             raise QmdError(f"Windows cannot open '{plan.argv[1]}': {exc.strerror}", _NO_PROGRAM) from exc
         return
     found = shutil.which(program)
+    if program == "xdg-open" and (found is None or not any(map(os.environ.get, _SEATS))):
+        raise NoDesktop("there is no desktop here to open notes with, and no editor is chosen", _NO_PROGRAM)
     if found is None:
         raise QmdError(f"cannot run '{program}': there is no such program", _NO_PROGRAM)
     if PurePath(program).name == program and not Path(found).is_absolute():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -107,6 +108,21 @@ def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: P
     run = indexed("open", "pricing.md")
     assert run.status == 3
     assert run.err == "error: the file of 'qmd://notes/pricing.md' is gone\nhint: refresh the index: qmd update\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a desktop")
+def test_without_a_desktop_a_note_is_shown_where_it_was_asked_for(
+    indexed: Qmd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VISUAL", "EDITOR", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    told = "there is no desktop here to open notes with, and no editor is chosen"
+    shown = indexed("open", "sunday.md:3", "--color", "always")
+    assert (shown.status, shown.err) == (0, f"shown here: {told}\n")
+    assert shown.out == indexed("get", "sunday.md:3", "--color", "always").out
+    piped = indexed("open", "sunday.md")
+    assert (piped.status, piped.out) == (1, "")
+    assert piped.err.startswith(f"error: {told}\nhint: choose one: export EDITOR=nano")
 
 
 @pytest.mark.parametrize(
