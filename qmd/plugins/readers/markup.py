@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 
+from qmd.ingest.markdown import plain_text
 from qmd.plugins.readers.texts import Decoded, decode_as, fenced, finished, one_line
 
 _TOKEN = re.compile(
@@ -23,8 +24,11 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]
 _CHARSET = re.compile(
     rb"<(?:meta\b[^>]{0,300}?charset|\?xml\b[^>]{0,100}?encoding)\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I
 )
-_MARK = re.compile(r"(?m)^(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|>|(?:===|---|```|~~~))|^(\d{1,9})(?=[.)]\s)")
-"""What begins a line and would be a mark of markdown."""
+_MARK = re.compile(r"(?m)^(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|>|(?:===|---|~~~))|^(\d{1,9})(?=[.)]\s)")
+"""What begins a line and would be a mark of markdown; the next is one wherever it stands."""
+_INLINE = re.compile(
+    r"[`*\[]|(?<=\])\(|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])|(?<!\w)[_#](?=\w)|(?<=\w)_(?!\w)|&(?=#?\w+;)"
+)
 _NO_TABLE = re.compile(r"<(?:(/table)|table|h[1-6]|[uo]l|pre)\b", re.I)
 """The end of a table, or what only one that arranges the page holds."""
 
@@ -44,7 +48,8 @@ def read_html(path: str, raw: bytes) -> Decoded:
     charset = _CHARSET.search(raw, 0, 4_096)
     text, warnings = decode_as(path, raw, charset[1].decode("ascii", "replace") if charset else "")
     title, text = read_page(text)
-    front = f"---\ntitle: {json.dumps(title, ensure_ascii=False)}\n---\n\n" if title else ""
+    named = json.dumps(_INLINE.sub(r"\\\g<0>", title).replace("\\<", "&lt;"), ensure_ascii=False)
+    front = f"---\ntitle: {named}\n---\n\n" if title else ""
     return finished([front + text], warnings)
 
 
@@ -56,8 +61,8 @@ def read_page(text: str) -> tuple[str, str]:
     page.take("/pre", "", "")
     page.take("/table", "", "")
     found = "".join(page.main or page.blocks).strip("\n")
-    heading = found.partition("\n")[0]
-    return "" if heading.startswith("# ") and heading[2:] in page.title else page.title, found
+    heading = plain_text(found.partition("\n")[0])
+    return "" if found.startswith("# ") and heading.lstrip("# ") in page.title else page.title, found
 
 
 def tokens(text: str) -> Iterator[tuple[str, str, str]]:
@@ -109,6 +114,7 @@ class _Page:
         self._lists: list[int] = []
         """Of each open list the number of its last item; of one without numbers a negative one."""
         self._marker, self._was_item, self._quotes = "", False, 0
+        self._is_code = False
         self._rows: list[list[str]] | None = None
         """Of the table that is open."""
         self._code: str | None = None
@@ -124,7 +130,7 @@ class _Page:
             self.title = self.title or one_line(plain(words))
         elif not name:
             words = plain("" if marks else words)
-            self._words.append(re.sub(r"\s+", " ", words) if self._code is None else words)
+            self._words.append(words if self._code is not None else self._said(words))
         elif _is_skipped(name, marks):
             self._skipped, self._depth = name, 1
         elif self._code is not None and name != "/pre":
@@ -135,18 +141,23 @@ class _Page:
         else:
             self._take_inline(name, marks)
 
+    def _said(self, words: str) -> str:
+        words = re.sub(r"\s+", " ", words)
+        return words if self._is_code else _INLINE.sub(r"\\\g<0>", words)
+
     def _take_inline(self, name: str, marks: str) -> None:
         if name == "br":
             self._words.append("\n")
         elif name in ("code", "/code"):
             self._words.append("`")
+            self._is_code = name == "code"
         elif name in ("a", "/a"):
             self._end_link()
             address = attributes_of(marks).get("href", "") if name == "a" else ""
             self._link = (len(self._words), address) if address else None
         elif name == "img":
             found = attributes_of(marks)
-            self._words.append(_linked(one_line(found.get("alt", "")), found.get("src", ""), "!"))
+            self._words.append(_linked(self._said(found.get("alt", "")), found.get("src", ""), "!"))
 
     def _take_block(self, name: str, tag: str, marks: str) -> None:
         if name == "/pre" and self._code is not None:
@@ -158,7 +169,9 @@ class _Page:
             self._take_table(name)
             return
         text = self._taken_words()
-        self._put(text.replace("\n", " ") if self._marker.startswith("#") else _escaped(text))
+        # In a heading an escaped mark would still be taken for an element.
+        is_heading = self._marker.startswith("#")
+        self._put(text.replace("\n", " ").replace("\\<", "&lt;") if is_heading else _escaped(text))
         if tag in ("ul", "ol", "li"):
             self._take_list(name)
         elif tag == "main":
@@ -206,7 +219,7 @@ class _Page:
 
     def _taken_words(self) -> str:
         self._end_link()
-        words, self._words = "".join(self._words), []
+        words, self._words, self._is_code = "".join(self._words) + "`" * self._is_code, [], False
         return re.sub(r" ?\n ?", "\n", re.sub(" +", " ", words)).strip()
 
     def _end_link(self) -> None:

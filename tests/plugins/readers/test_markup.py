@@ -106,15 +106,15 @@ def test_the_encoding_of_a_page_is_the_one_it_names_if_it_is_one_of_texts(raw: b
         ("<p>kept<!-- open <p>gone", "kept\n"),
         ("<p>kept<script>gone", "kept\n"),
         ("<p>kept<a href='open <p>gone", "kept\n"),
-        ("<p>1 < 2 &lt;b&gt; & &bogus; &#0; &#1114112;", "1 < 2 <b> & &bogus; \ufffd \ufffd\n"),
+        ("<p>1 < 2 &lt;b&gt; & &bogus; &#0; &#1114112;", "1 < 2 \\<b> & \\&bogus; \ufffd \ufffd\n"),
         ("<script/><title/><p>kept", "kept\n"),
         ("<pre>a\n  b", "```\na\n  b\n```\n"),
         ("<pre>```</pre>", "````\n```\n````\n"),
         ("</table></ul></pre></main></blockquote></li><td>kept", "kept\n"),
         ("<table><tr><td>a<td>b", "a\n\nb\n"),
         ("<table><tr><td>a<table><tr><th>b<th>c</table></table>", "a\n\n| b | c |\n| --- | --- |\n"),
-        ("<p>---<p>12. x<p>- y<p>```", "\\---\n\n12\\. x\n\n\\- y\n\n\\```\n"),
-        ("<!DOCTYPE x [<!ENTITY a '&b;'>]><p>&a;", "]>\n\n&a;\n"),
+        ("<p>---<p>12. x<p>- y<p>```", "\\---\n\n12\\. x\n\n\\- y\n\n\\`\\`\\`\n"),
+        ("<!DOCTYPE x [<!ENTITY a '&b;'>]><p>&a;", "]>\n\n\\&a;\n"),
         ("<a href='x) [y](z'>t</a>", "[t](<x) [y](z>)\n"),
         ("<li>a<li>b<p>c", "- a\n\n- b\n\nc\n"),
         ("", ""),
@@ -122,6 +122,17 @@ def test_the_encoding_of_a_page_is_the_one_it_names_if_it_is_one_of_texts(raw: b
 )
 def test_what_is_damaged_or_hostile_is_read_as_browsers_do(page: str, said: str) -> None:
     assert text_of(page) == said
+
+
+def test_what_a_page_says_is_no_mark_of_markdown() -> None:
+    said = "Vec<T> 2*3*4 [x](y) ![[z]] #tag _it_ snake_case C:\\Users"
+    html = said.replace("<", "&lt;")
+    page = f"<title>{html}</title><h1>{html}</h1><p>{html}<p>Run <code>a*b [[c]]<p>[[d]]"
+    document = parse_document("page.html", page.encode())
+    assert document.text.endswith("\n\nRun `a*b [[c]]`\n\n\\[\\[d]]\n")
+    assert (document.title, document.headings[0].text, document.links, document.metadata) == (said, said, (), {})
+    titled = parse_document("page.html", f"<title>{html}</title><p>x".encode())
+    assert titled.title == said
 
 
 def test_a_page_of_bytes_is_no_page() -> None:
