@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qmd.records import DEFAULT_PATTERN
+from qmd.store.records import kinds_as_fact, kinds_of_fact
 from tests.program import Qmd
 
 
@@ -158,6 +159,12 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     assert qmd("status", "--json").json["notTaken"].startswith("2 .png")
     qmd("collection", "remove", "mine")
     assert "Not taken" not in qmd("status").out
+
+
+def test_counts_that_a_stranger_wrote_into_an_index_hold_no_more_than_endings() -> None:
+    fact = ".png=3 .\x1b[31m=4 .txt=x .md=" + "9" * 400 + " ../etc=5 " + "." * 100_000
+    assert set(kinds_of_fact(fact)) <= {".png", ".md"}
+    assert kinds_of_fact(kinds_as_fact({".png": 2, ".MD": 1})) == {".MD": 1, ".png": 2}
 
 
 def test_counts_of_what_is_left_out_have_separators(qmd: Qmd, home: Path) -> None:
