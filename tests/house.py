@@ -20,7 +20,7 @@ BUDGETS: dict[str, int] = {
     "store": 4860,
     "cli": 4130,
     "retrieval": 4400,
-    "inference": 3650,
+    "inference": 3660,
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
@@ -30,7 +30,7 @@ BUDGETS: dict[str, int] = {
     "plugins/qwen": 2060,
     "(root)": 1960,
     "plugins/models": 1640,
-    "indexing": 1460,
+    "indexing": 1470,
     "plugins/servers": 1270,
     "plugins/doctor": 1160,
     "plugins/browse": 1110,
@@ -41,6 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
+    "plugins/readers": 420,
     "plugins/watch": 480,
     "plugins": 400,
     "chunking": 350,
@@ -52,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_997, 199
+MOST_LINES, MOST_FILES = 33_030, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_829
-MOST_LINES_OF_TESTS = 41_492
+MOST_LINES_OF_ALL = 54_280
+MOST_LINES_OF_TESTS = 41_816
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
