@@ -24,8 +24,11 @@ Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
 """The order of hits; `date` is newest first, `-date` oldest first."""
 
-DEFAULT_PATTERN = "**/*.md"
-"""The mask of a collection that was given none."""
+DEFAULT_PATTERN = "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"
+"""The mask of a new collection that was given none; alone of all masks it takes endings in any letter case."""
+
+UNWRITTEN_PATTERN = "**/*.md"
+"""The mask of a collection whose entry in a configuration file has none: what that meant when it was written."""
 
 
 # --- ingest ---------------------------------------------------------------------------------------

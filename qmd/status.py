@@ -116,6 +116,8 @@ class IndexStatus(Struct, frozen=True):
     """Who has its vectors now."""
     address: str | None = None
     """Where an index lies that is no file."""
+    others: str | None = None
+    """Files of other kinds in the folders, which no collection takes: `212 .png, 31 .canvas`."""
     advice: str | None = None
     """Which model reads its notes, where the built-in one does not."""
 
@@ -152,14 +154,16 @@ FACTS = (
     Fact("vectors", lambda index: index.vectors),
     Fact("updatedAt", lambda index: index.updated_at),
     Fact("fingerprint", lambda index: index.fingerprint),
+    Fact("notTaken", lambda index: index.others, "Not taken", is_for_tool=True),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is a line more in every form; what it counts comes from the stores' `read_status`."""
 
 
 def fact_values(index: IndexStatus, *, is_for_tool: bool) -> dict[str, int | str | None]:
-    """The facts by key, those of the tool or those beside them."""
-    return {fact.key: fact.value(index) for fact in FACTS if fact.is_for_tool == is_for_tool}
+    """The facts by key, those of the tool as far as there is something to say, or those beside them."""
+    values = {fact.key: fact.value(index) for fact in FACTS if fact.is_for_tool == is_for_tool}
+    return {key: value for key, value in values.items() if value is not None or not is_for_tool}
 
 
 def fact_lines(index: IndexStatus, *, is_for_tool: bool = False) -> list[tuple[str, str]]:

@@ -17,18 +17,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4850,
+    "store": 4860,
     "cli": 4130,
     "retrieval": 4400,
     "inference": 3650,
-    "app": 4030,
+    "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2880,
-    "ingest": 2290,
+    "ingest": 2320,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 1950,
+    "(root)": 1960,
     "plugins/models": 1640,
     "indexing": 1460,
     "plugins/servers": 1270,
@@ -52,11 +52,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_864, 198
+MOST_LINES, MOST_FILES = 32_997, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_696
-MOST_LINES_OF_TESTS = 41_426
+MOST_LINES_OF_ALL = 53_829
+MOST_LINES_OF_TESTS = 41_492
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from qmd.app.other_kinds import KINDS_SHOWN, kinds_text
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.names import places_on_disk, split_address, to_disk, to_text, without_scheme
-from qmd.records import DEFAULT_PATTERN, Collection
+from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexWriter
 
 _NAMES_SHOWN = 3
-_KINDS_SHOWN = 4
 
 
 def check_name(name: str) -> None:
@@ -58,8 +58,10 @@ def add_collection(
     config = configuration.written()
     if config.collection(name) is not None:
         raise QmdError(f"Collection '{name}' already exists.", "Use a different name with --name <name>")
+    # Asked for without a mask, one that was made before the default took more than `.md` is the same still.
+    same = (pattern, UNWRITTEN_PATTERN) if pattern == DEFAULT_PATTERN else (pattern,)
     for one in config.collections:
-        if one.path.resolve() == folder and one.pattern == pattern:
+        if one.path.resolve() == folder and one.pattern in same:
             raise QmdError(
                 f"A collection already exists for this path and pattern: {one.name} (qmd://{one.name}/)",
                 "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
@@ -275,11 +277,6 @@ def _some(files: Sequence[str]) -> str:
 
 
 def _counted(kinds: Counter[str], not_read: Container[str]) -> str:
-    """`12 .txt, 3 .docx, which qmd cannot read`."""
-    shown = kinds.most_common(_KINDS_SHOWN)
-    counts = [f"{n_files:,} {suffix or 'without an ending'}" for suffix, n_files in shown]
-    unreadable = [suffix for suffix, _ in shown if suffix.lower() in not_read]
-    if len(kinds) > _KINDS_SHOWN:
-        counts.append("…")
-    note = f" (qmd does not read {', '.join(unreadable)})" if unreadable else ""
-    return ", ".join(counts) + note
+    """`12 .txt, 3 .docx (qmd does not read .docx)`."""
+    unreadable = [suffix for suffix, _ in kinds.most_common(KINDS_SHOWN) if suffix.lower() in not_read]
+    return kinds_text(kinds) + (f" (qmd does not read {', '.join(unreadable)})" if unreadable else "")

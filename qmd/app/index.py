@@ -13,6 +13,7 @@ from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError, refuse_unknown
+from qmd.records import DEFAULT_PATTERN
 
 if TYPE_CHECKING:
     from qmd.app.records import EmbedOptions
@@ -42,7 +43,7 @@ class Index(ReadingIndex):
         name: str,
         path: str | os.PathLike[str],
         *,
-        pattern: str = "**/*.md",
+        pattern: str = DEFAULT_PATTERN,
         ignore: Sequence[str] = (),
         gitignore: bool = True,
     ) -> Collection:

@@ -323,9 +323,12 @@ class ReadingIndex(OpenedIndex):
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
+        from qmd.app.other_kinds import kinds_text, other_kinds
+
         try:
             with self._request() as (reader, _):
-                status = replace(reader.status(None), address=self._locations.address)
+                others = kinds_text(other_kinds(reader)) or None
+                status = replace(reader.status(None), address=self._locations.address, others=others)
                 language = reader.main_language()
         except NotFoundError:
             return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, (), address=self._locations.address)

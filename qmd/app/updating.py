@@ -20,6 +20,8 @@ from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     import numpy as np
     import numpy.typing as npt
 
@@ -71,6 +73,12 @@ class Update:
             NotFoundError: Its folder cannot be read.
         """
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
+
+    def other_kinds(self, collection: Collection) -> Counter[str]:
+        """Ending → number of files in a collection's folder that none takes."""
+        from qmd.app.other_kinds import other_kinds
+
+        return other_kinds(self._writer, collection.name)
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""

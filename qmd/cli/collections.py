@@ -69,7 +69,7 @@ def add(
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
-        say_left_out(update.collections[0], report)
+            say_left_out(update, update.collections[0], report)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")

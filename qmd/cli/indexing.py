@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.indexing.update import UpdateReport
 
-Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: **/*.md].")]
+Glob = Annotated[
+    str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: markdown by all its names].")
+]
 Verify = Annotated[
     bool, Option("--verify", help="Read all files again, even unchanged ones, and check the whole index.")
 ]
@@ -134,7 +136,7 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
     out(f"{head} {change_summary(invocation, report)}  ({to_text(collection.path)}, {collection.pattern})\n")
     if is_named:
-        say_left_out(collection, report)
+        say_left_out(update, collection, report, below)
     return False
 
 
@@ -155,14 +157,18 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
     return report
 
 
-def say_left_out(collection: Collection, report: UpdateReport) -> None:
-    """Name the files that are missing because git ignores them, where there are others."""
-    if report.git_ignored and not report.is_empty:
-        from qmd.app.collections import git_ignored_line
+def say_left_out(update: Update, collection: Collection, report: UpdateReport, below: str = "") -> None:
+    """Name the files that are missing because git ignores them or the mask does, where there are others."""
+    if report.is_empty:
+        return
+    from qmd.app.collections import git_ignored_line
+    from qmd.app.other_kinds import other_kinds_line
 
-        line = git_ignored_line(collection, report.git_ignored)
-        if line is not None:
-            say(line)
+    line = git_ignored_line(collection, report.git_ignored) if report.git_ignored else None
+    if line is not None:
+        say(line)
+    if not below and (kinds := update.other_kinds(collection)):
+        say(other_kinds_line(collection, kinds))
 
 
 def embed_advice(n_pending: int) -> str:

@@ -22,7 +22,7 @@ _TEMPLATE = """\
 # collections:
 #   notes:
 #     path: notes
-#     pattern: "**/*.md"
+#     pattern: "**/*.{md,txt}"
 #     ignore: ["drafts/**"]
 # models:
 #   embed: auto

@@ -14,7 +14,7 @@ from qmd.config.paths import Locations
 from qmd.errors import ConfigError, collection_not_found
 from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
-from qmd.records import DEFAULT_PATTERN, Collection
+from qmd.records import UNWRITTEN_PATTERN, Collection
 
 MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
@@ -232,7 +232,7 @@ def _collection(name: str, value: object, locations: Locations) -> Collection:
     return Collection(
         name=name,
         path=locations.expand(to_disk(path)),
-        pattern=_text(entry.get("pattern"), f"pattern of {where}", locations) or DEFAULT_PATTERN,
+        pattern=_text(entry.get("pattern"), f"pattern of {where}", locations) or UNWRITTEN_PATTERN,
         ignore=_globs(entry.get("ignore"), f"ignore of {where}", locations),
         context={str(prefix): str(note) for prefix, note in context.items() if note},
         update_command=_text(entry.get("update"), f"update of {where}", locations),

@@ -19,7 +19,7 @@ from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter
-from qmd.store.records import KnownFile, NewDocument
+from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
 
 if TYPE_CHECKING:
     from qmd.indexing.reading import FileReading
@@ -274,6 +274,9 @@ def update_collection(
         writer.settle(name)
         writer.put_left_out(name, [*elsewhere, *update.left_out])
         writer.record_folders(name, scan.folders, below)
+        others = kinds_as_fact(scan.others) or None
+        if not below and others != writer.facts().get(OTHER_KINDS + name):
+            writer.set_facts({OTHER_KINDS + name: others})
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
-from qmd.ingest.scan import NEVER_INDEXED, is_build_output
+from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output
 from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.names import to_disk, to_text
 from qmd.records import Collection
@@ -91,15 +91,19 @@ def _ignored_by_file(collection: Collection, path: str, *, is_named: bool) -> Ex
     return None
 
 
+def selects(collection: Collection, path: str) -> bool:
+    """Whether the mask selects a path (relative to the collection's folder, POSIX)."""
+    wanted, excluded = map(compile_globs, parse_mask(collection.pattern))
+    return wanted.fullmatch(path) is not None and excluded.fullmatch(path) is None
+
+
 # --- what else lies there -------------------------------------------------------------------------
 
 _MOST_NAMES = 10_000
 """A tenth of a second on a local disk; what lies behind is not counted."""
 
-_DOCUMENTS = "pdf doc docx odt rtf pages ppt pptx odp key xls xlsx ods numbers epub mobi one msg"
-_MEDIA = "png jpg jpeg gif webp svg heic tif tiff bmp ico mp3 m4a wav flac ogg mp4 mov mkv webm avi"
 _DATA = "zip gz bz2 xz 7z rar tar db sqlite exe dll so dylib bin iso dmg pyc class jar ttf woff2"
-UNREADABLE = frozenset(f".{ending}" for ending in f"{_DOCUMENTS} {_MEDIA} {_DATA}".split())
+UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
 """Endings of files that hold no plain text."""
 
 

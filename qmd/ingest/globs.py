@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from qmd.errors import UsageError
 from qmd.ingest.glob_groups import Group, GroupMatcher, Many, Token
-from qmd.records import DEFAULT_PATTERN
+from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN
 
 MAX_MASK_CHARS = 8_192
 """Twice the longest path of most systems; a longer mask is a mistake or an attack."""
@@ -40,6 +40,9 @@ characters at worst, where they repeat. Six times what anybody writes."""
 
 _MAX_NESTING = 50
 """Braces inside braces, groups inside groups."""
+
+_ANY_CASE = re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", DEFAULT_PATTERN)
+"""`DEFAULT_PATTERN`, spelled so that the letter case of an ending does not count."""
 
 _RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})\Z|([A-Za-z])\.\.([A-Za-z])\Z")
 
@@ -74,10 +77,10 @@ def parse_mask(mask: str) -> tuple[list[str], list[str]]:
 
     Nothing at all selects markdown; nothing but exclusions, every other file.
     """
-    parts = [portable(part) for part in split_mask(mask)]
+    parts = [_ANY_CASE if part == DEFAULT_PATTERN else portable(part) for part in split_mask(mask)]
     excluded = [part for part in parts if part.startswith("!") and not part.startswith("!(")]
     wanted = [part for part in parts if part not in excluded]
-    return wanted or (["**"] if excluded else [DEFAULT_PATTERN]), [part[1:] for part in excluded]
+    return wanted or (["**"] if excluded else [UNWRITTEN_PATTERN]), [part[1:] for part in excluded]
 
 
 def portable(glob: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from operator import attrgetter
 from pathlib import Path
@@ -25,8 +26,8 @@ from qmd.ingest.ignores import (
     repository_ignores,
 )
 from qmd.ingest.work_trees import WorkTree, work_tree_around
-from qmd.names import is_below, to_disk, to_text
-from qmd.records import Collection, FileEntry
+from qmd.names import is_below, suffix_of, to_disk, to_text
+from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection, FileEntry
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
 
@@ -38,6 +39,14 @@ _MANIFESTS = frozenset(
 )
 """`build`, `dist` and `vendor` are generated only beside one of these. Elsewhere they are ordinary words: whole parts
 of product documentation live in folders called `build`, and a rule by name alone loses them without a word."""
+
+_TEXTS = "md markdown mdx mdown mkd rmd qmd txt text org rst adoc tex html htm ipynb canvas base csv tsv eml srt vtt"
+_DOCUMENTS = "pdf doc docx odt rtf pages ppt pptx odp key xls xlsx ods numbers epub mobi one msg"
+_MEDIA = "png jpg jpeg gif webp svg heic tif tiff bmp ico mp3 m4a wav flac ogg mp4 mov mkv webm avi"
+BINARY = frozenset(f".{ending}" for ending in f"{_DOCUMENTS} {_MEDIA}".split())
+"""Endings of documents and media without plain text."""
+_EXPECTED = BINARY | {f".{ending}" for ending in _TEXTS.split()}
+"""Endings of files that somebody may expect to find: not those of programs and their data."""
 
 
 class SkippedPath(Struct, frozen=True):
@@ -63,6 +72,11 @@ class ScanResult(Struct, frozen=True):
     """Every folder that was looked at, `""` for the collection's own, and when a name in it last changed (ns).
 
     0 where that was so lately that another may have come in the same tick of the file system's clock.
+    """
+    others: Mapping[str, int] = {}
+    """Ending → number of files that nothing but the mask leaves out, though somebody may expect to find them.
+
+    Empty where the mask was chosen, and with it what it leaves out, and where only a part was looked at.
     """
 
     def is_undecided(self, path: str) -> bool:
@@ -98,6 +112,7 @@ class _Walk(Struct):
     ignored_files: int = 0
     git_ignored: list[str] = field(default_factory=list)
     folders: dict[str, int] = field(default_factory=dict)
+    others: Counter[str] | None = None
 
 
 class _Folder(Struct, frozen=True):
@@ -153,6 +168,7 @@ def _result(walk: _Walk, below: str) -> ScanResult:
         walk.ignored_files,
         tuple(sorted(path for path in walk.git_ignored if is_below(path, below))),
         {path: mtime_ns for path, mtime_ns in walk.folders.items() if is_below(path, below)},
+        walk.others or {} if not below else {},
     )
 
 
@@ -180,6 +196,7 @@ def _plan(collection: Collection, root: str) -> _Walk:
         asked_for=literal_segments(wanted),
         named=frozenset(path[:end] for path in literal_paths(wanted) for end in _ends(path)),
         ignore_names=(GITIGNORE, QMDIGNORE) if collection.gitignore else (QMDIGNORE,),
+        others=Counter() if collection.pattern in (DEFAULT_PATTERN, UNWRITTEN_PATTERN) else None,
     )
 
 
@@ -223,6 +240,8 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
                     below.append(inner)
             elif is_selected(path):
                 _add_file(walk, entry, path, folder.ignores, folder.tree)
+            elif (suffix := suffix_of(name)) in _EXPECTED:
+                _count_other(walk, entry, path, suffix, folder)
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
@@ -267,6 +286,15 @@ def _is_left_out(walk: _Walk, path: str, is_dir: bool, ignores: Sequence[IgnoreF
     if ignore is not None and ignore.is_git:
         walk.git_ignored.append(path + "/" * is_dir)
     return ignore is not None
+
+
+def _count_other(walk: _Walk, entry: os.DirEntry[str], path: str, suffix: str, folder: _Folder) -> None:
+    """Count a file that the mask does not select, unless it would be left out all the same."""
+    if entry.is_symlink() or (walk.left_out and walk.left_out.fullmatch(path)) or walk.others is None:
+        return
+    if not folder.ignores or ignored_by(path, False, folder.ignores, folder.tree, is_named=False) is None:
+        # A mask that is to select it has to spell it as it is.
+        walk.others[suffix if suffix in BINARY else path[-len(suffix) :]] += 1
 
 
 def _add_file(

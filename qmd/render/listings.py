@@ -199,7 +199,7 @@ def _status_collections(report: StatusReport, now: datetime) -> list[str]:
 
 
 def status_json(report: StatusReport) -> str:
-    """`status --json`; the first four keys are those of the MCP `status` tool."""
+    """`status --json`; the first keys are those of the MCP `status` tool."""
     index = report.index
     counts = [counts_of(one, index.collections) for one in report.collections]
     locks: list[dict[str, int | str]] = []

@@ -5,6 +5,7 @@ Texts and links are packed by who makes them, before the transaction, which shou
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +15,21 @@ from msgspec import Struct, field
 
 from qmd.records import Candidate, IndexTerms, Link, NameKind
 
-COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
+COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds")
 """Facts of the index that belong to a collection, whose name follows after a colon."""
+
+OTHER_KINDS = "other_kinds:"
+"""With the name of a collection the fact that says which files its folder holds besides."""
+
+
+def kinds_as_fact(kinds: Mapping[str, int]) -> str:
+    """Numbers of files by ending as a fact: `.pdf=3 .png=212`."""
+    return " ".join(f"{ending}={n_files}" for ending, n_files in sorted(kinds.items()))
+
+
+def kinds_of_fact(fact: str) -> dict[str, int]:
+    """Ending → number of files; whatever else the fact of a stranger's index holds is passed over."""
+    return {ending: int(n_files) for ending, n_files in re.findall(r"(\.[a-zA-Z0-9]+)=([0-9]{1,12})", fact)}
 
 
 class NewDocument(Struct, frozen=True):

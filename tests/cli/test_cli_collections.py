@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.cli.invocation import Invocation
+from qmd.records import DEFAULT_PATTERN
 from qmd.render.drawing import Screen
 from tests.program import Qmd
 
@@ -12,7 +13,7 @@ def test_adding_prints_the_block_that_programs_know(qmd: Qmd, notes: Path) -> No
     run = qmd("collection", "add", str(notes), "--name", "my.notes_1")
     assert (run.status, run.err) == (0, "")
     assert run.out == (
-        f"Creating collection 'my.notes_1'...\nCollection: {notes} (**/*.md)\n\n"
+        f"Creating collection 'my.notes_1'...\nCollection: {notes} ({DEFAULT_PATTERN})\n\n"
         "Indexed: 3 new, 0 updated, 0 unchanged, 0 removed\n\n"
         "Run 'qmd embed' to update embeddings (3 unique hashes need vectors)\n"
         "✓ Collection 'my.notes_1' created successfully\n"
@@ -81,7 +82,7 @@ def test_show_has_the_labels_that_programs_parse(indexed: Qmd, notes: Path) -> N
     indexed("collection", "exclude", "notes")
     indexed("collection", "update-cmd", "notes", "git", "pull")
     assert indexed("collection", "info", "notes").out == (
-        f"Collection: notes\n  Path:     {notes}\n  Pattern:  **/*.md\n  Include:  no\n  Update:   git pull\n"
+        f"Collection: notes\n  Path:     {notes}\n  Pattern:  {DEFAULT_PATTERN}\n  Include:  no\n  Update:   git pull\n"
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from qmd.config.paths import locate
 from qmd.files import is_locked
+from qmd.records import DEFAULT_PATTERN
 from qmd.store import runs
 from qmd.store.runs import embed_lock, recorded_run
 from qmd.store.sqlite.files import PAGE_BYTES
@@ -17,7 +18,7 @@ from tests.program import Qmd
 def test_index_makes_collections_and_vectors_at_once(qmd: Qmd, notes: Path) -> None:
     run = qmd("index", "notes")
     assert (run.status, run.err) == (0, "")
-    assert f"notes: 3 new, 0 updated, 0 unchanged, 0 removed  ({notes}, **/*.md)\n" in run.out
+    assert f"notes: 3 new, 0 updated, 0 unchanged, 0 removed  ({notes}, {DEFAULT_PATTERN})\n" in run.out
     assert "✓ Done! Embedded" in run.out
 
 
@@ -41,7 +42,8 @@ def test_index_of_a_folder_in_a_collection_refreshes_that_part_of_it(indexed: Qm
     (notes / "pricing.md").unlink()
     run = indexed("index", str(notes / "daily"), "--no-embed")
     assert run.out == (
-        f"notes already holds 'daily': refreshed, 1 new, 0 updated, 1 unchanged, 0 removed  ({notes}, **/*.md)\n"
+        "notes already holds 'daily': refreshed, 1 new, 0 updated, 1 unchanged, 0 removed"
+        f"  ({notes}, {DEFAULT_PATTERN})\n"
     )
     assert names(indexed) == ["notes"]
     run = indexed("index", str(notes / "elsewhere.md"), str(notes / "daily"), "--no-embed")
@@ -111,7 +113,7 @@ def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed: Qmd, n
 
 def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) -> None:
     run = indexed("update")
-    assert run.out.startswith("Updating 1 collection(s)...\n\n[1/1] notes (**/*.md)\n")
+    assert run.out.startswith(f"Updating 1 collection(s)...\n\n[1/1] notes ({DEFAULT_PATTERN})\n")
     assert "Indexed: 0 new, 0 updated, 3 unchanged, 0 removed\n" in run.out
     assert "✓ All collections updated.\n" in run.out
 

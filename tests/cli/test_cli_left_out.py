@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.records import DEFAULT_PATTERN
 from tests.program import Qmd
 
 
@@ -40,10 +41,8 @@ def test_index_of_a_folder_without_notes_says_what_is_there(
     folder = fill(home / "x", *files.split())
     run = qmd("index", "x")
     assert (run.status, run.out) == (3, "")
-    assert (
-        run.err
-        == f"error: no file in '{folder}' matches **/*.md; {there}\nhint: {hint.format(shlex.quote(str(folder)))}\n"
-    )
+    reason = f"error: no file in '{folder}' matches {DEFAULT_PATTERN}; {there}\n"
+    assert run.err == f"{reason}hint: {hint.format(shlex.quote(str(folder)))}\n"
     assert names(qmd) == []
 
 
@@ -67,7 +66,10 @@ def test_index_of_a_folder_whose_notes_are_ignored_says_so(qmd: Qmd, home: Path)
 def test_index_of_a_folder_whose_notes_qmdignore_leaves_out_names_the_rule(qmd: Qmd, home: Path) -> None:
     folder = fill(home / "x", "a.md")
     (folder / ".qmdignore").write_text("*.md\n")
-    assert "an ignore rule leaves out all that matches **/*.md (a.md)\nhint: see .qmdignore" in qmd("index", "x").err
+    assert (
+        f"an ignore rule leaves out all that matches {DEFAULT_PATTERN} (a.md)\nhint: see .qmdignore"
+        in qmd("index", "x").err
+    )
 
 
 def test_a_new_collection_that_holds_nothing_is_added_with_a_warning(qmd: Qmd, home: Path) -> None:
@@ -76,7 +78,7 @@ def test_a_new_collection_that_holds_nothing_is_added_with_a_warning(qmd: Qmd, h
     assert run.status == 0
     assert "No files found matching pattern.\n" in run.out
     command = f"qmd collection remove x && qmd index {shlex.quote(str(folder))} --glob '**/*.txt'"
-    warning = f"warning: no file in '{folder}' matches **/*.md; there is 1 .txt\nhint: {command}\n"
+    warning = f"warning: no file in '{folder}' matches {DEFAULT_PATTERN}; there is 1 .txt\nhint: {command}\n"
     assert run.err == warning
     for argv in (("update",), ("index", "--no-embed")):
         run = qmd(*argv)
@@ -88,7 +90,7 @@ def test_a_folder_of_a_collection_that_holds_nothing_says_what_is_there(indexed:
     run = indexed("index", str(folder), "--no-embed")
     assert (run.status, run.err) == (
         0,
-        f"warning: no file in '{folder}' matches **/*.md; there is 1 .txt\n"
+        f"warning: no file in '{folder}' matches {DEFAULT_PATTERN}; there is 1 .txt\n"
         f"hint: qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n",
     )
 
@@ -104,6 +106,63 @@ def test_ignored_notes_are_counted_and_named_beside_the_others(qmd: Qmd, notes: 
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
     assert qmd("update").err == ""
     assert "4 left out" in qmd("collection", "add", "notes", "--name", "again", "--mask", "**/*.{md,x}").err
+
+
+VAULT = "a.md B.MD c.Rmd d.markdown sub/e.qmd f.mdx g.mkd h.mdown"
+OTHERS = "1.png sub/2.PNG x.txt y.canvas z.pdf w.docx m.mp3 code.py data.json .hidden.png .trash/3.png"
+
+
+def test_a_new_collection_takes_markdown_by_all_its_names(qmd: Qmd, home: Path) -> None:
+    fill(home / "x", *VAULT.split(), *OTHERS.split())
+    assert "x: 8 new" in qmd("index", "x", "--no-embed").out
+    assert qmd("collection", "list", "--json").json[0]["pattern"] == DEFAULT_PATTERN
+    (home / "x/late.Markdown").write_text("a zebra\n")
+    assert "late.Markdown" in qmd("search", "zebra", "--files").out, "a search takes up a new one"
+    assert "(mask of collection 'x')" in qmd("get", "x.txt").err
+
+
+@pytest.mark.parametrize("mask", [["--mask", "**/*.md"], ["--glob", "**/*.md"]])
+def test_a_mask_that_is_named_is_taken_by_the_letter(qmd: Qmd, home: Path, mask: list[str]) -> None:
+    fill(home / "x", *VAULT.split())
+    assert "Indexed: 1 new" in qmd("collection", "add", "x", *mask).out
+    assert qmd("collection", "list", "--json").json[0]["pattern"] == "**/*.md"
+    run = qmd("collection", "add", "x", "--name", "again")
+    assert "A collection already exists for this path and pattern: x" in run.err
+
+
+def test_an_entry_without_a_mask_takes_what_it_always_took(indexed: Qmd, notes: Path, tmp_path: Path) -> None:
+    file = tmp_path / "config/qmd/index.yml"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "pattern" not in line))
+    fill(notes, "B.MD")
+    assert "notes: 0 new, 0 updated, 3 unchanged" in indexed("index", "--no-embed").out
+    assert indexed("collection", "list", "--json").json[0]["mask"] == "**/*.md"
+
+
+def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
+    folder = fill(home / "x", *VAULT.split(), *OTHERS.split(), "out/4.png", "5.svg")
+    (folder / ".gitignore").write_text("out/\n")
+    (folder / ".qmdignore").write_text("*.svg\n")
+    said = (
+        "x: left out 2 .png, 1 .canvas, 1 .docx, 1 .mp3 and 2 other kinds; for the text of them: "
+        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{canvas,txt}}'\n"
+    )
+    assert qmd("index", "x", "--no-embed").err == said
+    assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
+    assert "Not taken: 2 .png, 1 .canvas, 1 .docx, 1 .mp3 and 2 other kinds\n" in qmd("status").out
+    qmd("index", "x/sub", "--no-embed")
+    assert qmd("status", "--json").json["notTaken"].startswith("2 .png"), "a look at a part says nothing of the whole"
+    assert qmd("index", "x", "--glob", "**/*.{canvas,txt}", "--no-embed").err == "", "who names a mask has chosen"
+    assert qmd("status", "--json").json["notTaken"] == "2 .png, 1 .docx, 1 .mp3, 1 .pdf"
+    qmd("collection", "rename", "x", "mine")
+    assert qmd("status", "--json").json["notTaken"].startswith("2 .png")
+    qmd("collection", "remove", "mine")
+    assert "Not taken" not in qmd("status").out
+
+
+def test_counts_of_what_is_left_out_have_separators(qmd: Qmd, home: Path) -> None:
+    fill(home / "x", "a.md", *(f"{number}.png" for number in range(1_001)))
+    assert qmd("index", "x", "--no-embed").err == "x: left out 1,001 .png\n"
 
 
 def test_no_ignore_is_remembered_shown_and_survives_other_edits(qmd: Qmd, notes: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from qmd.cli import indexing
 from qmd.cli.indexing import holds_everything
+from qmd.records import DEFAULT_PATTERN
 from tests.processes import unmeasured
 from tests.program import Qmd
 
@@ -29,7 +30,7 @@ def test_the_home_folder_is_not_indexed_without_a_question(qmd: Qmd, home: Path,
     folder = home.parent if form == "{above}" else home
     assert (run.status, run.out) == (2, "")
     assert run.err == (
-        f"error: '{folder}' is a whole disk or home folder; files that match **/*.md: 3\n"
+        f"error: '{folder}' is a whole disk or home folder; files that match {DEFAULT_PATTERN}: 3\n"
         f"hint: name the folder of your notes, or: qmd index {shlex.quote(str(folder))} --yes\n"
     )
     assert names(qmd) == []
@@ -63,7 +64,7 @@ def test_a_link_into_a_folder_that_may_not_be_entered_does_not_end_the_count(qmd
         run = qmd("index", ".", "--no-embed")
     finally:
         closed.chmod(0o700)
-    assert (run.status, "files that match **/*.md: 3" in run.err) == (2, True)
+    assert (run.status, f"files that match {DEFAULT_PATTERN}: 3" in run.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -109,5 +110,8 @@ def test_a_person_is_asked_with_the_count(home: Path, notes: Path, answer: str, 
         shown = b"" if status else os.read(ours, 4096)
         assert run.wait() == status
     os.close(ours)
-    assert f"'{home}' is a whole disk or home folder; files that match **/*.md: 3. Index them all? [y/N] " in said
+    assert (
+        f"'{home}' is a whole disk or home folder; files that match {DEFAULT_PATTERN}: 3. Index them all? [y/N] "
+        in said
+    )
     assert (b"3 new" in shown) is (status == 0)

@@ -77,7 +77,7 @@ def test_status_tells_what_is_indexed(plugin: Client, connect: Connect) -> None:
     assert status["totalDocuments"] == 5
     assert status["hasVectorIndex"]
     assert [(one["name"], one["pattern"], one["documents"]) for one in status["collections"]] == [
-        ("notes", "**/*.md", 5)
+        ("notes", "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}", 5)
     ]
 
 

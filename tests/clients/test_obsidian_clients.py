@@ -31,7 +31,7 @@ def test_collection_show_has_its_labels(vault: Client) -> None:
     )
     assert labels["Collection"].strip() == "my.vault_1"
     assert labels["Path"].strip().endswith("notes")
-    assert labels["Pattern"].strip() == "**/*.md"
+    assert labels["Pattern"].strip() == "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"
     assert labels["Include"].strip().startswith("yes")
 
 

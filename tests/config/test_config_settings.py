@@ -170,7 +170,7 @@ def test_adding_a_collection_keeps_comments_and_everything_else(places: Location
 def test_an_empty_flow_mapping_grows_as_a_block(places: Locations) -> None:
     places.config_file.write_text("collections: {}\n")
     add_collection(places, "a", Path("/srv/a"))
-    assert "{" not in places.config_file.read_text()
+    assert "collections: {" not in places.config_file.read_text()
 
 
 def test_an_edit_that_changes_nothing_leaves_the_file_alone(places: Locations) -> None:

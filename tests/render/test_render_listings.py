@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from qmd import status
 from qmd.app.records import ContextNote
 from qmd.plugins.mcp.presentation import status_text, structured_status
-from qmd.records import Collection, StoredDocument
+from qmd.records import DEFAULT_PATTERN, Collection, StoredDocument
 from qmd.render.drawing import Screen
 from qmd.render.listings import (
     StatusReport,
@@ -45,14 +45,14 @@ def test_collection_blocks_keep_the_title_and_labels_that_programs_parse() -> No
 def test_collection_json_has_every_promised_key() -> None:
     row = json.loads(collections_json([NOTES], COUNTS))[0]
     assert list(row)[:7] == ["name", "path", "pattern", "mask", "files", "updated", "include"]
-    assert (row["files"], row["mask"], row["include"]) == (3, "**/*.md", True)
+    assert (row["files"], row["mask"], row["include"]) == (3, DEFAULT_PATTERN, True)
 
 
 def test_collection_show_keeps_its_labels() -> None:
     assert render_collection(NOTES).splitlines() == [
         "Collection: notes",
         "  Path:     /n",
-        "  Pattern:  **/*.md",
+        f"  Pattern:  {DEFAULT_PATTERN}",
         "  Include:  yes (default)",
         "  Contexts: 2",
     ]

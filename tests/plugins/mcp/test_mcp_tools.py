@@ -22,7 +22,7 @@ from qmd.clock import Progress
 from qmd.plugins.mcp.mcp_server import build_server
 from qmd.plugins.mcp.rows import answer_object, results_text
 from qmd.plugins.mcp.tools import TOOLS
-from qmd.records import Query, SearchResponse
+from qmd.records import DEFAULT_PATTERN, Query, SearchResponse
 from qmd.store.runs import embed_lock, recorded_run
 from tests.plugins.serving import Loader, open_with
 
@@ -323,7 +323,7 @@ async def test_status_counts_and_lists_used_collections(connect: Connect, notes:
     assert {key: collection[key] for key in ("name", "path", "pattern", "documents")} == {
         "name": "docs",
         "path": str(notes),
-        "pattern": "**/*.md",
+        "pattern": DEFAULT_PATTERN,
         "documents": 5,
     }
     assert str(notes) in text_of(result) and "Total documents: 5" in text_of(result)
