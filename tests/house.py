@@ -18,13 +18,13 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4860,
-    "cli": 4130,
+    "cli": 4190,
     "retrieval": 4400,
     "inference": 3650,
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2880,
+    "render": 2900,
     "ingest": 2320,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -52,11 +52,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 32_997, 199
+MOST_LINES, MOST_FILES = 33_069, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 53_829
-MOST_LINES_OF_TESTS = 41_492
+MOST_LINES_OF_ALL = 53_901
+MOST_LINES_OF_TESTS = 41_577
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
