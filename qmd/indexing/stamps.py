@@ -15,7 +15,10 @@ from qmd.store.base import IndexReader, IndexWriter
 
 
 class Stamp(Struct, frozen=True):
-    """A version, and the endings that it had to treat as plain text for want of a grammar or a row of `KINDS`."""
+    """A version, and the endings that it had to treat as plain text for want of a grammar or a row of `KINDS`.
+
+    That of an analysis has the versions of readers among them (`.html=1`).
+    """
 
     version: int
     plain: frozenset[str] = frozenset()
@@ -36,10 +39,11 @@ class Stamp(Struct, frozen=True):
         """
         if self.version != version:
             return lambda _: True
-        regained = self._regained()
-        if not regained:
+        anew = self._regained() | (_readers() - self.plain)
+        if not anew:
             return None
-        return lambda path: suffix_of(path) in regained
+        suffixes = {one.partition("=")[0] for one in anew}
+        return lambda path: suffix_of(path) in suffixes
 
     def still_plain(self, version: int) -> frozenset[str]:
         """Endings that nothing has changed for: same version, and the grammar is still missing."""
@@ -50,15 +54,23 @@ class Stamp(Struct, frozen=True):
         return frozenset(suffix for suffix in self.plain if _is_told(suffix))
 
 
-def _is_told(suffix: str) -> bool:
-    """Whether files with an ending have a row, and a grammar where that takes them for source code."""
+def _is_told(plain: str) -> bool:
+    """Whether files with an ending have a row, and a grammar where that takes them for source code; or a new reader."""
+    suffix, _, version = plain.partition("=")
     kind = find(KINDS, suffix)
-    return kind is not None and (not kind.is_source or hook("source code: grammar")(f"x{suffix}"))
+    if kind is None or version:
+        return kind is not None and version != str(kind.version)
+    return not kind.is_source or bool(hook("source code: grammar")(f"x{suffix}"))
+
+
+def _readers() -> frozenset[str]:
+    """The versions of readers in force, as the stamp of an analysis has them: `.html=1`."""
+    return frozenset(f"{suffix}={kind.version}" for suffix, kind in KINDS.items() if kind.version)
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:
     """Note that this version analysed all of a collection; `plain` as in `Stamp`."""
-    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, frozenset(plain))))
+    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, _readers().union(plain))))
 
 
 def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[str]:

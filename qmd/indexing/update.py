@@ -252,11 +252,12 @@ def update_collection(
     name = collection.name
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{name}"))
     plain = stamp.still_plain(ANALYSIS_VERSION)
-    is_current = stamp == Stamp(ANALYSIS_VERSION, plain)
+    outdated = stamp.outdated(ANALYSIS_VERSION)
+    is_current = outdated is None
     below = below if is_current else ""
     scan = scan_collection(collection, below)
     known = {path: file for path, file in writer.known_files(name).items() if is_below(path, below)}
-    update = _Update(writer, name, known, stamp.outdated(ANALYSIS_VERSION), set(plain))
+    update = _Update(writer, name, known, outdated, set(plain))
     left_out = writer.left_out(name)
     gone = update.gone(scan)
     changed = scan.files if verify else update.changed(scan.files, left_out)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.inference.records import EmbedOverrides, Role
-from qmd.plugins import room_of
+from qmd.plugins import ENGINES, find
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.gpu_memory import GpuUse
@@ -30,6 +30,20 @@ EMBED_VARIABLES: Mapping[str, str] = {
     "dim": "QMD_EMBED_DIM",
 }
 """Options of `models.embed` in `index.yml` → the variables that apply where it does not say."""
+
+
+def room_of(name: str) -> str | None:
+    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
+
+    None for names, folders, and the addresses of files that are downloaded or imported.
+    """
+    head, mark, rest = name.strip().partition(":")
+    scheme = head.rpartition("+")[2].lower()
+    # One letter is a drive of Windows.
+    if not mark or len(scheme) < 2 or not scheme.replace("-", "").isalnum() or scheme in ("hf", "ollama"):
+        return None
+    key = f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
+    return key if find(ENGINES, key) is not None else None
 
 
 class EngineSettings(Struct, frozen=True):

@@ -59,12 +59,14 @@ class Kind(NamedTuple):
             `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
         is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
         is_source: Whether it is source code.
+        version: Of `decode`: files that another one read are read again.
     """
 
     outline: str
     decode: str = "qmd.ingest.document:decode_text"
     is_markdown: bool = False
     is_source: bool = False
+    version: int = 0
 
 
 _LANCE = "qmd.plugins.lance.opening"
@@ -90,14 +92,24 @@ _SOURCE = (
     " .sh .bash"
 )
 
+_PLAIN = ".txt .text .log .csv .base .json .toml .yaml .yml"
+_MADE_MARKDOWN = {
+    ".html .htm .xhtml": "markup:read_html",
+    ".ipynb": "boards:read_notebook",
+    ".canvas": "boards:read_canvas",
+}
+_READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
+
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
     ".org": Kind("qmd.ingest.outline:outline_org"),
-    **dict.fromkeys(_SOURCE.split(), Kind("qmd.ingest.outline:outline_text", is_source=True)),
-    **dict.fromkeys(
-        ("", ".txt", ".text", ".log", ".csv", ".json", ".toml", ".yaml", ".yml"),
-        Kind("qmd.ingest.outline:outline_text"),
-    ),
+    **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
+    **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
+    **{
+        suffix: Kind(f"{_READERS}texts:outline_titled", _READERS + reader, is_markdown=True, version=1)
+        for suffixes, reader in _MADE_MARKDOWN.items()
+        for suffix in suffixes.split()
+    },
 }
 """Ending of a file's name, in lower case -> what it is; anything else is text as well."""
 
@@ -354,20 +366,6 @@ def store_at(address: str) -> Store:
     if store is None:
         raise LookupError(f"no row of STORES keeps an index at '{address}'")
     return store
-
-
-def room_of(name: str) -> str | None:
-    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
-
-    None for names, folders, and the addresses of files that are downloaded or imported.
-    """
-    head, mark, rest = name.strip().partition(":")
-    scheme = head.rpartition("+")[2].lower()
-    # One letter is a drive of Windows.
-    if not mark or len(scheme) < 2 or not scheme.replace("-", "").isalnum() or scheme in ("hf", "ollama"):
-        return None
-    key = f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
-    return key if find(ENGINES, key) is not None else None
 
 
 @cache

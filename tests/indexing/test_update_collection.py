@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from qmd.analysis import ANALYSIS_VERSION
 from qmd.errors import NotFoundError
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
@@ -277,9 +276,9 @@ def test_a_missing_grammar_is_said_once_and_made_good_when_it_is_there(
         report = update_collection(writer, code)
     assert (report.new, len(report.warnings)) == (2, 1)
     assert "'tree-sitter-python' is not installed" in report.warnings[0]
-    assert writer.version_stamp("analysis:notes") == f"{ANALYSIS_VERSION} .py"
+    assert ".py" in (writer.version_stamp("analysis:notes") or "").split()
     update_collection(writer, code)
-    assert writer.version_stamp("analysis:notes") == str(ANALYSIS_VERSION)
+    assert ".py" not in (writer.version_stamp("analysis:notes") or "").split()
 
 
 def test_a_part_of_a_collection_is_updated_alone(writer: IndexWriter, notes: Path) -> None:

@@ -17,7 +17,7 @@ from qmd.inference.base import Embedder, EngineRoom, Expander, Reranker, engine_
 from qmd.inference.loader import identify_embedder, load_engines
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.records import ModelChoice
-from qmd.inference.settings import EngineSettings
+from qmd.inference.settings import EngineSettings, room_of
 from tests.engine_contract import check_embedder, check_expander, check_reranker
 from tests.fakes import FixedExpander, HashingEmbedder, OverlapReranker
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
@@ -96,11 +96,11 @@ def test_no_other_package_is_asked_for_a_name_that_is_known_here(
     name: str, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "foreign", lambda: pytest.fail("the entry points were read"))
-    assert plugins.room_of(name) == key
+    assert room_of(name) == key
 
 
 def test_a_name_that_nobody_knows_is_neither_a_folder_nor_in_the_catalogue(tmp_path: Path) -> None:
-    assert plugins.room_of("hashing:64") is None
+    assert room_of("hashing:64") is None
     notes = load_engines(EngineSettings(tmp_path, embed="hashing:64"), ["embed"]).notes
     assert ["neither a folder nor in the catalogue" in note for note in notes] == [True]
 

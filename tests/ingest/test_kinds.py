@@ -69,6 +69,21 @@ def test_files_that_were_text_are_read_anew_once_their_kind_is_known(
     assert "a.mirror" in qmd("search", "backward", "--files").out
 
 
+def test_files_of_a_kind_are_read_anew_once_when_their_reader_is_another(
+    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_notes(tmp_path / "glass", {"a.html": "drawkcab", "sub/b.html": "<p>x", "c.md": "# C"})
+    assert "3 new" in qmd("index", str(tmp_path / "glass"), "--glob", "**/*.{md,html}", "--no-embed").out
+    assert "0 updated, 3 unchanged" in qmd("update").out
+    kind = KINDS[".html"]._replace(decode=f"{__name__}:reversed_text", version=KINDS[".html"].version + 1)
+    monkeypatch.setitem(plugins.KINDS, ".html", kind)
+    # A part of the collection is not all that the new reader has to read.
+    assert "2 updated, 1 unchanged" in qmd("index", str(tmp_path / "glass" / "sub"), "--no-embed").out
+    assert "a.html" in qmd("search", "backward", "--files").out
+    (tmp_path / "glass" / "a.html").touch()
+    assert "0 updated, 3 unchanged" in qmd("update").out
+
+
 def reversed_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
     """A decoder for the test above."""
     return raw[::-1].decode(), ()

@@ -24,7 +24,7 @@ from qmd.inference.models.imported import find_imported
 from qmd.inference.models.prepared import read_file_list
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import ModelFile, ModelRecord
-from qmd.plugins import room_of
+from qmd.inference.settings import room_of
 
 MANIFEST_NAME = "qmd-model.json"
 MAX_MANIFEST_BYTES = 1 << 20

@@ -18,7 +18,7 @@ from qmd.files import read_regular_file
 from qmd.foreign import checked_path, is_name, short
 from qmd.inference.models.catalogue import find_model, is_gguf_address
 from qmd.inference.records import ModelRecord, Role
-from qmd.plugins import room_of
+from qmd.inference.settings import room_of
 
 IMPORT_FILE = "qmd-import.json"
 OWNER = "imported"

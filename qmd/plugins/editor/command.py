@@ -13,6 +13,8 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out, say, warn
 from qmd.errors import NotFoundError
+from qmd.names import suffix_of
+from qmd.plugins import KINDS, find
 from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch
 
 if TYPE_CHECKING:
@@ -74,6 +76,9 @@ def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, li
     path = index.disk_paths([document]).get(document.uri)
     if path is None:
         raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
+    kind = find(KINDS, suffix_of(document.path))
+    # The lines of a text that was made of a file are not the file's.
+    line = 1 if kind is not None and kind.version else line
     return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
 
 
