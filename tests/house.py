@@ -18,13 +18,13 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4860,
-    "cli": 4130,
+    "cli": 4190,
     "retrieval": 4400,
     "inference": 3660,
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2880,
+    "render": 2900,
     "ingest": 2320,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_030, 199
+MOST_LINES, MOST_FILES = 33_100, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_280
-MOST_LINES_OF_TESTS = 41_810
+MOST_LINES_OF_ALL = 54_360
+MOST_LINES_OF_TESTS = 41_901
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -20,6 +20,7 @@ from qmd.cli.output import (
     report,
     report_unforeseen,
     say,
+    set_message_colours,
     settle_streams,
     stderr_is_terminal,
     stdout_is_terminal,
@@ -116,13 +117,15 @@ def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
         from qmd.cli.help import command_help, describe
 
         return _show_help(command_help(describe(command)), arguments)
+    colour = arguments.settings.get("--color", "auto")
+    if stderr_is_terminal():
+        set_message_colours(colour)
     idle = [name for name in dict.fromkeys(arguments.options) if name in IDLE_OPTIONS.get(spec.name, ())]
     for warning in (*arguments.warnings, *(f"option '{name}' has no effect on 'qmd {spec.name}'" for name in idle)):
         warn(warning)
     values = command.read(arguments)
     from qmd.cli.invocation import Invocation, working_folder
 
-    colour = arguments.settings.get("--color", "auto")
     invocation = Invocation(
         spec.name,
         usage_of(spec),

@@ -18,6 +18,7 @@ from qmd.errors import EXIT_FAILURE, BusyError, BusyModelError, QmdError, UsageE
 
 if TYPE_CHECKING:
     from qmd.render.drawing import Colours, Screen
+    from qmd.render.terminal import Styled
 
 _UNENCODABLE = "qmd-unencodable"
 
@@ -39,13 +40,15 @@ class _Stream(TextIOWrapper):
         has_buffer = isinstance(stream.buffer, BufferedIOBase)
         buffer = stream.buffer if has_buffer else BufferedWriter(cast("RawIOBase", stream.buffer))
         super().__init__(buffer, encoding="utf-8", errors=_UNENCODABLE, line_buffering=True)
-        self._is_terminal = stream.isatty()
+        self.is_terminal = stream.isatty()
+        self.colour = "auto"
+        """What `--color` says of messages."""
         # Once collected it would close the descriptor.
         self._stream = stream
 
     def write(self, text: str, /) -> int:
         """Write `text`; see the class."""
-        if not self._is_terminal:
+        if not self.is_terminal:
             return super().write(text)
         from qmd.render.terminal import Styled, visible
 
@@ -120,12 +123,63 @@ def _refusal(error: OSError) -> Exception:
 def say(text: str) -> None:
     """Write a line for people to stderr; the result does not depend on whether they can be told.
 
-    A drawn line has its line feed, and stays drawn.
+    A drawn line has its line feed, and stays drawn. A failure, warning or hint is laid out for a person.
 
     Raises:
         BrokenPipeError: If the reader has gone.
     """
+    label = text.partition(": ")[0]
+    if label in _LABELS and isinstance(sys.stderr, _Stream) and sys.stderr.is_terminal:
+        text = _laid_out(label, text[len(label) + 2 :], sys.stderr.colour)
     _tell(text if text.endswith("\n") else f"{text}\n")
+
+
+_LABELS = {"error": "bad", "warning": "warning", "hint": "command"}
+"""What messages begin with, and its style."""
+
+_NARROWEST = 30
+"""Columns of text beside a label: on a narrower screen the terminal itself goes on below."""
+
+
+def _laid_out(label: str, text: str, colour: str) -> Styled:
+    """A message as a person reads it: its label in colour, whole words in the columns beside it.
+
+    No word is cut, and no command at its end: what is copied from the screen must be what was meant.
+    """
+    from msgspec.structs import replace
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    from qmd.render.drawing import draw
+    from qmd.render.terminal import visible
+
+    screen = find_screen(os.environ, colour, is_terminal=True)
+    assert screen is not None
+    lead = len(label) + 2
+    room = max(screen.width - lead, _NARROWEST)
+    said, colon, command = text.strip("\n").rpartition(": qmd ")
+    words = [*f"{said}:".split(" "), f"qmd {command}"] if colon else command.split(" ")
+    rows: list[str] = []
+    used = room
+    for word in map(visible, words):
+        size = cell_len(word)
+        if used + 1 + size > room:
+            rows.append(word)
+            used = size
+        else:
+            rows[-1] += f" {word}"
+            used += 1 + size
+    shown = Text(f"\n{' ' * lead}".join(rows), no_wrap=True, overflow="ignore")
+    return draw(
+        replace(screen, width=max(screen.width, lead + max(map(cell_len, rows)))),
+        Text.assemble((f"{label}: ", _LABELS[label]), shown),
+    )
+
+
+def set_message_colours(colour: str) -> None:
+    """Have the messages that follow obey `--color`."""
+    if isinstance(sys.stderr, _Stream) and colour in COLOUR_CHOICES:
+        sys.stderr.colour = colour
 
 
 def warn(text: str) -> None:

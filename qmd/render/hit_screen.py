@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from qmd.ingest.markdown import plain_text
 from qmd.names import file_name
@@ -13,7 +16,7 @@ from qmd.render.formats import HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled, visible, visible_name
 from qmd.render.text import VERDICT_NOTES, worth_showing
-from qmd.retrieval.calibration import strength
+from qmd.retrieval.calibration import WEAK, strength
 from qmd.retrieval.matching import find_spans
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     """Every hit below its number, best first; of a list in which nothing matches well the closest ones in brief."""
     from rich.text import Text
 
-    rows = make_rows(response if options.shows_all else worth_showing(response), options)
+    answer = response if options.shows_all else worth_showing(response)
+    folded = 0 if options.shows_all else _count_tail(answer)
+    rows = make_rows(replace(answer, hits=answer.hits[: len(answer.hits) - folded]), options)
     next_step = next_steps([options.next_step] if options.next_step else [])
     if not rows:
         return draw(screen, Text(options.empty_note), *next_step)
@@ -48,11 +53,22 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
         context = row.hit.context if row.hit.context not in told else None
         told.update([context] if context else [])
         parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, screen)]
+    if folded:
+        best = round(100 * max(hit.relevance for hit in answer.hits[-folded:]))
+        noun = "match" if folded == 1 else "matches"
+        parts += [Text(), Text(f"{folded:,} weaker {noun}, best {best} % (--all)", style="faint")]
     if options.explain:
         from qmd.render.explain import run_rows
 
         parts += [Text(), *run_rows(response, screen.text_width)]
     return draw(screen, *parts, *next_step)
+
+
+def _count_tail(response: SearchResponse) -> int:
+    """How many hits at the end are one line: those that nothing speaks for, below one that is an answer."""
+    if response.verdict != "good" or response.query.sort != "relevance" or not response.terms:
+        return 0
+    return len([*takewhile(lambda hit: hit.relevance < WEAK, reversed(response.hits))])
 
 
 class _Hit:

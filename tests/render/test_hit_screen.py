@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -227,6 +228,25 @@ def test_where_nothing_matches_well_the_closest_two_are_shown_and_a_command() ->
     assert drawn[-2:] == ["Next", "  qmd query x --all  show every hit"]
     assert "3  Pricing" in draw_hits(answer, HitOptions(shows_all=True), PLAIN)
     assert draw_hits(response(verdict="none"), HitOptions(), PLAIN) == "No results found.\n"
+
+
+def test_what_nothing_speaks_for_is_one_line_below_the_answers() -> None:
+    weak = [replace(HIT, relevance=relevance) for relevance in (0.02, 0.01)]
+    drawn = shown(HIT, replace(HIT, relevance=0.3), *weak)
+    assert drawn.endswith("\n\n2 weaker matches, best 2 % (--all)\n")
+    assert [line[0] for line in drawn.splitlines() if re.match(r"\d  ", line)] == ["1", "2"]
+    assert shown(HIT, weak[0]).endswith("\n1 weaker match, best 2 % (--all)\n")
+    assert "4  Pricing" in shown(HIT, HIT, *weak, shows_all=True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"verdict": "weak"}, {"terms": ()}, {"query": Query("bills", sort="date")}],
+    ids=["nothing is strong", "no words", "by date"],
+)
+def test_nothing_is_folded_where_no_hit_is_better_or_the_order_is_another(changed: dict[str, Any]) -> None:
+    answer = replace(response(HIT, replace(HIT, relevance=0.02)), **changed)
+    assert "2  Pricing" in draw_hits(answer, HitOptions(), PLAIN)
 
 
 def test_explain_draws_the_way_of_a_hit_and_the_time_of_each_stage() -> None:
