@@ -41,7 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 420,
+    "plugins/readers": 440,
     "plugins/watch": 480,
     "plugins": 400,
     "chunking": 350,
@@ -56,8 +56,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_100, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_360
-MOST_LINES_OF_TESTS = 41_901
+MOST_LINES_OF_ALL = 54_370
+MOST_LINES_OF_TESTS = 41_920
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
