@@ -75,7 +75,8 @@ def test_a_document_that_an_ignore_glob_excludes_is_named_with_the_glob(qmd: Qmd
 
 def test_a_file_outside_the_mask_is_named_with_the_mask(indexed: Qmd, notes: Path) -> None:
     (notes / "plan.txt").write_text("plan\n")
-    assert "Ignore rule: **/*.md (mask of collection 'notes')" in indexed("get", "plan.txt").err
+    rule = "Ignore rule: **/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd} (mask of collection 'notes')"
+    assert rule in indexed("get", "plan.txt").err
 
 
 def test_a_new_file_is_not_found_but_known_to_exist(indexed: Qmd, notes: Path) -> None:

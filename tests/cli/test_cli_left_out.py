@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qmd.records import DEFAULT_PATTERN
+from qmd.store.records import kinds_as_fact, kinds_of_fact
 from tests.program import Qmd
 
 
@@ -109,7 +110,7 @@ def test_ignored_notes_are_counted_and_named_beside_the_others(qmd: Qmd, notes: 
 
 
 VAULT = "a.md B.MD c.Rmd d.markdown sub/e.qmd f.mdx g.mkd h.mdown"
-OTHERS = "1.png sub/2.PNG x.txt y.canvas z.pdf w.docx m.mp3 code.py data.json .hidden.png .trash/3.png"
+OTHERS = "1.png sub/2.PNG x.txt y.adoc z.pdf w.docx m.mp3 code.py data.json .hidden.png .trash/3.png"
 
 
 def test_a_new_collection_takes_markdown_by_all_its_names(qmd: Qmd, home: Path) -> None:
@@ -144,20 +145,26 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     (folder / ".gitignore").write_text("out/\n")
     (folder / ".qmdignore").write_text("*.svg\n")
     said = (
-        "x: left out 2 .png, 1 .canvas, 1 .docx, 1 .mp3 and 2 other kinds; for the text of them: "
-        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{canvas,txt}}'\n"
+        "x: left out 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds; for the text of them: "
+        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,txt}}'\n"
     )
     assert qmd("index", "x", "--no-embed").err == said
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
-    assert "Not taken: 2 .png, 1 .canvas, 1 .docx, 1 .mp3 and 2 other kinds\n" in qmd("status").out
+    assert "Not taken: 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds\n" in qmd("status").out
     qmd("index", "x/sub", "--no-embed")
     assert qmd("status", "--json").json["notTaken"].startswith("2 .png"), "a look at a part says nothing of the whole"
-    assert qmd("index", "x", "--glob", "**/*.{canvas,txt}", "--no-embed").err == "", "who names a mask has chosen"
+    assert qmd("index", "x", "--glob", "**/*.{adoc,txt}", "--no-embed").err == "", "who names a mask has chosen"
     assert qmd("status", "--json").json["notTaken"] == "2 .png, 1 .docx, 1 .mp3, 1 .pdf"
     qmd("collection", "rename", "x", "mine")
     assert qmd("status", "--json").json["notTaken"].startswith("2 .png")
     qmd("collection", "remove", "mine")
     assert "Not taken" not in qmd("status").out
+
+
+def test_counts_that_a_stranger_wrote_into_an_index_hold_no_more_than_endings() -> None:
+    fact = ".png=3 .\x1b[31m=4 .txt=x .md=" + "9" * 400 + " ../etc=5 " + "." * 100_000
+    assert set(kinds_of_fact(fact)) <= {".png", ".md"}
+    assert kinds_of_fact(kinds_as_fact({".png": 2, ".MD": 1})) == {".MD": 1, ".png": 2}
 
 
 def test_counts_of_what_is_left_out_have_separators(qmd: Qmd, home: Path) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from qmd.config.settings import EMBED_OPTIONS, Config
 from qmd.plugins import hook
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
-from qmd.records import UNWRITTEN_PATTERN, Collection
+from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
 _SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
 _UNTRUSTED = "the project is not trusted"
@@ -100,7 +100,7 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
 def _written_of(one: Collection) -> Mapping[str, str]:
     """Setting of a collection → value, empty at the default."""
     return {
-        "pattern": "" if one.pattern == UNWRITTEN_PATTERN else one.pattern,
+        "pattern": "" if one.pattern in (DEFAULT_PATTERN, UNWRITTEN_PATTERN) else one.pattern,
         "ignore": ", ".join(one.ignore),
         "gitignore": "" if one.gitignore else "false",
         "update": one.update_command or "",
