@@ -25,7 +25,7 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2900,
-    "ingest": 2320,
+    "ingest": 2330,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
     "(root)": 1960,
@@ -57,7 +57,7 @@ MOST_LINES, MOST_FILES = 33_100, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 54_360
-MOST_LINES_OF_TESTS = 41_901
+MOST_LINES_OF_TESTS = 41_909
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

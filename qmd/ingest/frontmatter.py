@@ -20,6 +20,7 @@ from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
 from qmd.ingest.markdown import FrontMatter
 from qmd.records import MetadataValue
 
+_PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>")
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
 _YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
 _TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.M | re.S)
@@ -84,6 +85,9 @@ def read_front_matter(text: str) -> FrontMatter:
             raise _UnreadableError(f"it has {len(metadata):,} fields, more than the limit of {_MAX_FIELDS:,}")
         return FrontMatter(metadata, match.end())
     except _UnreadableError as exc:
+        # A template, which a program has yet to fill in: nobody has to repair it.
+        if _PLACEHOLDER.search(block, 0, MAX_CHARACTERS):
+            return FrontMatter({}, match.end())
         return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
 
 

@@ -135,3 +135,11 @@ def test_the_hand_reader_agrees_with_a_yaml_writer(metadata: dict[str, bool | in
         return
     expected = {k: tuple(v) if isinstance(v, list) else v for k, v in metadata.items()}
     assert parse(f"---\n{out.getvalue()}---\n").metadata == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "warns"), [("{{title}}", False), ("<% tp.date.now() %>", False), ("@ana", True), ("{{", True)]
+)
+def test_front_matter_of_a_template_needs_no_repair(value: str, warns: bool) -> None:
+    document = parse(f"---\ntitle: {value}\nlist: [{value}\n---\nbody\n")
+    assert (document.metadata, bool(document.warnings)) == ({}, warns)
