@@ -330,7 +330,7 @@ _COLOURS = (
     (r"\Aqmd [^\n]*", "title"),
     (r"(?m)^\S[^\n:]*:$", "title"),
     (r"(?m)^(?:Usage|Also|Everywhere|Index|Start with|Details):", "title"),
-    (rf"(?m)^(?:{'|'.join((*GROUPS, _REST))})(?= )", "title"),
+    (rf"(?m)^(?:{'|'.join((*GROUPS, _REST))})(?=  )", "title"),
     (rf"(?m)^(?:{'|'.join((*GROUPS, _REST))}|  )  +([a-z-]+)(?= )", "command"),
     (r"(?m)^  (?:-[^\n]*?|[\w<\[][^\n]*?)(?=  )", "command"),
     (r"(?m)^  (?:qmd|cd|source|ls) [^\n]*?(?=$|  )", "command"),
