@@ -23,7 +23,9 @@ def test_help_names_every_command(qmd: Qmd) -> None:
     groups = {spec.name.partition(" ")[0] for spec in COMMANDS} - {"pull"}
     assert all(re.search(rf"(?m)^.{{9}}{group} ", run.out) for group in groups)
     assert len(run.out.splitlines()) <= 40 and max(map(len, run.out.splitlines()[:-1])) <= 80
-    assert all(f"  qmd {spec.name}" in qmd(group, "--help").out for spec in COMMANDS for group in spec.name.split()[:-1])
+    assert all(
+        f"  qmd {spec.name}" in qmd(group, "--help").out for spec in COMMANDS for group in spec.name.split()[:-1]
+    )
 
 
 def test_no_arguments_print_help_and_fail(qmd: Qmd) -> None:
