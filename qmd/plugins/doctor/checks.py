@@ -134,15 +134,23 @@ def _quoted(items: Sequence[object]) -> str:
 
 
 def _cuda(index: OpenIndex) -> str:
-    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share."""
+    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share.
+
+    Raises:
+        QmdError: There is a driver, and something to do before CUDA can work.
+    """
     from qmd.inference.runtime.gpu_memory import memory_at_start
     from qmd.inference.runtime.sessions import cuda_verdict
 
     settings = index.engine_settings()
+    if not settings.gpu_allowed:
+        return "not used: GPU use is switched off"
     device = settings.gpu_use("embed").device
-    verdict = cuda_verdict(device)
-    if verdict is not None:
-        return f"not used: {verdict}"
+    hindrance = cuda_verdict(device)
+    if hindrance is not None and hindrance.remedy is not None:
+        raise QmdError(f"not used: {hindrance.reason}", hindrance.remedy)
+    if hindrance is not None:
+        return f"not used: {hindrance.reason}"
     memory = memory_at_start(device)
     if memory is None:
         return "works (a test session ran on it)"
