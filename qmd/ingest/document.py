@@ -74,7 +74,7 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
     headings, front = outline.headings, outline.front
     metadata, warnings = front.metadata, warnings + front.warnings
     tags: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[Link, ...] = load(kind.links)(text, outline.fences) if kind.links else ()
     if kind.is_markdown:
         tags = find_tags(text, front.body_offset, outline.fences)
         links = find_links(text, outline.fences)
@@ -91,6 +91,7 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
         title=title.text,
         title_source=title.source,
         aliases=aliases_of(metadata),
+        labels=outline.labels,
         text=text,
         hash=_hash(text),
         body_offset=front.body_offset,

@@ -59,7 +59,8 @@ class Kind(NamedTuple):
             `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
         is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
         is_source: Whether it is source code.
-        version: Of `decode`: files that another one read are read again.
+        version: Of what reads it: files that another version read are read again.
+        links: Of a text and its code, the links; not for markdown, whose links are known.
     """
 
     outline: str
@@ -67,6 +68,7 @@ class Kind(NamedTuple):
     is_markdown: bool = False
     is_source: bool = False
     version: int = 0
+    links: str = ""
 
 
 _LANCE = "qmd.plugins.lance.opening"
@@ -98,11 +100,13 @@ _MADE_MARKDOWN = {
     ".ipynb": "boards:read_notebook",
     ".canvas": "boards:read_canvas",
 }
+_OUTLINES = "qmd.plugins.readers.outlines:"
 _READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
 
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
-    ".org": Kind("qmd.ingest.outline:outline_org"),
+    ".org": Kind(_OUTLINES + "outline_org", version=1, links=_OUTLINES + "links_org"),
+    **dict.fromkeys((".rst", ".rest"), Kind(_OUTLINES + "outline_rst", version=1, links=_OUTLINES + "links_rst")),
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
     **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
     **{
