@@ -59,7 +59,7 @@ def test_a_system_gets_wheels_and_one_runtime_of_models_or_none(
 ) -> None:
     names = _resolve(platform, python, **environ)
     assert [name for name in names if name in _RUNTIMES] == ([] if runtime is None else [runtime])
-    assert {"apsw", "numpy", "typer"} <= set(names)
+    assert {"apsw", "numpy", "textual", "typer"} <= set(names)
 
 
 @pytest.mark.slow
