@@ -70,7 +70,7 @@ def test_a_system_gets_wheels_and_one_runtime_of_models_or_none(
     names = _resolve(platform, python, pair, **environ)
     expected = runtime if pair == "gpu" or runtime is None else "onnxruntime"
     assert [name for name in names if name in _RUNTIMES] == ([] if expected is None else [expected])
-    assert {"apsw", "numpy", "typer"} <= set(names)
+    assert {"apsw", "numpy", "textual", "typer"} <= set(names)
 
 
 @pytest.mark.parametrize(
