@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "indexing": 1470,
     "plugins/servers": 1270,
     "plugins/doctor": 1160,
-    "plugins/browse": 1110,
+    "plugins/browse": 1100,
     "config": 960,
     "plugins/bench": 880,
     "analysis": 890,
@@ -57,7 +57,7 @@ MOST_LINES, MOST_FILES = 33_100, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 54_370
-MOST_LINES_OF_TESTS = 41_930
+MOST_LINES_OF_TESTS = 42_000
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
