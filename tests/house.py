@@ -25,12 +25,12 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2900,
-    "ingest": 2330,
+    "ingest": 2310,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
     "(root)": 1960,
     "plugins/models": 1640,
-    "indexing": 1470,
+    "indexing": 1480,
     "plugins/servers": 1270,
     "plugins/doctor": 1160,
     "plugins/browse": 1100,
@@ -41,9 +41,9 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 440,
+    "plugins/readers": 590,
     "plugins/watch": 480,
-    "plugins": 400,
+    "plugins": 410,
     "chunking": 350,
     "plugins/install": 610,
     "plugins/pack": 270,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_110, 199
+MOST_LINES, MOST_FILES = 33_090, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_370
-MOST_LINES_OF_TESTS = 42_100
+MOST_LINES_OF_ALL = 54_520
+MOST_LINES_OF_TESTS = 42_240
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
