@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from qmd.ingest.markdown import FrontMatter, Span, find_headings
 from qmd.names import suffix_of
 from qmd.plugins import KINDS, Kind, find, load
-from qmd.records import Heading
+from qmd.records import Heading, Link
 
 _TEXT = KINDS[".txt"]
 
@@ -21,6 +21,8 @@ class Outline(Struct, frozen=True):
     """Code between its marks, which are no prose."""
     title: str | None = None
     """What the text calls itself outside its front matter and headings."""
+    links: tuple[Link, ...] = ()
+    """Those that are no markdown."""
     labels: tuple[str, ...] = ()
     """Names of places in it by which links call it."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from qmd.ingest.links import MAX_LINKS, MAX_TEXT_CHARACTERS
 from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, MAX_HEADINGS, MAX_TAGS, FrontMatter, Span
 from qmd.ingest.outline import Outline
+from qmd.names import MAX_ALIASES
 from qmd.records import Heading, Link, MetadataValue
 
 _MOST_LABELS = 1_000
@@ -29,7 +31,8 @@ _NO_NOTE = re.compile(r"[A-Za-z][\w+.-]*:|//|[#*]|\Z|(?:genindex|(?:py-)?modinde
 
 _ORG_MARK = re.compile(
     rf"(?mi)^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|{_BLANK}#\+(?P<block>begin|end)_(?:src|example)\b"
-    rf"|{_BLANK}(?:#\+(title|filetags|date|author)|:(id|custom_id|roam_aliases)):{_BLANK}(?P<value>\S[^\n]*))"
+    rf"|{_BLANK}(?:#\+|:)(?P<key>(?<=\+)(?:title|filetags|date|author)|(?<=:)(?:id|custom_id|roam_aliases)):"
+    rf"{_BLANK}(?P<value>\S[^\n]*))"
 )
 _ORG_STATE = re.compile(r"(?:(?:TODO|DONE) +)?(?:\[#\w\] +)?(?=\S)")
 _ORG_LINK = re.compile(r"\[\[(?:file:|(id:))?([^\[\]\n]{1,1000})\](?:\[([^\[\]\n]{1,500})\])?\]")
@@ -60,18 +63,13 @@ def outline_rst(text: str) -> Outline:
             level = levels.setdefault((match["under"][0], bool(match["over"])), len(levels) + 1)
             words = _RST_INLINE.sub("", match["text"][: 2 * MAX_HEADING_CHARACTERS]).strip()
             headings.append(Heading(min(level, 6), words[:MAX_HEADING_CHARACTERS], match.start("text")))
-    title = headings[0].text if headings else None
-    return Outline(FrontMatter(), tuple(headings), tuple(code), title, tuple(labels))
+    title, links = headings[0].text if headings else None, _links(_RST_LINK, _rst_places, text, code)
+    return Outline(FrontMatter(), tuple(headings), tuple(code), title, links, tuple(labels))
 
 
 def _is_heading(over: str | None, words: str, under: str) -> bool:
     is_mark = words == words[0] * len(words) and not words[0].isalnum()
     return not is_mark and len(under) >= min(len(words), 4) and over in (None, under)
-
-
-def links_rst(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
-    """The links of reStructuredText to other files, and to labels in them."""
-    return _links(_RST_LINK, _rst_places, text, code)
 
 
 def _rst_places(match: re.Match[str]) -> Iterator[_Place]:
@@ -91,47 +89,39 @@ def outline_org(text: str) -> Outline:
     """The outline of a text of Emacs' org mode, its tags, other names and day as front matter."""
     headings: list[Heading] = []
     code: list[Span] = []
-    labels: list[str] = []
-    tags: list[str] = []
-    metadata: dict[str, MetadataValue] = {}
+    fields: defaultdict[str, list[str]] = defaultdict(list)
     opened: int | None = None
     for match in _ORG_MARK.finditer(text):
-        block, key, value = (match["block"] or "").lower(), (match[4] or match[5] or "").lower(), match["value"]
+        block, words = (match["block"] or "").lower(), (match["text"] or "").strip()
         if block == "begin" and opened is None:
             opened = match.start()
         elif block == "end" and opened is not None:
             code.append((opened, match.end()))
             opened = None
-        elif key == "filetags":
-            tags += re.split(r"[:\s]+", value)
-        elif key == "roam_aliases":
-            found = re.findall(r'"([^"]*)"|([^\s"]+)', value)
-            metadata["aliases"] = tuple(quoted or bare for quoted, bare in found)
-        elif key.endswith("id"):
-            labels += [value.strip()] * (len(labels) < _MOST_LABELS)
-        elif key:
-            metadata.setdefault(key, value.strip(" \t\r<>[]")[:MAX_HEADING_CHARACTERS])
-        elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
-            words, found_tags = _org_heading(match["text"])
-            tags += found_tags
+        elif match["key"]:
+            fields[match["key"].lower()].append(match["value"].strip())
+        elif words and opened is None and len(headings) < MAX_HEADINGS:
+            last = words.split()[-1]
+            if words != last and re.fullmatch(r":(?:[\w@#%]++:)++", last):
+                fields["filetags"].append(last)
+                words = words.removesuffix(last).rstrip()
+            words = _ORG_STATE.sub("", words, count=1)[:MAX_HEADING_CHARACTERS]
             headings.append(Heading(min(len(match["stars"]), 6), words, match.start()))
-    metadata |= {"tags": tuple(filter(None, dict.fromkeys(tags)))[:MAX_TAGS]} if tags else {}
-    title = str(metadata.pop("title", "")) or None
-    return Outline(FrontMatter(metadata), tuple(headings), tuple(code), title, tuple(labels))
-
-
-def _org_heading(words: str) -> tuple[str, list[str]]:
-    """What a headline says, without its state, and its tags."""
-    words = words.strip()
-    last = words.split()[-1]
-    tags = last.split(":") if re.fullmatch(r":(?:[\w@#%]++:)++", last) else []
-    words = words.removesuffix(last).rstrip() if tags and words != last else words
-    return _ORG_STATE.sub("", words, count=1)[:MAX_HEADING_CHARACTERS], tags
-
-
-def links_org(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
-    """The links of org mode to other files, and to what has an ID in them."""
-    return _links(_ORG_LINK, _org_places, text, code)
+    tags = dict.fromkeys(re.split(r"[:\s]+", " ".join(fields["filetags"])))
+    aliases = re.findall(r'"([^"]*)"|([^\s"]+)', " ".join(fields["roam_aliases"]))[:MAX_ALIASES]
+    metadata: dict[str, MetadataValue] = {
+        "tags": tuple(filter(None, tags))[:MAX_TAGS],
+        "aliases": tuple(quoted or bare for quoted, bare in aliases),
+        **{key: fields[key][0].strip("<>[]")[:MAX_HEADING_CHARACTERS] for key in ("date", "author") if fields[key]},
+    }
+    return Outline(
+        FrontMatter({key: value for key, value in metadata.items() if value}),
+        tuple(headings),
+        tuple(code),
+        next((title[:MAX_HEADING_CHARACTERS] for title in fields["title"]), None),
+        _links(_ORG_LINK, _org_places, text, code),
+        tuple([*fields["id"], *fields["custom_id"]][:_MOST_LABELS]),
+    )
 
 
 def _org_places(match: re.Match[str]) -> Iterator[_Place]:
