@@ -57,7 +57,7 @@ MOST_LINES, MOST_FILES = 33_160, 199
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 54_430
-MOST_LINES_OF_TESTS = 42_240
+MOST_LINES_OF_TESTS = 42_290
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
