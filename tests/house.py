@@ -101,9 +101,10 @@ def n_lines(file: Path) -> int:
 def room_of(module: str) -> str:
     """The room of a module: its package below `qmd`, for a plug-in that below `qmd.plugins`."""
     parts = module.split(".")[1:]
-    if not parts or (len(parts) == 1 and modules()[module].name != "__init__.py"):
+    is_file = modules()[module].name != "__init__.py"
+    if not parts or (len(parts) == 1 and is_file):
         return "(root)"
-    return "/".join(parts[:2]) if parts[0] == "plugins" and len(parts) > 1 else parts[0]
+    return "/".join(parts[:2]) if parts[0] == "plugins" and len(parts) > 1 + is_file else parts[0]
 
 
 def rooms() -> dict[str, tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from qmd.ingest.links import MAX_LINKS, MAX_TEXT_CHARACTERS
@@ -107,6 +107,17 @@ def outline_org(text: str) -> Outline:
                 words = words.removesuffix(last).rstrip()
             words = _ORG_STATE.sub("", words, count=1)[:MAX_HEADING_CHARACTERS]
             headings.append(Heading(min(len(match["stars"]), 6), words, match.start()))
+    return Outline(
+        FrontMatter(_org_metadata(fields)),
+        tuple(headings),
+        tuple(code),
+        next((title[:MAX_HEADING_CHARACTERS] for title in fields["title"]), None),
+        _links(_ORG_LINK, _org_places, text, code),
+        tuple([*fields["id"], *fields["custom_id"]][:_MOST_LABELS]),
+    )
+
+
+def _org_metadata(fields: Mapping[str, Sequence[str]]) -> dict[str, MetadataValue]:
     tags = dict.fromkeys(re.split(r"[:\s]+", " ".join(fields["filetags"])))
     aliases = re.findall(r'"([^"]*)"|([^\s"]+)', " ".join(fields["roam_aliases"]))[:MAX_ALIASES]
     metadata: dict[str, MetadataValue] = {
@@ -114,14 +125,7 @@ def outline_org(text: str) -> Outline:
         "aliases": tuple(quoted or bare for quoted, bare in aliases),
         **{key: fields[key][0].strip("<>[]")[:MAX_HEADING_CHARACTERS] for key in ("date", "author") if fields[key]},
     }
-    return Outline(
-        FrontMatter({key: value for key, value in metadata.items() if value}),
-        tuple(headings),
-        tuple(code),
-        next((title[:MAX_HEADING_CHARACTERS] for title in fields["title"]), None),
-        _links(_ORG_LINK, _org_places, text, code),
-        tuple([*fields["id"], *fields["custom_id"]][:_MOST_LABELS]),
-    )
+    return {key: value for key, value in metadata.items() if value}
 
 
 def _org_places(match: re.Match[str]) -> Iterator[_Place]:
