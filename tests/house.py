@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2900,
+    "render": 2950,
     "ingest": 2310,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_090, 199
+MOST_LINES, MOST_FILES = 33_160, 200
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_520
-MOST_LINES_OF_TESTS = 42_240
+MOST_LINES_OF_ALL = 54_570
+MOST_LINES_OF_TESTS = 42_420
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
