@@ -20,9 +20,9 @@ BUDGETS: dict[str, int] = {
     "store": 4860,
     "cli": 4190,
     "retrieval": 4400,
-    "inference": 3660,
+    "inference": 3710,
     "app": 4100,
-    "plugins/forms": 3280,
+    "plugins/forms": 3290,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2310,
@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "plugins/models": 1640,
     "indexing": 1480,
     "plugins/servers": 1270,
-    "plugins/doctor": 1160,
+    "plugins/doctor": 1170,
     "plugins/browse": 1100,
     "config": 960,
     "plugins/bench": 880,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_160, 200
+MOST_LINES, MOST_FILES = 33_210, 200
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_570
-MOST_LINES_OF_TESTS = 42_420
+MOST_LINES_OF_ALL = 54_640
+MOST_LINES_OF_TESTS = 42_500
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

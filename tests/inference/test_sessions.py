@@ -68,7 +68,7 @@ def test_nodes_are_counted_per_provider() -> None:
 
 def test_where_the_runtime_does_not_tell_its_nodes_the_file_is_read() -> None:
     session = open_session(MODEL, format="int8")
-    silent = replace(session, ort=SimpleNamespace())  # type: ignore[arg-type]  # onnxruntime 1.23
+    silent = replace(session, ort=SimpleNamespace())  # as onnxruntime 1.23 is
     assert silent.operators() == session.operators()
 
 

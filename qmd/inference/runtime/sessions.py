@@ -109,7 +109,7 @@ class Session(Struct, frozen=True):
             ModelError: The runtime refused the inputs or failed.
             OutOfMemory: The device has no room for what the graph computes on the way.
         """
-        with mapped_errors(self.name, self.got):
+        with mapped_errors(self.path.name, self.got):
             return list(self.ort.run(outputs, dict(feeds)))
 
     def operators(self) -> Counter[tuple[str, str]]:
@@ -204,7 +204,7 @@ def open_session(
     opened: Any = None
     if asked == "cuda":
         hindrance = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
-        verdict = hindrance and hindrance.reason
+        verdict = None if hindrance is None else hindrance.reason
         if verdict is None:
             try:
                 opened = create([(_ORT_NAMES["cuda"], use.provider_options()), _ORT_NAMES["cpu"]])
