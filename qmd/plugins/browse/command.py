@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,14 +54,7 @@ def save(
     folder = invocation.locate(None).config_dir
     text = " ".join((*(filter_text("collection", one) for one in collection or ()), *(query or ())))
     if name is None:
-        saved = saved_searches(folder)
-        for one, kept in () if json else saved.items():
-            out(f"@{one}  {' '.join(kept.split())}\n")
-        if json:
-            out(json_text(saved))
-        elif not saved:
-            say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
-        return EXIT_OK
+        return _list_saved(saved_searches(folder), json)
     if remove == bool(text):
         raise invocation.missing_argument()
     if not remove:
@@ -73,6 +66,14 @@ def save(
         raise NotFoundError(f"no search is saved as '{named}'", "see: qmd save")
     was = f"; it was: {before}" if before not in (None, text) else ""
     say(f"{'Removed' if remove else 'Saved'} {named}{was if remove else f': {text}{was}'}")
+    return EXIT_OK
+
+
+def _list_saved(saved: Mapping[str, str], json: bool) -> int:
+    lines = "".join(f"@{name}  {' '.join(query.split())}\n" for name, query in saved.items())
+    out(json_text(saved) if json else lines)
+    if not saved and not json:
+        say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
     return EXIT_OK
 
 
