@@ -15,6 +15,8 @@ _ORG_MARK = r"(?mi)^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_
 _ORG_TITLE = r"(?mi)^#\+TITLE:[ \t]*(\S[^\n]*)"
 
 _TEXT = KINDS[".txt"]
+_PROPERTY_CHARACTERS = 100
+"""Within so many the first of Logseq's page properties has its mark."""
 
 
 class Outline(Struct, frozen=True):
@@ -52,7 +54,7 @@ def outline_text(text: str) -> Outline:
 
 def outline_markdown(text: str) -> Outline:
     """The outline of markdown."""
-    if not text.startswith(("---", "+++")):
+    if not text.startswith(("---", "+++")) and ":: " not in text[:_PROPERTY_CHARACTERS]:
         return Outline(FrontMatter(), *find_headings(text))
     from qmd.ingest.frontmatter import read_front_matter
 

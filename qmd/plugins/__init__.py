@@ -59,7 +59,7 @@ class Kind(NamedTuple):
             `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
         is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
         is_source: Whether it is source code.
-        version: Of `decode`: files that another one read are read again.
+        version: Of `decode` and `outline`: files that another one read are read again.
     """
 
     outline: str
@@ -101,7 +101,7 @@ _MADE_MARKDOWN = {
 _READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
 
 KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
+    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True, version=1)),
     ".org": Kind("qmd.ingest.outline:outline_org"),
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
     **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
