@@ -40,9 +40,10 @@ def _imported_modules() -> set[str]:
 
 def _declared() -> list[Requirement]:
     """What the package asks for, with its extras."""
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    return [Requirement(one) for one in [*project["dependencies"], *extras]]
+    pyproject = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = [requirement for extra in pyproject["project"]["optional-dependencies"].values() for requirement in extra]
+    chosen = pyproject["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    return [Requirement(one) for one in [*chosen["dependencies"], *chosen["gpu"], *extras]]
 
 
 def _distributions_of(module: str) -> set[str]:

@@ -64,7 +64,7 @@ _PAGE_SIZE = (1060, 500)
 _PAGE = {"q": "how do I restore a backup?", "note": "qmd://bakery/Reference/Backups.md", "line": "10"}
 """What the page of `serve` shows."""
 
-_NEEDS = {"browse": ("textual",), "serve": ("playwright",)}
+_NEEDS = {"serve": ("playwright",)}
 """What is not part of every installation."""
 
 _HEIGHT = 60

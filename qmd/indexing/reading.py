@@ -17,7 +17,7 @@ from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import kind_of
-from qmd.names import file_name, page_aliases, suffix_of
+from qmd.names import file_name, suffix_of
 from qmd.plugins import KINDS, find, hook
 from qmd.records import Document, FileEntry, Heading, NameKind
 from qmd.store.records import NewDocument, pack_links, pack_text
@@ -164,10 +164,11 @@ def stored_form(
 
 def _names(document: Document) -> dict[str, NameKind]:
     """What a document is called; the first meaning of a key counts."""
-    named: list[tuple[str, NameKind]] = [(file_name(document.path), "file"), (document.title, "title")]
+    file = document.path.rpartition("/")[2]
+    named: list[tuple[str, NameKind]] = [(file_name(file), "file"), (document.title, "title")]
+    # Markdown alone is linked to without its ending.
+    named[1:1] = [] if file.lower().endswith(".md") else [(file, "file")]
     names: dict[str, NameKind] = {}
-    for alias in (*document.aliases, *page_aliases(document.path)):
-        named.append((alias, "alias"))
-    for name, kind in named:
+    for name, kind in (*named, *((alias, "alias") for alias in (*document.aliases, *document.labels))):
         names.setdefault(name_key(name), kind)
     return names

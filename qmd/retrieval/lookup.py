@@ -283,7 +283,7 @@ def _by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
         if any(fits):
             return [one for one, fit in zip(documents, fits, strict=True) if fit]
     # Programs that write the folders of a note into its name: `a.b.md`, `a___b.md` for `a/b`.
-    return [one for one in documents if name_key(file_name(one.path)) == name_key(wanted)]
+    return list(filter(lambda one: name_key(file_name(one.path)) == name_key(wanted), documents))
 
 
 def _by_title(reader: IndexReader, name: str) -> list[StoredDocument]:

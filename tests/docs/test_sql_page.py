@@ -1,4 +1,4 @@
-"""The statements of `docs/engines.md`, asked of an index by a program that knows nothing of qmd."""
+"""The statements of `docs/sql.md`, asked of an index by a program that knows nothing of qmd."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sqlite_vec
 
 import qmd
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text("utf-8")
+_PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text("utf-8")
 _STATEMENTS = dict(re.findall(r"```sql (\w+)\n(.*?)```", _PAGE, re.DOTALL))
 _NOTES = {
     "pricing.md": "# Pricing\n\nWe chose per-seat pricing for the team plan.\n",

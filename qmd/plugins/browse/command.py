@@ -13,7 +13,6 @@ from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
-from qmd.environment import install_command
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
 from qmd.plugins import hook
 
@@ -51,15 +50,11 @@ def pick(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, f
 
 def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, is_picker: bool) -> Note | None:
     """The screen, until somebody leaves it; the note that was chosen."""
-    try:
-        from qmd.plugins.browse.app import BrowseApp, Picker
-        from qmd.plugins.browse.background import is_light
-    except ImportError as exc:
-        if (exc.name or "").partition(".")[0] != "textual":
-            raise
-        raise QmdError("the full screen needs Textual, which is not installed", install_command("browse")) from exc
     if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
         raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
+    from qmd.plugins.browse.app import BrowseApp, Picker
+    from qmd.plugins.browse.background import is_light
+
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
     opened.engine_settings()
 

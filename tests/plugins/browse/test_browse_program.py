@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from qmd.environment import install_command
 from tests.program import Qmd, home, indexed, notes, qmd
 
 __all__ = ["home", "indexed", "notes", "qmd"]
@@ -27,15 +26,6 @@ def test_a_screen_needs_a_terminal(indexed: Qmd, argv: tuple[str, ...]) -> None:
     run = indexed(*argv)
     assert (run.status, run.out) == (1, "")
     assert run.err == f"error: 'qmd {argv[0]}' needs a terminal to draw on\nhint: in a script: qmd query --json\n"
-
-
-def test_without_textual_the_line_to_install_it_is_told(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("textual", "qmd.plugins.browse"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "textual", None)
-    run = indexed("browse")
-    assert (run.status, run.out) == (1, "")
-    assert run.err.endswith(f"hint: {install_command('browse')}\n")
 
 
 class Terminal:
