@@ -25,10 +25,10 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2950,
-    "ingest": 2310,
+    "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 2020,
+    "(root)": 2050,
     "plugins/models": 1640,
     "indexing": 1480,
     "plugins/servers": 1270,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_300, 202
+MOST_LINES, MOST_FILES = 33_370, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_770
-MOST_LINES_OF_TESTS = 42_640
+MOST_LINES_OF_ALL = 54_850
+MOST_LINES_OF_TESTS = 42_750
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
