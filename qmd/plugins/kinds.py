@@ -40,7 +40,7 @@ _MADE_MARKDOWN = {
 _READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
 
 KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
+    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True, version=1)),
     ".org": Kind(f"{_READERS}outlines:outline_org", version=1),
     **dict.fromkeys((".rst", ".rest"), Kind(f"{_READERS}outlines:outline_rst", version=1)),
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Struct
 
-from qmd.environment import install_command, is_on
+from qmd.environment import is_on
 from qmd.errors import ModelError
 from qmd.inference.onnx_files import read_model
 from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
@@ -237,6 +237,8 @@ def cuda_verdict(device: int = 0) -> NoCuda | None:
     driver = load_driver()
     if driver is None:
         return NoCuda("no CUDA driver")
+    from qmd.installation import install_command
+
     runtime = import_runtime()
     if _ORT_NAMES["cuda"] not in runtime.get_available_providers():
         return NoCuda("this onnxruntime was built without CUDA")
