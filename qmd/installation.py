@@ -61,7 +61,7 @@ def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform
         asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
         extras.update(one for part in asked if part["name"] in TWINS[0] for one in part.get("extras", ()))
         # These two exclude each other.
-        extras -= {"cuda": {"cuda12"}, "cuda12": {"cuda"}}.get(extra or "", set())
+        extras -= {"cuda": {"cuda12"}, "cuda12": {"cuda"}}.get(str(extra), set())
         program, gone = "uv tool", name
     is_built, start = place and not place.endswith(".whl"), ""
     if extra is None:

@@ -41,7 +41,8 @@ _SYSTEMS = [
 
 
 def _resolve(platform: str, python: str, pair: str, *options: str, **environ: str) -> list[str]:
-    """Names of the distributions that a system gets; skips where the package index cannot be asked."""
+    """Names of the distributions that a system gets with a pair or an extra; skips where no package index is asked."""
+    pairs = _HOOKS["custom"]
     uv = shutil.which("uv", path=sysconfig.get_path("scripts")) or shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not installed: pip install --group test")
@@ -50,7 +51,7 @@ def _resolve(platform: str, python: str, pair: str, *options: str, **environ: st
     run = subprocess.run(
         [*command, "-"],
         cwd=_ROOT,
-        input="\n".join([*_HOOKS["custom"]["dependencies"], *_HOOKS["custom"][pair]]),
+        input="\n".join([*pairs["dependencies"], *pairs.get(pair, pairs["gpu"]), *_EXTRAS.get(pair, ())]),
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
@@ -91,7 +92,7 @@ def test_macos_13_gets_words_alone_where_the_runtime_has_no_wheel(python: str, k
 @pytest.mark.slow
 @pytest.mark.parametrize(("extra", "cublas"), [("cuda", "nvidia-cublas"), ("cuda12", "nvidia-cublas-cu12")])
 def test_the_libraries_of_cuda_come_with_the_runtime_that_is_built_for_them(extra: str, cublas: str) -> None:
-    names = _resolve("x86_64-unknown-linux-gnu", "3.13", "--extra", extra)
+    names = _resolve("x86_64-unknown-linux-gnu", "3.13", extra)
     assert [name for name in names if name.startswith("nvidia-cublas")] == [cublas]
 
 
