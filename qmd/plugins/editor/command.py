@@ -78,7 +78,7 @@ def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, li
         raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
     kind = find(KINDS, suffix_of(document.path))
     # The lines of a text that was made of a file are not the file's.
-    line = 1 if kind is not None and kind.version else line
+    line = 1 if kind is not None and kind.decode != KINDS[""].decode else line
     return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
 
 
