@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2950,
+    "render": 2970,
     "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -53,10 +53,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_370, 202
+MOST_LINES, MOST_FILES = 33_380, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_850
+MOST_LINES_OF_ALL = 54_860
 MOST_LINES_OF_TESTS = 42_750
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
