@@ -25,14 +25,14 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
     "render": 2950,
-    "ingest": 2310,
+    "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 1960,
+    "(root)": 2050,
     "plugins/models": 1640,
     "indexing": 1480,
     "plugins/servers": 1270,
-    "plugins/doctor": 1160,
+    "plugins/doctor": 1190,
     "plugins/browse": 1100,
     "config": 960,
     "plugins/bench": 880,
@@ -45,7 +45,7 @@ BUDGETS: dict[str, int] = {
     "plugins/watch": 480,
     "plugins": 410,
     "chunking": 350,
-    "plugins/install": 610,
+    "plugins/install": 600,
     "plugins/pack": 270,
     "plugins/adding": 270,
     "plugins/editor": 220,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_160, 200
+MOST_LINES, MOST_FILES = 33_300, 201
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_570
-MOST_LINES_OF_TESTS = 42_420
+MOST_LINES_OF_ALL = 54_730
+MOST_LINES_OF_TESTS = 42_660
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -41,7 +41,7 @@ _MADE_MARKDOWN = {
 _READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
 
 KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
+    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True, version=1)),
     ".org": Kind(f"{_READERS}outlines:outline_org", version=1),
     **dict.fromkeys((".rst", ".rest"), Kind(f"{_READERS}outlines:outline_rst", version=1)),
     **dict.fromkeys((".srt", ".vtt"), Kind(_TEXT, f"{_READERS}lines:read_subtitles", version=1)),
