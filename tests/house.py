@@ -41,9 +41,9 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 590,
+    "plugins/readers": 650,
     "plugins/watch": 480,
-    "plugins": 410,
+    "plugins": 420,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
@@ -56,8 +56,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_300, 201
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_730
-MOST_LINES_OF_TESTS = 42_660
+MOST_LINES_OF_ALL = 54_800
+MOST_LINES_OF_TESTS = 42_770
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
