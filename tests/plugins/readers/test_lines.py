@@ -57,7 +57,8 @@ def test_a_table_of_values_is_one_of_markdown() -> None:
     raw = 'Bread;"Price; net";Note\r\n"Rye ""dark""";4,20;"a|b\r\n[[c]] #d"\r\n\r\nSpelt;5\r\n'
     document = parse_document("prices.csv", raw.encode("cp1252"))
     assert document.text == (
-        '| Bread | Price; net | Note |\n| --- | --- | --- |\n| Rye "dark" | 4,20 | a\\|b \\[\\[c]] \\#d |\n| Spelt | 5 |\n'
+        "| Bread | Price; net | Note |\n| --- | --- | --- |\n"
+        '| Rye "dark" | 4,20 | a\\|b \\[\\[c]] \\#d |\n| Spelt | 5 |\n'
     )
     assert (document.title, document.links, document.metadata, document.headings) == ("prices", (), {}, ())
     assert parse_document("p.TSV", b"a, b\tc\n1\t2\n").text == "| a, b | c |\n| --- | --- |\n| 1 | 2 |\n"
