@@ -33,8 +33,8 @@ BUDGETS: dict[str, int] = {
     "indexing": 1480,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
-    "plugins/browse": 1100,
-    "config": 960,
+    "plugins/browse": 1140,
+    "config": 1020,
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_300, 201
+MOST_LINES, MOST_FILES = 33_370, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_800
-MOST_LINES_OF_TESTS = 42_770
+MOST_LINES_OF_ALL = 54_910
+MOST_LINES_OF_TESTS = 42_860
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
