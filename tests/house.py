@@ -41,7 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 590,
+    "plugins/readers": 650,
     "plugins/watch": 480,
     "plugins": 420,
     "chunking": 350,
@@ -56,8 +56,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_380, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_860
-MOST_LINES_OF_TESTS = 42_750
+MOST_LINES_OF_ALL = 54_920
+MOST_LINES_OF_TESTS = 42_860
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
