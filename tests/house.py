@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2970,
+    "render": 2960,
     "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,

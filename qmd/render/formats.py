@@ -90,12 +90,11 @@ def display_query(query: Query) -> str:
     return query.text
 
 
-def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
+def _snippet_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
     """The passage under its header `@@ -start,count @@ (b before, a after)`.
 
     Line numbers are those of the source file; the header, which is no line of it, has none.
     """
-    passage = hit.passage
     text = _passage_text(passage, max_characters, line_numbers)
     count = passage.end_line - passage.start_line + 1
     header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
@@ -112,18 +111,10 @@ def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
 
 def plain_passages(hit: Hit, line_numbers: bool) -> str:
     """All passages of a hit, whole; before each but the first a line `…:12-40`, with what `get` takes after a name."""
-    first, *others = hit.passages or (hit.passage,)
-    shown = [_passage_text(first, len(first.text) + 1, line_numbers)]
-    for one in others:
-        shown += [f"…:{one.start_line}-{one.end_line}", _passage_text(one, len(one.text) + 1, line_numbers)]
-    return "\n".join(shown)
-
-
-def passages_text(hit: Hit, line_numbers: bool) -> str:
-    """All passages of a hit, whole, each under its header."""
     passages = hit.passages or (hit.passage,)
-    shown = (snippet_text(replace(hit, passage=one), len(one.text) + 1, line_numbers) for one in passages)
-    return "\n".join(shown)
+    marks = ("", *(f"…:{one.start_line}-{one.end_line}\n" for one in passages[1:]))
+    texts = (_passage_text(one, len(one.text) + 1, line_numbers) for one in passages)
+    return "\n".join(map(str.__add__, marks, texts))
 
 
 def passage_objects(hit: Hit) -> list[dict[str, object]]:
@@ -143,8 +134,9 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None
         body = hit.body or ""
         return number_lines(body, 1) if options.line_numbers else body
     if max_characters is None:
-        return passages_text(hit, options.line_numbers)
-    return snippet_text(hit, max_characters, options.line_numbers)
+        passages = hit.passages or (hit.passage,)
+        return "\n".join(_snippet_text(one, len(one.text) + 1, options.line_numbers) for one in passages)
+    return _snippet_text(hit.passage, max_characters, options.line_numbers)
 
 
 # --- hits -----------------------------------------------------------------------------------------
