@@ -10,6 +10,8 @@ from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import Heading, Link
 
 _TEXT = KINDS[".txt"]
+_PROPERTY_CHARACTERS = 100
+"""Within so many the first of Logseq's page properties has its mark."""
 
 
 class Outline(Struct, frozen=True):
@@ -51,7 +53,7 @@ def outline_text(text: str) -> Outline:
 
 def outline_markdown(text: str) -> Outline:
     """The outline of markdown."""
-    if not text.startswith(("---", "+++")):
+    if not text.startswith(("---", "+++")) and ":: " not in text[:_PROPERTY_CHARACTERS]:
         return Outline(FrontMatter(), *find_headings(text))
     from qmd.ingest.frontmatter import read_front_matter
 
