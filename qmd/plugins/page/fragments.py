@@ -17,7 +17,7 @@ from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
-from qmd.ingest.outline import kind_of, read_outline
+from qmd.ingest.outline import Outline, kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 from qmd.records import Hit, LexicalTerm, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
@@ -190,7 +190,24 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
 
 def _places(view: View, document: StoredDocument, text: str, terms: Sequence[LexicalTerm]) -> str:
     """The sections of a note that hold as much of the query as the one that was found, where there are several."""
-    outline, folded = read_outline(document.path, text), fold(text)
+    outline, lines, rows = read_outline(document.path, text), text.split("\n"), ""
+    places = _matching_sections(outline, text, terms, view.line - 1)
+    for section, line in places[:MOST_PLACES] if len(places) > 1 else ():
+        name, said = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")
+        spans = [] if said == name else find_spans(said, terms)
+        said = said[max(spans[0][0] - MOST_OF_A_LINE // 4, 0) :][:MOST_OF_A_LINE] if spans else ""
+        where = (
+            f'<a href="{escape(replace(view, line=line + 1).address)}">{escape(name)}</a> <small>:{line + 1}</small>'
+        )
+        rows += f"<li>{where} {marked(said, partial(find_spans, terms=terms))}</li>"
+    folds = "" if len(places) > N_PLACES else " open"
+    summary = f"<summary>{len(places):,} passages</summary>"
+    return rows and f'<details class="places"{folds}>{summary}<ul>{rows}</ul></details>'
+
+
+def _matching_sections(outline: Outline, text: str, terms: Sequence[LexicalTerm], found: int) -> list[tuple[int, int]]:
+    """Number of a heading, 0 before the first, with the line below it that says most of the query; lines from 0."""
+    folded = fold(text)
     # Folding keeps lines, and not their lengths.
     ends, folded_ends = ([end.start() for end in re.finditer("\n", one)] for one in (text, folded))
     starts = [bisect_left(ends, at) for at in (outline.front.body_offset, *(one.offset for one in outline.headings))]
@@ -198,20 +215,10 @@ def _places(view: View, document: StoredDocument, text: str, terms: Sequence[Lex
     for one in find_occurrences(folded, [WeightedTerm(term, 1.0) for term in terms if not term.excluded]):
         line = bisect_left(folded_ends, one.offset)
         held.setdefault(bisect_right(starts, line) - 1, {}).setdefault(line, set()).add(one.term)
-    shares = {section: len(set().union(*found.values())) for section, found in held.items() if section >= 0}
-    least = shares.get(bisect_right(starts, view.line - 1) - 1, max(shares.values(), default=0))
-    places = [section for section, share in shares.items() if share >= least]
-    lines, matches, rows = text.split("\n"), partial(find_spans, terms=terms), []
-    for section in places[:MOST_PLACES] if len(places) > 1 else ():
-        line = -max((len(found), -at) for at, found in held[section].items())[1]
-        name = outline.headings[section - 1].text if section else _title(document)
-        start = max(next(iter(matches(lines[line])), (0, 0))[0] - MOST_OF_A_LINE // 4, 0)
-        said = "" if section and line == starts[section] else marked(lines[line][start:][:MOST_OF_A_LINE], matches)
-        href = escape(replace(view, line=line + 1).address)
-        rows.append(f'<li><a href="{href}">{marked(name, matches)}</a> <small>:{line + 1}</small> {said}</li>')
-    folds = "" if len(rows) > N_PLACES else " open"
-    listed = f"<summary>{len(places):,} passages</summary><ul>{''.join(rows)}</ul>"
-    return f'<details class="places"{folds}>{listed}</details>' if rows else ""
+    shares = {section: len(set().union(*on.values())) for section, on in held.items() if section >= 0}
+    least = shares.get(bisect_right(starts, found) - 1, max(shares.values(), default=0))
+    best = {section: max((len(terms), -line) for line, terms in held[section].items()) for section in shares}
+    return [(section, -best[section][1]) for section, share in shares.items() if share >= least]
 
 
 def _program(link: str) -> str:

@@ -181,7 +181,7 @@ async def test_filters_go_into_the_query_and_out_of_it(client: Client, garden: I
 
 
 async def test_a_bar_has_a_name_and_every_note_a_date(client: Client) -> None:
-    shown = (await client.get("/page/hits", params={"q": "sun", "by": "words"})).text
+    shown = (await client.get("/page/hits", params={"q": "plan", "by": "words"})).text
     bars = re.findall(r'<svg class="bar" role="img" aria-label="\d+%">', shown)
     assert len(bars) == shown.count("<svg") == shown.count("<time>") > 1
     assert "<time>2026-03-14</time>" in shown
