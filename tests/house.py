@@ -38,7 +38,7 @@ BUDGETS: dict[str, int] = {
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
-    "plugins/page": 730,
+    "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
     "plugins/readers": 650,
@@ -56,7 +56,7 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_380, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_970
+MOST_LINES_OF_ALL = 54_960
 MOST_LINES_OF_TESTS = 42_900
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
