@@ -14,6 +14,7 @@ from qmd.analysis import ANALYSIS_VERSION
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.stamps import Stamp, stamp_analysis
+from qmd.ingest.outline import kind_of
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
@@ -117,8 +118,11 @@ class _Update(Struct):
         """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
         if known is None or (known.mtime_ns, known.size_bytes) != (UNKNOWN_TIME_NS, entry.size_bytes):
             return False
+        from qmd.indexing.reading import is_converted
         from qmd.ingest.document import read_hash
 
+        if is_converted(entry):
+            return False
         read_at_ns = time.time_ns()
         with suppress(UnindexableFileError):
             if read_hash(entry) == known.hash:
@@ -216,10 +220,12 @@ def _refuse_much(
     """
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
+    # To make the text of one takes up to a second.
+    n_converted = sum(bool(kind_of(entry.path).needs) for entry in news)
     n_changes = len(news) + len(gone)
     if is_emptied:
         raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
-    if n_changes > QUICK_FILES or sum(entry.size_bytes for entry in news) > QUICK_BYTES:
+    if n_changes > QUICK_FILES or n_converted > 1 or sum(entry.size_bytes for entry in news) > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 

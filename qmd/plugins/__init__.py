@@ -60,6 +60,10 @@ class Kind(NamedTuple):
         is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
         is_source: Whether it is source code.
         version: Of `decode`: files that another one read are read again.
+        place: How an address behind a name writes a place in the text (`report.pdf:p12`), without its digits; empty
+            where there are lines alone. Its headings are called as they are written, `!` stands for cells of a sheet,
+            and `::` for times.
+        needs: The module of the extra `files` that `decode` imports; it runs in a process of its own.
     """
 
     outline: str
@@ -67,6 +71,15 @@ class Kind(NamedTuple):
     is_markdown: bool = False
     is_source: bool = False
     version: int = 0
+    place: str = ""
+    needs: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether what reads these files is not installed."""
+        from importlib.util import find_spec
+
+        return bool(self.needs) and find_spec(self.needs) is None
 
 
 _LANCE = "qmd.plugins.lance.opening"
@@ -95,10 +108,10 @@ _SOURCE = (
 _PLAIN = ".txt .text .log .csv .base .json .toml .yaml .yml"
 _MADE_MARKDOWN = {
     ".html .htm .xhtml": "markup:read_html",
-    ".ipynb": "boards:read_notebook",
     ".canvas": "boards:read_canvas",
 }
-_READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
+_READERS, _OFFICE = "qmd.plugins.readers.", "qmd.plugins.office.converting"
+_TITLED, _TEXT = "qmd.plugins.readers.texts:outline_titled", "qmd.ingest.outline:outline_text"
 
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
@@ -106,10 +119,20 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
     **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
     **{
-        suffix: Kind(f"{_READERS}texts:outline_titled", _READERS + reader, is_markdown=True, version=1)
+        suffix: Kind(_TITLED, _READERS + reader, is_markdown=True, version=1)
         for suffixes, reader in _MADE_MARKDOWN.items()
         for suffix in suffixes.split()
     },
+    **{
+        f".{name}": Kind(_TITLED, f"{_OFFICE}:read_{name}", is_markdown=True, version=1, place=place, needs=needs)
+        for name, place, needs in (
+            ("pdf", "p", "pypdfium2"),
+            ("docx", "", "mammoth"),
+            ("pptx", "slide", "pptx"),
+            ("xlsx", "!", "openpyxl"),
+        )
+    },
+    ".ipynb": Kind(_TITLED, f"{_READERS}boards:read_notebook", is_markdown=True, version=2, place="cell"),
 }
 """Ending of a file's name, in lower case -> what it is; anything else is text as well."""
 
@@ -311,6 +334,7 @@ HOOKS: Mapping[str, str] = {
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",
+    "files: HTML as markdown": "qmd.plugins.readers.markup:read_html",
     "folder: model": "qmd.plugins.models.sentence_transformers:describe_folder",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
