@@ -1,4 +1,4 @@
-"""What this process was given: switches in variables, CPUs, the place it was installed from, and its priority."""
+"""What this process was given: switches in variables, CPUs, and its priority."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
@@ -41,37 +40,18 @@ def busy_timeout_ms() -> int:
     return min(int(raw), 2**31 - 1) if raw.isdecimal() and len(raw) < 20 else _DEFAULT_BUSY_TIMEOUT_MS
 
 
-def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
-    """What adds an extra to this installation, the environment at `prefix`, from where it was installed.
+TWINS = (("qmd-search", "qmd-search-cpu"), ("onnxruntime-gpu", "onnxruntime"), ("fastembed-gpu", "fastembed"))
+"""Distributions that write the same folder: with what an NVIDIA card needs, and without."""
 
-    Only what came from an index is named by its name alone: on another index that name may be a stranger's.
+
+def overwritten() -> list[str]:
+    """Twins that are both installed, in pairs.
+
+    By names of files: `importlib.metadata` takes longer to import than the program to say its version.
     """
-    import json
-    import shlex
-    import tomllib
-    from importlib import metadata
-    from urllib.request import url2pathname
-
-    origin: dict[str, Any] = {"url": Path(__file__).parents[1].as_uri()}
-    program, extras = "pip install", {extra}
-    with suppress(metadata.PackageNotFoundError):
-        distribution = metadata.distribution("qmd-search")
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-        program = "uv pip install" if (distribution.read_text("INSTALLER") or "").strip() == "uv" else program
-    if (prefix / "pipx_metadata.json").is_file():
-        program = f"pipx runpip {prefix.name} install"
-    elif (receipt := prefix / "uv-receipt.toml").is_file():
-        # Extras that are not named again would go.
-        asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
-        extras.update(one for part in asked if part["name"] == "qmd-search" for one in part.get("extras", ()))
-        program = "uv tool install"
-    place, vcs = origin.get("url", ""), origin.get("vcs_info")
-    if vcs:
-        place = f"{vcs['vcs']}+{place}@{vcs['commit_id']}"
-    named = url2pathname(place.removeprefix("file://")) if place.startswith("file:") else "qmd-search"
-    wanted = f"{named}[{','.join(sorted(extras))}]" + (f" @ {place}" if place and named == "qmd-search" else "")
-    flag = " -e" if origin.get("dir_info", {}).get("editable") else ""
-    return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
+    noted = (file.name for folder in sys.path for file in Path(folder).glob("*.dist-info"))
+    found = {name.partition("-")[0].replace("_", "-") for name in noted}
+    return [name for pair in TWINS if found.issuperset(pair) for name in pair]
 
 
 OWN_PROGRAM = (sys.executable, "-P", "-m", "qmd")

@@ -101,6 +101,8 @@ class Document(Struct, frozen=True):
     """Typed front matter, keys lower-case; lists as tuples of strings."""
     aliases: tuple[str, ...] = ()
     """Other names that its front matter gives it."""
+    labels: tuple[str, ...] = ()
+    """Names of places in it by which links call it."""
     date: str | None = None
     """The day (`2024-02-02`) or month (`2024-02`) that it is about; None where it does not say."""
     dates: tuple[DateSpan, ...] = ()

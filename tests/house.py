@@ -24,28 +24,28 @@ BUDGETS: dict[str, int] = {
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2900,
-    "ingest": 2330,
+    "render": 2950,
+    "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 1960,
+    "(root)": 2050,
     "plugins/models": 1640,
-    "indexing": 1470,
+    "indexing": 1480,
     "plugins/servers": 1270,
-    "plugins/doctor": 1160,
-    "plugins/browse": 1100,
-    "config": 960,
+    "plugins/doctor": 1190,
+    "plugins/browse": 1140,
+    "config": 1020,
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 440,
+    "plugins/readers": 590,
     "plugins/watch": 480,
-    "plugins": 400,
+    "plugins": 420,
     "chunking": 350,
-    "plugins/install": 610,
+    "plugins/install": 600,
     "plugins/pack": 270,
     "plugins/adding": 270,
     "plugins/editor": 220,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_100, 199
+MOST_LINES, MOST_FILES = 33_370, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_370
-MOST_LINES_OF_TESTS = 42_000
+MOST_LINES_OF_ALL = 54_850
+MOST_LINES_OF_TESTS = 42_750
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
@@ -101,9 +101,10 @@ def n_lines(file: Path) -> int:
 def room_of(module: str) -> str:
     """The room of a module: its package below `qmd`, for a plug-in that below `qmd.plugins`."""
     parts = module.split(".")[1:]
-    if not parts or (len(parts) == 1 and modules()[module].name != "__init__.py"):
+    is_file = modules()[module].name != "__init__.py"
+    if not parts or (len(parts) == 1 and is_file):
         return "(root)"
-    return "/".join(parts[:2]) if parts[0] == "plugins" and len(parts) > 1 else parts[0]
+    return "/".join(parts[:2]) if parts[0] == "plugins" and len(parts) > 1 + is_file else parts[0]
 
 
 def rooms() -> dict[str, tuple[int, int]]:

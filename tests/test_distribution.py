@@ -123,4 +123,5 @@ def test_workflows_run_pinned_actions_and_only_publishing_may_identify_itself() 
         assert "secrets." not in text
     build, publish = texts["release.yml"].split("\n  publish:\n")
     assert ("id-token" in texts["tests.yml"] + build, "id-token: write" in publish) == (False, True)
+    assert "QMD_DISTRIBUTION=qmd-search-cpu python -m build --wheel" in build
     assert ("name: pypi\n" in publish, "checkout" in publish) == (True, False)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from qmd.analysis.scripts import normalize, without_accents
-from qmd.names import file_name, is_telling
+from qmd.names import file_name, is_telling, page_path
 from qmd.records import Document, NameKind
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
@@ -61,7 +61,7 @@ def _key_of(name: str) -> str:
 
 def place_of(path: str) -> str:
     """A path in the form in which two are compared: without `.md`, letter case and Unicode's forms."""
-    place = normalize(path).lower()
+    place = normalize(page_path(path)).lower()
     return place[:-3] if place.endswith(".md") else place
 
 
@@ -86,11 +86,11 @@ def choose_target(target: str, source: str, named: Sequence[Named]) -> int | Non
     if not wanted.startswith("/"):
         relative = posixpath.normpath(posixpath.join(folder, wanted))
         for one in named:
-            if one.place == relative and one.kind == "file":
+            if one.place == relative:
                 return one.document_id
     while rooted.startswith("../"):
         rooted = rooted[3:]
-    files = [one for one in named if one.kind == "file" and _is_end(one.place, rooted)]
+    files = [one for one in named if _is_end(one.place, rooted)]
     files.sort(key=lambda one: (one.place != rooted, *_rank(one, folder)))
     return files[0].document_id if files else None
 

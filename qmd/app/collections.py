@@ -15,8 +15,8 @@ from qmd.app.other_kinds import KINDS_SHOWN, kinds_text
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
-from qmd.environment import install_command
 from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.installation import install_command
 from qmd.names import places_on_disk, split_address, to_disk, to_text, without_scheme
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.environment import install_command
+from qmd.installation import install_command
 from qmd.names import to_text
 from qmd.store.records import OTHER_KINDS, kinds_of_fact
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.app.records import as_names
+from qmd.errors import UsageError
 from qmd.records import Query, SubQuery
 from qmd.retrieval.query import (
     CANDIDATES,
@@ -111,8 +112,10 @@ def read_request(request: SearchRequest, fields: Collection[str] = ()) -> Search
     """What a request means, before the index is asked which collections it has; `fields` are those of front matter.
 
     Raises:
-        UsageError: For text that breaks the rules of the query language.
+        UsageError: For text that breaks the rules of the query language, and a mode that there is not.
     """
+    if request.mode not in get_args(Mode):
+        raise UsageError(f"unknown mode '{request.mode}'", hint=", ".join(get_args(Mode)))
     text = request.searches if request.text is None else request.text
     query = read_query(text, request.intent, request.sort, request.filter, fields)
     options = SearchOptions(

@@ -36,6 +36,7 @@ from qmd.cli.parser import (
     find_command,
     is_option,
 )
+from qmd.environment import overwritten
 from qmd.errors import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -149,6 +150,8 @@ def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
 
 def _print_version() -> int:
     out(f"qmd {qmd.__version__}\n")
+    if twins := overwritten():
+        warn(f"{' and '.join(twins[:2])} are both installed and overwrite each other's files; see: qmd doctor")
     return EXIT_OK
 
 

@@ -172,8 +172,11 @@ def stored_form(
 
 def _names(document: Document) -> dict[str, NameKind]:
     """What a document is called; the first meaning of a key counts."""
-    named: list[tuple[str, NameKind]] = [(file_name(document.path), "file"), (document.title, "title")]
+    file = document.path.rpartition("/")[2]
+    named: list[tuple[str, NameKind]] = [(file_name(file), "file"), (document.title, "title")]
+    # Markdown alone is linked to without its ending.
+    named[1:1] = [] if file.lower().endswith(".md") else [(file, "file")]
     names: dict[str, NameKind] = {}
-    for name, kind in (*named, *((alias, "alias") for alias in document.aliases)):
+    for name, kind in (*named, *((alias, "alias") for alias in (*document.aliases, *document.labels))):
         names.setdefault(name_key(name), kind)
     return names

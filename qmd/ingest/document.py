@@ -9,16 +9,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from qmd.environment import install_command
 from qmd.errors import UnindexableFileError
 from qmd.files import read_regular_file
 from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
 from qmd.ingest.outline import Outline, kind_of
-from qmd.names import OF_THE_FOLDER, aliases_of, file_name, is_common, is_telling, suffix_of
+from qmd.names import OF_THE_FOLDER, aliases_of, is_common, is_telling, page_aliases, page_name, suffix_of
 from qmd.plugins import load
-from qmd.records import Document, FileEntry, Heading, Link, MetadataValue
+from qmd.records import Document, FileEntry, Heading, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
 """Larger files are data, not notes: one of them would fill the index and name nothing."""
@@ -37,6 +36,8 @@ def read_document(entry: FileEntry, *, max_size_bytes: int | None = None) -> Doc
     """
     kind = kind_of(entry.path)
     if kind.is_missing:
+        from qmd.installation import install_command
+
         # The same words for all of them, so that they are said once.
         what = f"files that end in {suffix_of(entry.path)} are left out"
         raise UnindexableFileError(f"{what}; to read them: {install_command('files')}", "unreadable")
@@ -84,7 +85,7 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
     headings, front = outline.headings, outline.front
     metadata, warnings = front.metadata, warnings + front.warnings
     tags: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
+    links = outline.links
     if kind.is_markdown:
         tags = find_tags(text, front.body_offset, outline.fences)
         links = find_links(text, outline.fences)
@@ -101,6 +102,7 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
         title=title.text,
         title_source=title.source,
         aliases=aliases_of(metadata),
+        labels=(*outline.labels, *page_aliases(path)),
         text=text,
         hash=_hash(text),
         body_offset=front.body_offset,
@@ -168,7 +170,7 @@ def _title_of(path: str, outline: Outline) -> _Title:
     named = outline.front.metadata.get("title")
     if isinstance(named, (str, int, float)) and not isinstance(named, bool) and str(named).strip():
         return _Title(plain_text(" ".join(str(named).split())), "front matter")
-    name, headings = file_name(path), outline.headings
+    name, headings = page_name(path), outline.headings
     heading = outline.title or _top_heading(headings)
     if heading is None and not is_telling(name):
         heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)

@@ -1,4 +1,4 @@
-"""Front matter: YAML between `---` lines or TOML between `+++` lines at the very start of a text.
+"""Front matter: YAML between `---` lines or TOML between `+++` lines at the very start of a text, or page properties.
 
 The plain forms that nearly all notes use (`key: value`, `key: [a, b]`, `- item`) are read by hand, since a full YAML
 parser costs milliseconds per file; anything else goes to the parser.
@@ -24,6 +24,10 @@ _PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>")
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
 _YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
 _TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.M | re.S)
+_PROPERTY = re.compile(r"(?:- |  )?([^\W\d_][\w./-]*)::(?:[ \t]+([^\n]{0,2000}))?(?:\n|\Z)")
+_PROPERTY_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
+_REFERENCE = re.compile(r"#?\[\[([^\[\]]*)\]\]\Z|#([^\s#]+)\Z")
+_LISTS = frozenset({"alias", "aliases", "tag", "tags"})
 _ITEM_KEY = re.compile(r"[^\s:\"'\[{][^:]*:(?:\s|\Z)")
 _HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
@@ -76,7 +80,7 @@ def read_front_matter(text: str) -> FrontMatter:
             return FrontMatter()
         block, parse = match[1], _parse_toml
     else:
-        return FrontMatter()
+        return FrontMatter(_page_properties(text))
     try:
         if len(block) > MAX_CHARACTERS:
             raise _UnreadableError(f"it has {len(block):,} characters, more than the limit of {MAX_CHARACTERS:,}")
@@ -89,6 +93,30 @@ def read_front_matter(text: str) -> FrontMatter:
         if _PLACEHOLDER.search(block, 0, MAX_CHARACTERS):
             return FrontMatter({}, match.end())
         return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
+
+
+def _page_properties(text: str) -> dict[str, MetadataValue]:
+    """What a page of Logseq says of itself at its very start, a line `key:: value` each; it stays prose as well."""
+    found: dict[str, MetadataValue] = {}
+    end = 0
+    for _ in range(_MAX_FIELDS):
+        match = _PROPERTY.match(text, end)
+        if match is None:
+            break
+        end = match.end()
+        key, raw = match[1].lower(), (match[2] or "").strip()
+        parts = [part.strip() for part in _PROPERTY_PART.findall(raw) if part.strip()]
+        names = [_REFERENCE.sub(r"\1\2", part) for part in parts]
+        if key in _LISTS or (len(parts) > 1 and all(map(_REFERENCE.match, parts))):
+            found[key] = tuple(names)
+        elif raw:
+            raw = names[0] if len(parts) == 1 else raw
+            try:
+                value = _scalar(raw)
+            except _NotSimpleError:
+                value = raw
+            found |= {} if value is None else {key: value}
+    return found
 
 
 def _parse_yaml(block: str) -> dict[str, MetadataValue]:

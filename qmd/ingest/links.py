@@ -38,7 +38,9 @@ _MEDIA = re.compile(
 
 
 _DENDRON = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n")
-"""The front matter of Dendron's notes, in whose links the target stands behind the bar."""
+_ID = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?id: [^\n]+\n")
+"""The front matter of Dendron's notes, in whose links the target stands behind the bar; without the times that it
+writes, a name with dots is one."""
 
 
 def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
@@ -51,13 +53,17 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
         return ()
     definitions = _definitions(text) if "]:" in text else {}
     found: list[Link] = []
-    swaps = _DENDRON.match(text) is not None
+    # What a name behind the bar has to hold to be the target; None where that stands before the bar.
+    mark = "" if _DENDRON.match(text) else "." if _ID.match(text) else None
     line, counted = 1, 0
     for match in _marks(text, code):
         start = match.start()
         target, shown, is_embed = (
-            _wiki_link(match, swaps) if match[1] is not None else _markdown_link(match, definitions)
+            _wiki_link(match, mark) if match[1] is not None else _markdown_link(match, definitions)
         )
+        if definitions and match[1] is not None:
+            # Foam writes where its wiki links lead at the end of the note.
+            target = definitions.get(_label(match[1]), target)
         if target is None or not any(target) or (not target[0].endswith(".md") and _MEDIA.search(target[0])):
             continue
         line += text.count("\n", counted, start)
@@ -72,10 +78,11 @@ _Target = tuple[str, str]
 """The note, and the part of it."""
 
 
-def _wiki_link(match: re.Match[str], swaps: bool) -> tuple[_Target | None, str, bool]:
+def _wiki_link(match: re.Match[str], mark: str | None) -> tuple[_Target | None, str, bool]:
     """(target, shown text, whether it embeds) of a wiki link."""
     place, bar, shown = match[1].partition("|")
-    if bar and swaps and " " not in shown.partition("#")[0].strip():
+    name = shown.partition("#")[0].strip()
+    if bar and mark is not None and mark in name and " " not in name and not (mark and mark in place):
         place, shown = shown, place
     # In a table the bar is escaped.
     return _split(place.removesuffix("\\")), shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"

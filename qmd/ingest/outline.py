@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct, field
 
-from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, MAX_HEADINGS, FrontMatter, Span, find_headings
+from qmd.ingest.markdown import FrontMatter, Span, find_headings
 from qmd.names import suffix_of
 from qmd.plugins import KINDS, Kind, find, load
-from qmd.records import Heading
-
-_ORG_MARK = r"(?mi)^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)"
-_ORG_TITLE = r"(?mi)^#\+TITLE:[ \t]*(\S[^\n]*)"
+from qmd.records import Heading, Link
 
 _TEXT = KINDS[".txt"]
+_PROPERTY_CHARACTERS = 100
+"""Within so many the first of Logseq's page properties has its mark."""
 
 
 class Outline(Struct, frozen=True):
@@ -26,6 +23,10 @@ class Outline(Struct, frozen=True):
     """Code between its marks, which are no prose."""
     title: str | None = None
     """What the text calls itself outside its front matter and headings."""
+    links: tuple[Link, ...] = ()
+    """Those that are no markdown."""
+    labels: tuple[str, ...] = ()
+    """Names of places in it by which links call it."""
 
 
 def kind_of(path: str) -> Kind:
@@ -52,29 +53,9 @@ def outline_text(text: str) -> Outline:
 
 def outline_markdown(text: str) -> Outline:
     """The outline of markdown."""
-    if not text.startswith(("---", "+++")):
+    if not text.startswith(("---", "+++")) and ":: " not in text[:_PROPERTY_CHARACTERS]:
         return Outline(FrontMatter(), *find_headings(text))
     from qmd.ingest.frontmatter import read_front_matter
 
     front = read_front_matter(text)
     return Outline(front, *find_headings(text, front.body_offset))
-
-
-def outline_org(text: str) -> Outline:
-    """The outline of a text of Emacs' org mode."""
-    headings: list[Heading] = []
-    code: list[Span] = []
-    opened: int | None = None
-    for match in re.finditer(_ORG_MARK, text):
-        block = (match["block"] or "").lower()
-        if block == "begin" and opened is None:
-            opened = match.start()
-        elif block == "end" and opened is not None:
-            code.append((opened, match.end()))
-            opened = None
-        elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
-            title = match["text"].strip()[:MAX_HEADING_CHARACTERS]
-            headings.append(Heading(min(len(match["stars"]), 6), title, match.start()))
-    title = re.search(_ORG_TITLE, text)
-    named = title[1].strip()[:MAX_HEADING_CHARACTERS] if title is not None else None
-    return Outline(FrontMatter(), tuple(headings), tuple(code), named)

@@ -33,13 +33,17 @@ from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection, FileEntr
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
 
 NEVER_INDEXED = frozenset({"node_modules", ".git", ".cache"})
-_BUILD_OUTPUT = frozenset({"build", "dist", "vendor"})
 _MANIFESTS = frozenset(
     {"package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod", "composer.json", "Gemfile", "Makefile"}
     | {"CMakeLists.txt", "pom.xml", "build.gradle", "build.gradle.kts"}
 )
 """`build`, `dist` and `vendor` are generated only beside one of these. Elsewhere they are ordinary words: whole parts
 of product documentation live in folders called `build`, and a rule by name alone loses them without a word."""
+_MADE_BESIDE = {
+    **dict.fromkeys(("build", "dist", "vendor"), _MANIFESTS),
+    **dict.fromkeys(("bak", "version-files"), frozenset({"config.edn"})),
+}
+"""What nobody has written, by the name of its folder: build output, and Logseq's copies of every page."""
 
 _TEXTS = "md markdown mdx mdown mkd rmd qmd txt text org rst adoc tex html htm ipynb canvas base csv tsv eml srt vtt"
 _DOCUMENTS = "pdf doc docx odt rtf pages ppt pptx odp key xls xlsx ods numbers epub mobi one msg"
@@ -272,7 +276,7 @@ def _is_junction(entry: os.DirEntry[str]) -> bool:
 
 def is_build_output(name: str, beside: Set[str], asked_for: Set[str]) -> bool:
     """Whether a folder of that name holds what was generated, by what lies `beside` it; not if a mask names it."""
-    return name in _BUILD_OUTPUT and name not in asked_for and not _MANIFESTS.isdisjoint(beside)
+    return name in _MADE_BESIDE and name not in asked_for and not _MADE_BESIDE[name].isdisjoint(beside)
 
 
 def _enters(walk: _Walk, folder: _Folder, name: str, beside: Set[str]) -> bool:

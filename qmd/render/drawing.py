@@ -59,6 +59,8 @@ STYLES = {
     "markdown.link": "underline",
     "markdown.link_url": "underline",
     "markdown.kbd": "bold",
+    "markdown.mark": "reverse",
+    "markdown.sup": "cyan",
     "markdown.missing": "dim",
     "markdown.table.border": "dim",
     "markdown.table.header": "bold",

@@ -144,7 +144,7 @@ def _drawn_markdown() -> type[Markdown]:
             yield Text(str(self.text).rstrip(), self.style)
 
     class Drawn(markdown.Markdown):
-        inlines = {*markdown.Markdown.inlines, _MISSING}  # noqa: RUF012
+        inlines = {*markdown.Markdown.inlines, _MISSING, "mark", "sup"}  # noqa: RUF012
         elements = {  # noqa: RUF012
             **markdown.Markdown.elements,
             "heading_open": Heading,

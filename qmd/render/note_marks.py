@@ -1,5 +1,5 @@
-"""Marks of notes that the standard of markdown does not know: wiki links, formulas, tasks, callouts, pictures
-with a size.
+"""Marks of notes that the standard of markdown does not know: wiki links, formulas, highlights, footnotes, tasks,
+callouts, pictures with a size.
 
 They are rules for the tokens of markdown-it, the same for a terminal and for a page.
 """
@@ -48,6 +48,9 @@ MATH = "|".join(
 """A formula with its marks, which is shown as it is written: what emphasis is elsewhere is a product here. A price is
 none: behind the mark of a formula, and before the one that ends it, stands no blank, and behind that no digit."""
 
+FOOTNOTE = r"\[\^(?P<footnote>[^\[\]\s]{1,100})\]"
+HIGHLIGHT = r"==(?P<highlight>(?![\s=])(?:.|\n){1,400}?(?<![\s=]))==(?!=)"
+
 _MAX_WIKI_LINK_CHARACTERS = 2_000
 """So that a text of nothing but opening brackets is not searched to its end for each of them."""
 
@@ -59,6 +62,8 @@ def add_marks(parser: MarkdownIt) -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
     parser.inline.ruler.before("escape", "formula", _read_formula)
+    parser.inline.ruler.before("link", "sign", _read_sign)
+    parser.block.ruler.before("reference", "footnote", _read_footnote, {"alt": ["paragraph", "reference"]})
     parser.block.ruler.before("paragraph", "formula", _read_formula_block, {"alt": ["paragraph"]})
     parser.core.ruler.push("marks", _settle_marks)
     return parser
@@ -121,6 +126,39 @@ def _formula() -> re.Pattern[str]:
     return re.compile(MATH)
 
 
+def _read_sign(state: StateInline, silent: bool) -> bool:
+    """`==text==`, and what leads to a footnote: `[^1]`."""
+    found = _sign().match(state.src, state.pos, state.posMax) if state.src[state.pos] in "=[" else None
+    if found is None:
+        return False
+    if not silent:
+        tag = "mark" if found["highlight"] else "sup"
+        state.push(f"{tag}_open", tag, 1).attrs = {"class": "written"}
+        if found["highlight"]:
+            last, (state.pos, state.posMax) = state.posMax, found.span("highlight")
+            state.md.inline.tokenize(state)
+            state.posMax = last
+        else:
+            state.push("text", "", 0).content = f"[{found['footnote']}]"
+        state.push(f"{tag}_close", tag, -1)
+    state.pos = found.end()
+    return True
+
+
+@cache
+def _sign() -> re.Pattern[str]:
+    return re.compile(f"{FOOTNOTE}|{HIGHLIGHT}")
+
+
+def _read_footnote(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """`[^1]: text`, a paragraph: the standard takes one of a single word for an address, and shows nothing of it."""
+    from markdown_it.rules_block import paragraph
+
+    if re.match(rf"{FOOTNOTE}:", state.src[state.bMarks[first] + state.tShift[first] : state.eMarks[first]]) is None:
+        return False
+    return silent or paragraph(state, first, end, silent)
+
+
 def _read_formula_block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     """`$$` on a line of its own to the line that ends with it: one paragraph, blank lines included."""
     lines = (state.src[state.bMarks[n] + state.tShift[n] : state.eMarks[n]].rstrip() for n in range(first, end))
@@ -152,7 +190,11 @@ def _settle_marks(state: StateCore) -> None:
             first.content = BOXES[first.content[:3]] + first.content[3:]
         callout = re.match(CALLOUT, first.content) if around == "blockquote_open" else None
         if callout:
-            first.content = first.content[callout.end() :] or callout[1].capitalize()
+            is_alone = callout.end() == len(first.content) and [one.type for one in token.children[1:2]] in (
+                [],
+                ["softbreak"],
+            )
+            first.content = callout[1].capitalize() if is_alone else first.content[callout.end() :]
             token.children = _with_title(token.children)
             state.tokens[position - 2].attrJoin("class", "callout")
 

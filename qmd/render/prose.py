@@ -13,7 +13,7 @@ from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import outline_passage
 from qmd.render.drawing import shorten, wrap
-from qmd.render.note_marks import BOXES, CALLOUT, MATH
+from qmd.render.note_marks import BOXES, CALLOUT, FOOTNOTE, HIGHLIGHT, MATH
 from qmd.render.terminal import visible
 from qmd.retrieval.layout import Layout
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Mark = Callable[["Text"], "Text"]
 """Colours the words that were looked for."""
 
-_EDITOR_COLUMNS = range(50, 101)
+_EDITOR_COLUMNS = range(50, 131)
 """Longest lines of paragraphs that an editor broke, and not the writer."""
 
 _GAP = "  "
@@ -34,8 +34,8 @@ _RULE = r"[ \t>]*(?:(?:[-*_=][ \t]*){3,}|#{1,6}[ \t]*)\Z"
 """A line of nothing but marks."""
 
 _TABLE_RULE = r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*\Z"
-_VERBATIM = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH})"
-"""Code without its marks, and formulas with theirs."""
+_SIGNS = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH}|{FOOTNOTE}|{HIGHLIGHT})"
+"""Code without its marks, formulas with theirs, what leads to footnotes, and what is highlighted."""
 
 
 class Block(Struct, frozen=True):
@@ -244,38 +244,48 @@ def _joined(lines: Sequence[str]) -> list[str]:
     joined: list[str] = []
     before = ""
     for line in lines:
-        bare = re.sub(CALLOUT, "", line.strip(" \t>"), count=1)
+        bare = line.strip(" \t>")
+        callout = None if joined or ">" not in line else re.match(CALLOUT, bare)
+        if callout:
+            bare = bare[callout.end() :] or callout[1].capitalize()
         if re.match(_RULE, line) or not bare:
             continue
         has_no_room = len(before) + len(bare.split(" ", 1)[0]) >= longest
-        if before and longest in _EDITOR_COLUMNS and has_no_room:
+        if before and longest in _EDITOR_COLUMNS and has_no_room and not bare.startswith("[^"):
             joined[-1] += bare if has_cjk(joined[-1][-1] + bare[0]) else f" {bare}"
         else:
             joined.append(bare)
         # Two blanks or a backslash are a break that the writer wants.
-        before = "" if line.endswith(("  ", "\\")) else line.rstrip()
+        before = "" if callout or line.endswith(("  ", "\\")) else line.rstrip()
     return joined
 
 
 def _inline(text: str) -> Text:
-    """A line without the marks of emphasis and links, inline code coloured."""
+    """A line without the marks of emphasis and links; code, footnotes and what is highlighted are seen as such."""
     from rich.text import Text
 
     if len(text) > MAX_MARKED_UP_CHARACTERS:
         return Text(text)
+    kept: list[Text] = []
+
+    def keep(found: re.Match[str]) -> str:
+        sign = Text(found[0])
+        if found["highlight"]:
+            sign = _inline(found["highlight"])
+            sign.stylize_before("markdown.mark")
+        elif found["footnote"]:
+            sign = Text(f"[{found['footnote']}]", "markdown.sup")
+        elif found[2]:
+            sign = Text(found[2].strip(), "code")
+        kept.append(sign)
+        return f"\ue010{len(kept) - 1}\ue011"
+
     shown = Text()
-    position = 0
-    for found in re.finditer(_VERBATIM, text):
-        _append_plain(shown, text[position : found.start()])
-        shown.append(*((found[2].strip(), "code") if found[2] else (found[0],)))
-        position = found.end()
-    _append_plain(shown, text[position:])
+    plain = plain_text(re.sub(_SIGNS, keep, text), MAX_MARKED_UP_CHARACTERS)
+    for number, part in enumerate(re.split("\ue010([0-9]{1,4})\ue011", plain)):
+        if number % 2 == 0:
+            # A character reference may stand for what steers a terminal.
+            shown.append(visible(part))
+        elif int(part) < len(kept):
+            shown.append_text(kept[int(part)])
     return shown
-
-
-def _append_plain(shown: Text, text: str) -> None:
-    if text:
-        space = " " if text[0].isspace() else "", " " if text[-1].isspace() else ""
-        plain = plain_text(text, MAX_MARKED_UP_CHARACTERS).strip()
-        # A character reference may stand for what steers a terminal.
-        shown.append(space[0] + visible(plain) + space[1] if plain else " ")

@@ -276,7 +276,7 @@ def _by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
     if not wanted or "\0" in wanted:
         return []
     last = wanted.rpartition("/")[2]
-    keys = {name_key(last), name_key(file_name(last))}
+    keys = {name_key(last), name_key(file_name(last)), name_key(wanted)}
     named = {one.document_id for key in keys for one in reader.find_named(key, scope, _ALL) if one.kind == "file"}
     documents = [*reader.documents(sorted(named)).values()]
     whole = [f"/{one.collection}/{one.path}" for one in documents]
@@ -286,7 +286,8 @@ def _by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
         fits = [form(place).endswith(f"/{form(wanted)}") for place in places]
         if any(fits):
             return [one for one, fit in zip(documents, fits, strict=True) if fit]
-    return []
+    # Programs that write the folders of a note into its name: `a.b.md`, `a___b.md` for `a/b`.
+    return list(filter(lambda one: name_key(file_name(one.path)) == name_key(wanted), documents))
 
 
 def _by_title(reader: IndexReader, name: str) -> list[StoredDocument]:

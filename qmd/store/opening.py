@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from qmd import plugins
-from qmd.environment import install_command
 from qmd.errors import NotFoundError, QmdError, StoreError
 from qmd.store.base import IndexReader, IndexWriter
 
@@ -126,6 +125,8 @@ def opening_at(address: str) -> Opening:
     try:
         opening: Opening = plugins.load(store.opening)
     except ImportError as exc:
+        from qmd.installation import install_command
+
         hint = install_command(store.name) if store in plugins.STORES.values() else None
         raise QmdError(f"index '{address}' needs {store.product}, which is not installed", hint) from exc
     return opening

@@ -47,6 +47,11 @@ def test_an_index_can_be_named(folder: Path, tmp_path: Path) -> None:
     assert qmd.open_index(index="work").path == tmp_path / "cache" / "qmd" / "work.sqlite"
 
 
+def test_a_mode_that_there_is_not_is_refused(folder: Path) -> None:
+    with qmd.open_index("index.sqlite", config={}) as index, pytest.raises(qmd.UsageError, match="unknown mode 'bm25'"):
+        index.search("limiter", mode="bm25")  # type: ignore[arg-type]
+
+
 def test_edits_keep_the_comments_of_a_configuration_file(folder: Path) -> None:
     file = folder / "conf" / "my.yml"
     file.parent.mkdir()

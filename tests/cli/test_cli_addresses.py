@@ -10,7 +10,7 @@ import pytest
 
 import qmd as package
 from qmd import plugins
-from qmd.environment import install_command
+from qmd.installation import install_command
 from qmd.store.runs import embed_lock
 from qmd.store.sqlite import opening as sqlite
 from qmd.store.sqlite.index import SqliteReader

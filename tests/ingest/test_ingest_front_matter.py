@@ -82,6 +82,26 @@ def test_the_body_starts_after_the_closing_line(ending: str) -> None:
     assert document.text[document.body_offset :] == "body"
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("alias:: PA, [[Moon, far]]", {"alias": ("PA", "Moon, far")}),
+        ("tags:: work", {"tags": ("work",)}),
+        ("Tags:: #later, #[[a b]], , deep/er", {"tags": ("later", "a b", "deep/er")}),
+        ("type:: [[Project]]", {"type": "Project"}),
+        ("see:: [[A]], [[B]]", {"see": ("A", "B")}),
+        ("note:: about [[A]], and B", {"note": "about [[A]], and B"}),
+        ("rank:: 3\nempty::\n  due:: 2024-03-01\n\nlate:: no", {"rank": 3, "due": "2024-03-01"}),
+        ("- title:: A page", {"title": "A page"}),
+        ("std::cout << x:: y", {}),
+        ("A line of prose.\nkey:: value", {}),
+    ],
+)
+def test_page_properties_of_logseq_are_metadata_and_stay_prose(line: str, said: dict[str, MetadataValue]) -> None:
+    document = parse(f"{line}\n\n- block\n")
+    assert (document.metadata, document.body_offset, document.warnings) == (said, 0, ())
+
+
 def test_an_empty_block_is_front_matter() -> None:
     assert parse("---\n---\nbody").body_offset == 8
 

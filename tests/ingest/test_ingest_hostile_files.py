@@ -150,6 +150,7 @@ SHAPES: dict[str, Callable[[str, int], str]] = {
     "title": lambda unit, n: "---\ntitle: " + unit * (n // len(unit)) + "\n---\n",
     "flow list": lambda unit, n: "---\na: [" + unit * (n // len(unit)) + "]\n---\n",
     "quoted": lambda unit, n: '---\n"k": "' + unit * (n // len(unit)) + '"\n---\n',
+    "properties": lambda unit, n: f"a:: {(unit * 800)[:800]}\n" * (n // 800),
     "toml": lambda unit, n: "+++\na = " + unit * (n // len(unit)) + "\n+++\n",
     "growing runs": lambda unit, n: "# " + " ".join(unit * k for k in range(1, int((2 * n / len(unit)) ** 0.5))),
     "marks by class": lambda unit, n: "a" + "".join(mark * (n // len(unit)) for mark in unit),

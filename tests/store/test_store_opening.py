@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from qmd.environment import install_command
+from qmd.installation import install_command
 from tests.processes import unmeasured
 
 _WITHOUT = """

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.chunking.split import Declaration
-from qmd.environment import install_command
 from qmd.errors import GrammarError
 from qmd.plugins.code.languages import CPP, Language, language_of
 
@@ -84,6 +83,8 @@ def _parse(source: _Source) -> Tree:
         grammar = tree_sitter.Language(getattr(import_module(language.module), language.function)())
         return tree_sitter.Parser(grammar).parse(source.raw)
     except ImportError as exc:
+        from qmd.installation import install_command
+
         remedy = install_command("code") if language.is_extra else f"pip install {language.package}"
         message = f"{language.name} files are cut as plain text: package '{language.package}' is not installed"
         raise GrammarError(message, remedy) from exc

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -75,7 +76,7 @@ def _examine(
         _check("index", lambda: _index(index)),
         _check("permissions", lambda: _permissions(locations)),
         _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, environ)),
-        _check("CUDA", lambda: _cuda(index)),
+        _check("CUDA", lambda: _cuda(index), _room_of_cuda),
     ]
     try:
         settings = index.engine_settings()
@@ -85,9 +86,9 @@ def _examine(
     return [*checks, _check("vectors", lambda: _vectors(index))], reports
 
 
-def _check(name: str, examine: Callable[[], str]) -> Check:
+def _check(name: str, examine: Callable[[], str], advise: Callable[[], str | None] = lambda: None) -> Check:
     try:
-        return Check(name, True, examine())
+        return Check(name, True, examine(), advise())
     except QmdError as exc:
         return Check(name, False, exc.message, exc.hint)
 
@@ -134,10 +135,19 @@ def _quoted(items: Sequence[object]) -> str:
 
 
 def _cuda(index: OpenIndex) -> str:
-    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share."""
+    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share.
+
+    Raises:
+        QmdError: The packages with and without it are both installed.
+    """
+    from qmd.environment import overwritten
     from qmd.inference.runtime.gpu_memory import memory_at_start
     from qmd.inference.runtime.sessions import cuda_verdict
+    from qmd.installation import find_installation
 
+    if twins := overwritten():
+        remedy = f"remove them, then install qmd again: {find_installation().program} uninstall -y {' '.join(twins)}"
+        raise QmdError(f"{' and '.join(twins[:2])} are both installed and overwrite each other's files", remedy)
     settings = index.engine_settings()
     device = settings.gpu_use("embed").device
     verdict = cuda_verdict(device)
@@ -150,6 +160,19 @@ def _cuda(index: OpenIndex) -> str:
     limits = ((role, settings.gpu_use(role).limit_bytes()) for role in _ROLES)
     shares = ", ".join(f"{role} {limit / MEBIBYTE:.0f}" for role, limit in limits if limit is not None)
     return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"
+
+
+def _room_of_cuda() -> str | None:
+    """What gives back the room of the operators for CUDA, where no driver could run them."""
+    from importlib.util import find_spec
+
+    from qmd.inference.runtime.gpu_memory import load_driver
+    from qmd.installation import install_command
+
+    found = find_spec("onnxruntime")
+    folder = Path(found.origin).parent if found and found.origin else Path()
+    sizes = [file.stat().st_size for file in folder.glob("capi/*onnxruntime_providers_cuda.*")]
+    return f"{sizes[0] / 1e6:.0f} MB could go: {install_command(None)}" if sizes and load_driver() is None else None
 
 
 # --- vectors --------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def _check_row(check: Check, home: Path) -> _Row:
     name = _SHORT.get(check.name, check.name)
     detail = check.detail.replace(f"{home}/", "~/")
     if check.is_well:
-        return _Row("faint" if detail.startswith("not ") else "good", name, detail)
+        return _Row("faint" if detail.startswith("not ") else "good", name, detail, step=check.advice)
     return _Row("bad" if check.name in _NEEDED else "warning", name, detail, step=check.advice)
 
 

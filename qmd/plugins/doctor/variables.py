@@ -63,6 +63,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_GPU_DEVICE", "number of the GPU that models use", "0", "models"),
     Variable("QMD_GPU_MEMORY", "MiB of its memory that the models together may take", "90 % of what is free", "models"),
+    Variable("QMD_RUNTIME", "cpu: installing from a folder leaves out what a GPU needs", "gpu", "models"),
     Variable("QMD_OFFLINE", "downloads no model and asks only servers on this machine", "off", "models"),
     Variable("HF_ENDPOINT", "mirror to fetch models from", "https://huggingface.co", "models"),
     Variable("HF_TOKEN", "login for models that require one", "", "models"),

@@ -82,7 +82,7 @@ def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, li
         pages = re.findall(r"(?m)^### p(\d+)$", index.get(document.uri, max_lines=line).text)
         return plan_viewing(Path(path), int(pages[-1]) if kind.place == "p" and pages else 1)
     # The lines of a text that was made of a file are not the file's.
-    line = 1 if kind is not None and kind.version else line
+    line = 1 if kind is not None and kind.decode != KINDS[""].decode else line
     return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -137,12 +136,10 @@ def own_command() -> list[str]:
     """
     uvx = shutil.which("uvx")
     if uvx is not None and any(part.startswith("archive-v") for part in Path(sys.prefix).parts):
-        from importlib import metadata
+        from qmd.installation import find_installation
 
-        origin = json.loads(metadata.distribution("qmd-search").read_text("direct_url.json") or "{}")
-        place, vcs = origin.get("url", ""), origin.get("vcs_info")
-        place = f"{vcs['vcs']}+{place}@{vcs['commit_id']}" if vcs else place
-        return [uvx, *(["--from", f"qmd-search @ {place}"] if place else []), "qmd-search"]
+        here = find_installation()
+        return [uvx, "--from", f"{here.name} @ {here.place}" if here.place else here.name, "qmd-search"]
     beside = Path(sys.executable).parent / ("qmd.exe" if sys.platform == "win32" else "qmd")
     if beside.exists():
         return [str(beside)]

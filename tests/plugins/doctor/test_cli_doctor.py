@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.models.catalogue import QWEN_EXPANDER
+from qmd.installation import install_command
 from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.store.opening import open_reader
 from tests.inference.embedder_folders import make_folder, sentence_transformer
@@ -225,3 +227,27 @@ def test_vectors_that_the_model_no_longer_computes_are_found(indexed: Qmd, tmp_p
         drifted = sample_vectors(reader, Drifted(), seed=1)  # type: ignore[arg-type]
     assert sound is not None and sound.agrees and sound.n_chunks == 3
     assert drifted is not None and not drifted.agrees
+
+
+@pytest.mark.parametrize("has_driver", [True, False])
+def test_room_that_no_driver_can_use_is_told_with_the_command_that_frees_it(
+    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_driver: bool
+) -> None:
+    operators = tmp_path / "onnxruntime" / "capi" / "libonnxruntime_providers_cuda.so"
+    operators.parent.mkdir(parents=True)
+    with operators.open("wb") as file:
+        file.truncate(284_000_000)
+    (tmp_path / "onnxruntime" / "__init__.py").touch()
+    spec = importlib.util.spec_from_file_location("onnxruntime", tmp_path / "onnxruntime" / "__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    monkeypatch.setattr("qmd.inference.runtime.gpu_memory.load_driver", lambda: object() if has_driver else None)
+    (line,) = [one for one in qmd("doctor").out.splitlines() if " CUDA: " in one]
+    assert (f"284 MB could go: {install_command(None)}" in line) == (not has_driver)
+
+
+def test_packages_that_overwrite_each_other_are_told(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("qmd_search", "qmd_search_cpu"):
+        (tmp_path / f"{name}-9.dist-info").mkdir()
+    told = "qmd-search and qmd-search-cpu are both installed and overwrite each other's files"
+    assert f"⚠ CUDA: {told}; remove them, then install qmd again: " in qmd("doctor").out

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from qmd import plugins
-from qmd.environment import install_command
+from qmd.installation import install_command
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading, read_files
 from qmd.ingest.document import parse_document

@@ -1,0 +1,81 @@
+"""Where this program was installed from, and the commands that change what is installed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from urllib.request import url2pathname
+
+from msgspec import Struct
+
+from qmd.environment import TWINS
+
+
+class Installation(Struct, frozen=True):
+    """Where the program came from, as its installer noted it; without a note its own folder."""
+
+    name: str = TWINS[0][0]
+    place: str = Path(__file__).parents[1].as_uri()
+    """Address of a folder, an archive or a revision; empty for an index of packages."""
+    flag: str = ""
+    is_cpu: bool = False
+    program: str = "pip"
+
+
+def find_installation() -> Installation:
+    """This one."""
+    for name in TWINS[0]:
+        with suppress(metadata.PackageNotFoundError):
+            noted = metadata.distribution(name)
+            origin = json.loads(noted.read_text("direct_url.json") or "{}")
+            place, vcs = origin.get("url", ""), origin.get("vcs_info")
+            return Installation(
+                name,
+                f"{vcs['vcs']}+{place}@{vcs['commit_id']}" if vcs else place,
+                " -e" if origin.get("dir_info", {}).get("editable") else "",
+                not any(one.startswith(TWINS[1][0]) for one in noted.requires or TWINS[1]),
+                "uv pip" if (noted.read_text("INSTALLER") or "").strip() == "uv" else "pip",
+            )
+    return Installation()
+
+
+def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
+    """What adds an extra to this installation, the environment at `prefix`; for None puts the build for the CPU there.
+
+    From where it was installed: only what came from an index is named by its name alone, as on another index that name
+    may be a stranger's.
+    """
+    here, extras, is_windows = find_installation(), {extra} - {None}, platform == "win32"
+    program, name, place = here.program, here.name, here.place
+    gone = f"-y {name} {TWINS[1][0]} {TWINS[2][0]}"
+    if (prefix / "pipx_metadata.json").is_file():
+        program = f"pipx runpip {prefix.name}"
+    elif (receipt := prefix / "uv-receipt.toml").is_file():
+        # Extras that are not named again would go.
+        asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
+        extras.update(one for part in asked if part["name"] in TWINS[0] for one in part.get("extras", ()))
+        program, gone = "uv tool", name
+    is_built, start = place and not place.endswith(".whl"), ""
+    if extra is None:
+        start = f"{program} uninstall {gone}" + ("; " if is_windows else " && ")
+        extras.discard("cuda")
+        if not is_built:
+            # A wheel holds one build; the other is where it was.
+            name, place = TWINS[0][1], place.replace("qmd_search-", "qmd_search_cpu-")
+    if is_built and (extra is None or here.is_cpu):
+        start += '$env:QMD_RUNTIME="cpu"; ' if is_windows else "QMD_RUNTIME=cpu "
+    wanted = _requirement(name, place, sorted(map(str, extras)))
+    return f"{start}{program} install{here.flag} " + (f'"{wanted}"' if is_windows else shlex.quote(wanted))
+
+
+def _requirement(name: str, place: str, extras: Sequence[str]) -> str:
+    chosen = f"[{','.join(extras)}]" if extras else ""
+    if place.startswith("file:"):
+        return url2pathname(place.removeprefix("file://")) + chosen
+    return name + chosen + (f" @ {place}" if place else "")

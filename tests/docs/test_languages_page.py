@@ -1,0 +1,68 @@
+"""What docs/languages.md says of each language is so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import qmd
+from qmd.analysis.stopwords import LANGUAGES, stop_words_of
+from qmd.dates.relative import find_relative
+from qmd.inference.models.catalogue import READERS
+
+_PAGE = (Path(__file__).parents[2] / "docs" / "languages.md").read_text("utf-8")
+_TABLE = _PAGE.partition("## What is done in each language")[2]
+_ROWS = [re.split(r" +\| +", line.strip("| ")) for line in _TABLE.splitlines() if line.startswith("|")][2:]
+_ROW_OF: Mapping[str, list[str]] = {name.strip(): row[1:] for row in _ROWS for name in row[0].split(",")}
+
+_TEXTS = {
+    "English": ("adherence", "The members adhere to the rules.", "what is the rule of the house", "three days ago"),
+    "German": ("Datei", "Die Dateien liegen im Keller und nicht hier.", "was ist die Regel", "vor drei Tagen"),
+    "French": ("réunion", "Les réunions de la semaine sont ici.", "quelle est la règle", "il y a trois jours"),
+    "Spanish": ("reunión", "Las reuniones de los lunes son para todos.", "cuál es la regla", "hace tres días"),
+    "Russian": ("встреча", "Мы перенесли встречи, потому что это не так.", "что это за правило", "три дня назад"),
+    "Portuguese": ("reunião", "As reuniões são para todos, mas não hoje.", "qual é a regra", "há três dias"),
+    "Italian": ("riunione", "Le riunioni sono per tutti, ma non oggi.", "qual è la regola della casa", "tre giorni fa"),
+    "Dutch": ("huis", "De huizen zijn van ons en niet van hen.", "wat is de regel", "drie dagen geleden"),
+    "Swedish": ("bil", "Det är bilar som vi inte har och de är här.", "vad är det för regel", "för tre dagar sedan"),
+    "Chinese": ("恢复备份", "我们每周恢复备份一次。", "规则是什么", "三天前"),
+    "Japanese": ("金曜", "会議を金曜日に移しました。", "規則は何ですか", "三日前に"),
+    "Korean": ("금요일", "회의를 금요일로 옮겼습니다.", "규칙은 무엇입니까", "사흘 전"),
+    "others with spaces between words": ("kitap", "Bütün kitapları raflara koydu.", "kural nedir", "üç gün önce"),
+    "Thai": ("ประชุม", "เราเลื่อนการประชุมไปวันศุกร์", "กฎคืออะไร", "สามวันก่อน"),
+}
+"""A word; a text that has another form of it; a question with common words; `three days ago`."""
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[qmd.Index]:
+    root = tmp_path_factory.mktemp("languages")
+    (root / "notes").mkdir()
+    for language, (_, text, *_) in _TEXTS.items():
+        (root / "notes" / f"{language}.md").write_text(f"{text}\n", "utf-8")
+    with qmd.open_index(root / "i.sqlite", config={"collections": {"notes": {"path": str(root / "notes")}}}) as index:
+        index.update()
+        yield index
+
+
+@pytest.mark.parametrize("language", _TEXTS)
+def test_a_row_says_what_is_done(language: str, notes: qmd.Index) -> None:
+    word, _, question, ago = _TEXTS[language]
+    common, _, in_words, _ = _ROW_OF[language]
+    # A language that has no list of its own can hold a word of another one's: one is no sign.
+    assert (len(stop_words_of(question.split())) > 1) == (common == "yes")
+    assert bool(find_relative(ago, date(2026, 3, 18))) == (in_words != "no")
+    found = [Path(hit.document.path).stem for hit in notes.search(word, mode="lexical").hits]
+    assert (language in found) == (language != "Thai")
+
+
+def test_the_page_has_every_language_that_the_program_has() -> None:
+    assert {*LANGUAGES.values(), "English"} == {name for name, row in _ROW_OF.items() if row[0] == "yes"}
+
+
+def test_the_model_for_each_language_is_that_of_the_program() -> None:
+    assert all(f"| `qmd models pull {model}` |" in _PAGE for model in READERS.values())
