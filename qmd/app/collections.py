@@ -16,7 +16,6 @@ from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.installation import install_command
 from qmd.names import places_on_disk, split_address, to_disk, to_text, without_scheme
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
@@ -231,7 +230,6 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         below: Only this folder of it.
     """
     from qmd.ingest.exclusion import count_kinds, is_unread, selected_files
-    from qmd.ingest.outline import kind_of
 
     if below:
         collection = replace(collection, name="", path=collection.path / to_disk(below))
@@ -255,8 +253,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         instead = f"qmd collection remove {shlex.quote(collection.name)} && " if collection.name else ""
         hint = f"{instead}{command} --glob {shlex.quote(f'**/*{readable[0]}')}"
     elif kinds:
-        is_missing = any(kind_of(suffix).is_missing for suffix in kinds)
-        hint = install_command("files") if is_missing else "convert them to markdown or plain text"
+        hint = _remedy(kinds)
     elif collection.name:
         hint = "write notes there, then run: qmd index"
     else:
@@ -277,6 +274,14 @@ def _git_ignored(files: Sequence[str]) -> str:
 
 def _some(files: Sequence[str]) -> str:
     return ", ".join([*files[:_NAMES_SHOWN], *(["…"] if len(files) > _NAMES_SHOWN else [])])
+
+
+def _remedy(kinds: Counter[str]) -> str:
+    from qmd.ingest.outline import kind_of
+    from qmd.installation import install_command
+
+    is_missing = any(kind_of(suffix).is_missing for suffix in kinds)
+    return install_command("files") if is_missing else "convert them to markdown or plain text"
 
 
 def _counted(kinds: Counter[str], is_unread: Callable[[str], bool]) -> str:

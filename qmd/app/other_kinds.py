@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.installation import install_command
 from qmd.names import to_text
 from qmd.store.records import OTHER_KINDS, kinds_of_fact
 
@@ -43,6 +42,7 @@ def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
     """`notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
     from qmd.ingest.exclusion import is_unread
     from qmd.ingest.outline import kind_of
+    from qmd.installation import install_command
 
     endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]
     missing = [ending for ending, _ in kinds.most_common() if kind_of(ending).is_missing]

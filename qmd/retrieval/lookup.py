@@ -167,12 +167,12 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
 
 def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[list[StoredDocument], Reading]:
     """Documents of the first reading, at the first tier, that fit, the nearest first; more than one may be copies."""
-    from qmd.ingest.outline import kind_of
-
     for reading in read_reference(reference):
         for look, name in _tiers(reading, folder):
             found = look(reader, name)
             if reading.place:
+                from qmd.ingest.outline import kind_of
+
                 found = [one for one in found if kind_of(one.path).place == reading.place]
             if len(found) > 1:
                 order = [one.name for one in reader.collections()]

@@ -84,11 +84,7 @@ def plan_launch(
 
 
 def plan_viewing(file: Path, page: int, platform: str = sys.platform) -> Launch:
-    """What shows a file whose text was made of it: the desktop, or at a page of a PDF a viewer that is known.
-
-    Raises:
-        QmdError: It is not what its ending says, so the desktop might run it.
-    """
+    """What shows a file whose text was made of it: at a page a viewer that is known, else as `plan_launch` says."""
     plan = plan_launch(file, 1, {}, None, platform)
     viewer = next((name for name in _AT_PAGE if page > 1 and platform == "linux" and shutil.which(name)), None)
     return Launch((viewer, f"{_AT_PAGE[viewer]}{page}", str(file))) if viewer else plan

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from qmd import plugins
-from qmd.installation import install_command
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading, read_files
 from qmd.ingest.document import parse_document
 from qmd.ingest.scan import scan_collection
+from qmd.installation import install_command
 from qmd.plugins import KINDS, Kind
 from qmd.records import Collection
 from qmd.store.records import unpack_text
@@ -26,7 +26,10 @@ from tests.plugins.office.samples import PROTECTED_PDF, docx, packed, pdf, pptx,
 from tests.processes import wait_until
 from tests.program import Qmd
 
-BOOK = [["Day", "Bread", "Price"], *([datetime(2026, 1, 1), f"loaf {n}", n / 2] for n in range(2, 91))]
+BOOK: list[list[object]] = [
+    ["Day", "Bread", "Price"],
+    *([datetime(2026, 1, 1), f"loaf {n}", n / 2] for n in range(2, 91)),
+]
 ALL = "**/*.{pdf,docx,pptx,xlsx,ipynb,md}"
 
 
