@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 4140,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2950,
+    "render": 2960,
     "ingest": 2370,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -41,7 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 590,
+    "plugins/readers": 660,
     "plugins/office": 170,
     "plugins/watch": 480,
     "plugins": 450,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_520, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_180
-MOST_LINES_OF_TESTS = 43_170
+MOST_LINES_OF_ALL = 55_250
+MOST_LINES_OF_TESTS = 43_290
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

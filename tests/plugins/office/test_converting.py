@@ -19,12 +19,12 @@ from qmd.indexing.reading import FileReading, read_files
 from qmd.ingest.document import parse_document
 from qmd.ingest.scan import scan_collection
 from qmd.installation import install_command
-from qmd.plugins import KINDS, Kind
+from qmd.plugins import KINDS
 from qmd.records import Collection
 from qmd.store.records import unpack_text
 from tests.plugins.office.samples import PROTECTED_PDF, docx, packed, pdf, pptx, xlsx
 from tests.processes import wait_until
-from tests.program import Qmd
+from tests.program import Qmd, write_notes
 
 BOOK: list[list[object]] = [
     ["Day", "Bread", "Price"],
@@ -130,13 +130,13 @@ def test_the_name_of_a_file_is_no_place_in_another(shelf: Qmd, home: Path) -> No
     assert "# Colon" in shelf("get", "report.pdf:p2").out
 
 
-def test_subtitles_are_found_by_their_times(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, ".srt", Kind(KINDS[".txt"].outline, place="::"))
-    (home / "talks").mkdir()
-    (home / "talks/talk.srt").write_text("[00:00:01] Rye\n\n[00:12:30] Oats\nand wheat\n\n[01:00:00] End\n")
+def test_subtitles_are_found_by_their_times(qmd: Qmd, home: Path) -> None:
+    said = (("00:00:01", "Rye."), ("00:12:30", "Oats."), ("01:00:00", "End."))
+    cues = (f"{number}\n{at},000 --> {at},900\n{words}\n\n" for number, (at, words) in enumerate(said, 1))
+    write_notes(home / "talks", {"talk.srt": "".join(cues)})
     qmd("index", "talks", "--glob", "*.srt", "--no-embed")
-    assert qmd("get", "talk.srt:00:12:40").out.endswith("3: [00:12:30] Oats\n4: and wheat\n")
-    assert qmd("get", "talk.srt:2:00:00").out.endswith("6: [01:00:00] End\n")
+    assert qmd("get", "talk.srt:00:12:40").out.endswith(": [00:12:30] Oats.\n")
+    assert qmd("get", "talk.srt:2:00:00").out.endswith(": [01:00:00] End.\n")
     assert "has no heading '00:00:00'" in qmd("get", "talk.srt:00:00:00").err
 
 
