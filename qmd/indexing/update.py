@@ -14,7 +14,6 @@ from qmd.analysis import ANALYSIS_VERSION
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.stamps import Stamp, stamp_analysis
-from qmd.ingest.outline import kind_of
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
@@ -218,6 +217,8 @@ def _refuse_much(
     Raises:
         TooManyChangesError: It is one of these.
     """
+    from qmd.ingest.outline import kind_of
+
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
     # To make the text of one takes up to a second.
