@@ -20,9 +20,9 @@ BUDGETS: dict[str, int] = {
     "store": 4860,
     "cli": 4190,
     "retrieval": 4420,
-    "inference": 3660,
+    "inference": 3710,
     "app": 4140,
-    "plugins/forms": 3280,
+    "plugins/forms": 3290,
     "plugins/mcp": 3480,
     "render": 2960,
     "ingest": 2370,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_520, 202
+MOST_LINES, MOST_FILES = 33_580, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_250
-MOST_LINES_OF_TESTS = 43_290
+MOST_LINES_OF_ALL = 55_320
+MOST_LINES_OF_TESTS = 43_380
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
