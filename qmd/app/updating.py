@@ -74,11 +74,21 @@ class Update:
         """
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
-    def other_kinds(self, collection: Collection) -> Counter[str]:
-        """Ending → number of files in a collection's folder that none takes."""
-        from qmd.app.other_kinds import other_kinds
+    def untold_kinds(self, collection: Collection, *, again: bool) -> Counter[str]:
+        """Ending → number of files in a collection's folder that none takes; empty where all were told and not `again`.
 
-        return other_kinds(self._writer, collection.name)
+        From then on they have been told.
+        """
+        from qmd.app.other_kinds import other_kinds
+        from qmd.store.records import KINDS_TOLD
+
+        kinds, fact = other_kinds(self._writer, collection.name), KINDS_TOLD + collection.name
+        told = self._writer.facts().get(fact, "").split()
+        if set(kinds) - set(told):
+            self._writer.set_facts({fact: " ".join(sorted(kinds))})
+        elif not again:
+            kinds.clear()
+        return kinds
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""
