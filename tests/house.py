@@ -24,7 +24,7 @@ BUDGETS: dict[str, int] = {
     "app": 4100,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2950,
+    "render": 2960,
     "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -33,17 +33,17 @@ BUDGETS: dict[str, int] = {
     "indexing": 1480,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
-    "plugins/browse": 1100,
-    "config": 960,
+    "plugins/browse": 1140,
+    "config": 1020,
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 590,
+    "plugins/readers": 650,
     "plugins/watch": 480,
-    "plugins": 410,
+    "plugins": 420,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_300, 201
+MOST_LINES, MOST_FILES = 33_380, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_730
-MOST_LINES_OF_TESTS = 42_660
+MOST_LINES_OF_ALL = 54_920
+MOST_LINES_OF_TESTS = 42_860
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -61,6 +61,10 @@ class ReadingIndex(OpenedIndex):
         from qmd.app.searching import as_request, narrow_request, read_request
 
         request = as_request(query, collections, wishes)
+        if request.text and request.text.startswith("@"):
+            from qmd.config.saved import named_query
+
+            request = replace(request, text=named_query(request.text, self._locations.config_dir))
         asked = read_request(request)
         try:
             with self._request(listener) as (reader, deadline):

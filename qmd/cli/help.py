@@ -28,7 +28,7 @@ _NAME = 12
 """Columns of a command in `qmd --help`."""
 
 GROUPS = {
-    "Search": ("query", "pack", "search", "vsearch", "browse", "serve", "related", "links"),
+    "Search": ("query", "pack", "search", "vsearch", "browse", "save", "serve", "related", "links"),
     "Read": ("get", "multi-get", "open", "ls"),
     "Index": ("index", "update", "embed", "watch", "status", "doctor", "cleanup", "bench"),
     "Folders": ("collection", "context", "init", "trust"),
@@ -44,11 +44,10 @@ _BELOW = {
     "context": "What a folder is about",
     "models": "Model files",
     "skill": "Instructions for agents",
-    "skills": "Skills",
 }
 """What the commands of a group are for, where `qmd --help` has one row for them."""
 
-_SAID_ELSEWHERE = ("pull",)
+_SAID_ELSEWHERE = ("pull", "skills")
 """Commands that another one does as well, and whose row `qmd --help` spares."""
 
 

@@ -80,6 +80,14 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd browse", "qmd browse pricing -c notes"),
     ),
     Command(
+        "save",
+        "qmd.plugins.browse.command:save",
+        "[name] [query] [-c <collection>] [--remove] [--json]",
+        "Keep a search under a name: 'qmd query @name'; without one, list them.",
+        "browse",
+        ("qmd save prices 'pricing tag:work'", "qmd save"),
+    ),
+    Command(
         "open",
         "qmd.plugins.editor.command:open_note",
         "<note[:line]|#docid|N> [--print]",

@@ -1,20 +1,25 @@
-"""`browse`, and the picker that `query -i` and `search -i` are: the full screen around a search."""
+"""`browse`, the picker that `query -i` and `search -i` are: the full screen around a search; `save`, its name."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
 
 from qmd.app.disk_paths import linker
-from qmd.app.searching import SearchRequest
+from qmd.app.searching import SearchRequest, read_request
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
-from qmd.cli.output import out, stderr_is_terminal
-from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
+from qmd.cli.options import SCREEN_LIMIT, Collections, Index, Json, NoGpu, QueryWords
+from qmd.cli.output import out, say, stderr_is_terminal
+from qmd.config.saved import named_query, save_search, saved_searches
+from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError
 from qmd.plugins import hook
+from qmd.render.text import json_text
+from qmd.retrieval.query_filters import filter_text
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -34,6 +39,41 @@ def browse(
     )
     with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
         _run(invocation, opened, request, is_picker=False)
+    return EXIT_OK
+
+
+def save(
+    invocation: Invocation,
+    name: Annotated[str | None, Argument(help="A name; without one, list what is saved.")] = None,
+    query: Annotated[list[str] | None, Argument(help="The query, filters included.")] = None,
+    collection: Collections = None,
+    remove: Annotated[bool, Option("--remove", help="Forget it.")] = False,
+    json: Json = False,
+) -> int:
+    """Keep a search under a name: `qmd query @name`, here, in agents and on the page."""
+    folder = invocation.locate(None).config_dir
+    text = " ".join((*(filter_text("collection", one) for one in collection or ()), *(query or ())))
+    if name is None:
+        return _list_saved(saved_searches(folder), json)
+    if remove == bool(text):
+        raise invocation.missing_argument()
+    if not remove:
+        text = named_query(text, folder)
+        read_request(SearchRequest(text))  # says now what is wrong with it
+    before = save_search(folder, name, None if remove else text)
+    named = f"@{name.removeprefix('@')}"
+    if remove and before is None:
+        raise NotFoundError(f"no search is saved as '{named}'", "see: qmd save")
+    was = f"; it was: {before}" if before not in (None, text) else ""
+    say(f"{'Removed' if remove else 'Saved'} {named}{was if remove else f': {text}{was}'}")
+    return EXIT_OK
+
+
+def _list_saved(saved: Mapping[str, str], json: bool) -> int:
+    lines = "".join(f"@{name}  {' '.join(query.split())}\n" for name, query in saved.items())
+    out(json_text(saved) if json else lines)
+    if not saved and not json:
+        say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
     return EXIT_OK
 
 
