@@ -17,20 +17,20 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4860,
-    "cli": 4190,
+    "store": 4870,
+    "cli": 4210,
     "retrieval": 4400,
     "inference": 3660,
-    "app": 4100,
+    "app": 4120,
     "plugins/forms": 3280,
     "plugins/mcp": 3480,
-    "render": 2960,
-    "ingest": 2350,
+    "render": 2970,
+    "ingest": 2370,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 2050,
+    "(root)": 2080,
     "plugins/models": 1640,
-    "indexing": 1480,
+    "indexing": 1520,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
     "plugins/browse": 1140,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_380, 202
+MOST_LINES, MOST_FILES = 33_520, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_920
-MOST_LINES_OF_TESTS = 42_860
+MOST_LINES_OF_ALL = 55_060
+MOST_LINES_OF_TESTS = 42_940
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

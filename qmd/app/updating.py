@@ -7,6 +7,7 @@ last two go on in slices and give way to a command. What a search does by the wa
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,9 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.environment import thread_gives_way, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
+from qmd.store.records import KINDS_TOLD, OTHER_KINDS, kinds_of_fact
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     import numpy as np
     import numpy.typing as npt
 
@@ -79,16 +79,18 @@ class Update:
 
         From then on they have been told.
         """
+        facts, fact = self._writer.facts(), KINDS_TOLD + collection.name
+        told, counted = facts.get(fact, "").split(), facts.get(OTHER_KINDS + collection.name, "")
+        kinds = kinds_of_fact(counted).keys() if counted else ()
+        if not kinds or not (again or set(kinds).difference(told)):
+            return Counter()
         from qmd.app.other_kinds import other_kinds
-        from qmd.store.records import KINDS_TOLD
 
-        kinds, fact = other_kinds(self._writer, collection.name), KINDS_TOLD + collection.name
-        told = self._writer.facts().get(fact, "").split()
-        if set(kinds) - set(told):
-            self._writer.set_facts({fact: " ".join(sorted(kinds))})
-        elif not again:
-            kinds.clear()
-        return kinds
+        found = other_kinds(self._writer, collection.name)
+        if not again and found.keys() <= set(told):
+            return Counter()
+        self._writer.set_facts({fact: " ".join(sorted(found))})
+        return found
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""

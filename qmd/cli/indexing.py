@@ -165,13 +165,15 @@ def say_left_out(
     """
     if report.is_empty:
         return
-    from qmd.app.collections import git_ignored_line
-    from qmd.app.other_kinds import other_kinds_line
+    if report.git_ignored and is_named:
+        from qmd.app.collections import git_ignored_line
 
-    line = git_ignored_line(collection, report.git_ignored) if report.git_ignored and is_named else None
-    if line is not None:
-        say(line)
+        line = git_ignored_line(collection, report.git_ignored)
+        if line is not None:
+            say(line)
     if not below and (kinds := update.untold_kinds(collection, again=is_named)):
+        from qmd.app.other_kinds import other_kinds_line
+
         say(other_kinds_line(collection, kinds))
 
 

@@ -156,12 +156,17 @@ class _Update(Struct):
         done = 0
         for batch in _in_transactions(self.writer, read_ahead(changed)):
             self._write(batch)
+            for read in filter(lambda read: read.losses, batch):
+                reason = "; ".join(read.losses)
+                self.losses.append(LeftOutFile(self.collection, read.entry.path, reason, 0, 0, INDEXED))
             if stamps_early and self.plain != stamped:
                 stamped = set(self.plain)
                 stamp_analysis(self.writer, self.collection, stamped)
             done += len(batch)
             if on_progress:
                 on_progress(done, len(changed))
+        if self.losses:
+            self.losses = without_templates(changed[0].folder, self.losses)
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -187,8 +192,6 @@ class _Update(Struct):
             before = self.known.get(path)
             self.n_bytes += size_bytes
             self.warnings.extend(read.warnings)
-            if read.losses:
-                self.losses.append(LeftOutFile(self.collection, path, "; ".join(read.losses), 0, 0, INDEXED))
             if read.is_plain:
                 self.plain.add(suffix_of(path))
             if read.failure is not None:
@@ -275,7 +278,6 @@ def update_collection(
         _refuse_much(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
-    update.losses = without_templates(collection.path, update.losses)
     elsewhere = [one for one in left_out if not is_below(one.path, below)]
     # Together, as each commit costs a version of every table it changes, on an object store several requests.
     with writer.transaction():
@@ -309,8 +311,6 @@ def told_losses(losses: Sequence[LeftOutFile]) -> Iterator[str]:
 
 def without_templates(folder: Path, losses: list[LeftOutFile]) -> list[LeftOutFile]:
     """Losses but for those of templates, which nobody has to repair, by the settings of Obsidian."""
-    if not losses:
-        return losses
     from qmd.ingest.exclusion import template_places
 
     places = template_places(folder)
