@@ -19,18 +19,18 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4870,
     "cli": 4210,
-    "retrieval": 4400,
-    "inference": 3660,
-    "app": 4120,
-    "plugins/forms": 3280,
+    "retrieval": 4420,
+    "inference": 3710,
+    "app": 4160,
+    "plugins/forms": 3290,
     "plugins/mcp": 3480,
     "render": 2970,
-    "ingest": 2370,
+    "ingest": 2390,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
     "(root)": 2080,
     "plugins/models": 1640,
-    "indexing": 1520,
+    "indexing": 1560,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
     "plugins/browse": 1140,
@@ -41,23 +41,24 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 650,
+    "plugins/readers": 660,
+    "plugins/office": 170,
     "plugins/watch": 480,
-    "plugins": 420,
+    "plugins": 450,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
     "plugins/adding": 270,
-    "plugins/editor": 220,
+    "plugins/editor": 230,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_520, 202
+MOST_LINES, MOST_FILES = 33_720, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_060
-MOST_LINES_OF_TESTS = 42_940
+MOST_LINES_OF_ALL = 55_460
+MOST_LINES_OF_TESTS = 43_450
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
