@@ -20,11 +20,11 @@ BUDGETS: dict[str, int] = {
     "store": 4860,
     "cli": 4190,
     "retrieval": 4400,
-    "inference": 3660,
+    "inference": 3710,
     "app": 4100,
-    "plugins/forms": 3280,
+    "plugins/forms": 3290,
     "plugins/mcp": 3480,
-    "render": 2950,
+    "render": 2960,
     "ingest": 2350,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
@@ -41,7 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 590,
+    "plugins/readers": 650,
     "plugins/watch": 480,
     "plugins": 420,
     "chunking": 350,
@@ -53,11 +53,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_370, 202
+MOST_LINES, MOST_FILES = 33_430, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_850
-MOST_LINES_OF_TESTS = 42_750
+MOST_LINES_OF_ALL = 54_980
+MOST_LINES_OF_TESTS = 42_950
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -31,11 +31,12 @@ _SOURCE = (
     " .sh .bash"
 )
 
-_PLAIN = ".txt .text .log .csv .base .json .toml .yaml .yml"
+_PLAIN = ".txt .text .log .base .json .toml .yaml .yml"
 _MADE_MARKDOWN = {
     ".html .htm .xhtml": "markup:read_html",
     ".ipynb": "boards:read_notebook",
     ".canvas": "boards:read_canvas",
+    ".csv .tsv": "lines:read_table",
 }
 _READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
 
@@ -43,6 +44,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True, version=1)),
     ".org": Kind(f"{_READERS}outlines:outline_org", version=1),
     **dict.fromkeys((".rst", ".rest"), Kind(f"{_READERS}outlines:outline_rst", version=1)),
+    **dict.fromkeys((".srt", ".vtt"), Kind(_TEXT, f"{_READERS}lines:read_subtitles", version=1)),
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
     **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
     **{

@@ -84,6 +84,33 @@ def test_files_of_a_kind_are_read_anew_once_when_their_reader_is_another(
     assert "0 updated, 3 unchanged" in qmd("update").out
 
 
+def test_an_index_from_before_a_kind_was_known_reads_its_files_anew_once(
+    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = {
+        "a.rst": "Heat\n====\n",
+        "b.csv": "bread,price\nrye,4\n",
+        "c.srt": "1\n00:00:01,0 --> 00:00:02,0\nsteam\n",
+        "d.org": "* Plan :work:\n",
+        "e.md": "# E",
+        "f.txt": "f",
+    }
+    write_notes(tmp_path / "n", notes)
+    with monkeypatch.context() as before:
+        for suffix in (".csv", ".org"):
+            before.setitem(plugins.KINDS, suffix, Kind("qmd.ingest.outline:outline_text"))
+        for suffix in (".rst", ".srt"):
+            before.delitem(plugins.KINDS, suffix)
+        assert "6 new" in qmd("index", str(tmp_path / "n"), "--glob", "**/*", "--no-embed").out
+        assert "steam" in qmd("get", "c.srt:3").out
+    # Reading again finds the same text of two of the four.
+    assert "2 updated, 4 unchanged" in qmd("update").out
+    assert "a.rst" in qmd("search", "title:heat", "--files").out
+    assert "[00:00:01] steam" in qmd("get", "c.srt:1").out
+    assert "d.org" in qmd("search", "tag:work", "--files").out
+    assert "0 updated, 6 unchanged" in qmd("update").out
+
+
 def reversed_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
     """A decoder for the test above."""
     return raw[::-1].decode(), ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from html import unescape
 
 from qmd.ingest.markdown import plain_text
-from qmd.plugins.readers.texts import Decoded, decode_as, fenced, finished, one_line
+from qmd.plugins.readers.texts import Decoded, as_table, decode_as, fenced, finished, one_line
 
 _TOKEN = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<[!?][^>]*(?:>|\Z)"
@@ -48,9 +48,7 @@ def read_html(path: str, raw: bytes) -> Decoded:
     charset = _CHARSET.search(raw, 0, 4_096)
     text, warnings = decode_as(path, raw, charset[1].decode("ascii", "replace") if charset else "")
     title, text = read_page(text)
-    named = json.dumps(_INLINE.sub(r"\\\g<0>", title).replace("\\<", "&lt;"), ensure_ascii=False)
-    front = f"---\ntitle: {named}\n---\n\n" if title else ""
-    return finished([front + text], warnings)
+    return finished([front_matter(title), text], warnings)
 
 
 def read_page(text: str) -> tuple[str, str]:
@@ -94,6 +92,19 @@ def attributes_of(marks: str) -> dict[str, str]:
     return {one[1].lower(): plain(one[2] or one[3] or one[4] or "").strip() for one in _ATTRIBUTE.finditer(marks)}
 
 
+def front_matter(title: str, **fields: str) -> str:
+    """A title and fields as the beginning of markdown; of those that are empty nothing."""
+    fields = {"title": said(title).replace("\\<", "&lt;"), **fields}
+    lines = [f"{name}: {json.dumps(one_line(value), ensure_ascii=False)}" for name, value in fields.items() if value]
+    return "\n".join(["---", *lines, "---"]) if lines else ""
+
+
+def said(words: str, *, is_code: bool = False) -> str:
+    """Words on one line in which nothing is a mark of markdown, unless they are code."""
+    words = re.sub(r"\s+", " ", words)
+    return words if is_code else _INLINE.sub(r"\\\g<0>", words)
+
+
 def plain(text: str) -> str:
     """Text with what its entities stand for."""
     return _ENTITY.sub(lambda match: unescape(match[0]), text)
@@ -130,7 +141,7 @@ class _Page:
             self.title = self.title or one_line(plain(words))
         elif not name:
             words = plain("" if marks else words)
-            self._words.append(words if self._code is not None else self._said(words))
+            self._words.append(words if self._code is not None else said(words, is_code=self._is_code))
         elif _is_skipped(name, marks):
             self._skipped, self._depth = name, 1
         elif self._code is not None and name != "/pre":
@@ -140,10 +151,6 @@ class _Page:
             self._take_block(name, name.lstrip("/"), marks)
         else:
             self._take_inline(name, marks)
-
-    def _said(self, words: str) -> str:
-        words = re.sub(r"\s+", " ", words)
-        return words if self._is_code else _INLINE.sub(r"\\\g<0>", words)
 
     def _take_inline(self, name: str, marks: str) -> None:
         if name == "br":
@@ -157,7 +164,7 @@ class _Page:
             self._link = (len(self._words), address) if address else None
         elif name == "img":
             found = attributes_of(marks)
-            self._words.append(_linked(self._said(found.get("alt", "")), found.get("src", ""), "!"))
+            self._words.append(_linked(said(found.get("alt", "")), found.get("src", ""), "!"))
 
     def _take_block(self, name: str, tag: str, marks: str) -> None:
         if name == "/pre" and self._code is not None:
@@ -214,8 +221,7 @@ class _Page:
             self._rows[-1].append("")
         elif name == "/table":
             rows, self._rows = [row for row in self._rows if any(row)], None
-            lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-            self._put("\n".join([*lines[:1], *["|" + " --- |" * len(row) for row in rows[:1]], *lines[1:]]))
+            self._put("\n".join(as_table(rows)))
 
     def _taken_words(self) -> str:
         self._end_link()

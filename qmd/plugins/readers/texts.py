@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from qmd.ingest.document import decode_text
 from qmd.ingest.outline import Outline, outline_markdown
@@ -43,6 +43,12 @@ def fenced(code: str, language: str = "") -> str:
     """Code between marks that are longer than any in it."""
     marks = "`" * (max([2, *map(len, re.findall("`{3,}", code))]) + 1)
     return f"{marks}{language}\n{code.rstrip()}\n{marks}"
+
+
+def as_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, the first row as its head."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [*lines[:1], *["|" + " --- |" * len(row) for row in rows[:1]], *lines[1:]]
 
 
 def finished(parts: Iterable[str], warnings: tuple[str, ...] = (), between: str = "\n\n") -> Decoded:

@@ -1,0 +1,49 @@
+"""Subtitles as paragraphs with their times, and tables of values between commas as tables of markdown."""
+
+from __future__ import annotations
+
+import csv
+import re
+from io import StringIO
+
+from qmd.ingest.document import decode_text
+from qmd.plugins.readers.markup import plain, said
+from qmd.plugins.readers.texts import Decoded, as_table, finished
+
+_TIME = re.compile(r"\s*(?:(\d{1,3}):)?(\d\d?):(\d\d)[.,]\d{1,3}[ \t]++-->[ \t]++(?:(\d{1,3}):)?(\d\d?):(\d\d)[.,]\d")
+_SPEAKER = re.compile(r"<v(?:\.[^\s<>]{0,100})?[ \t]([^<>\n]{1,100})>")
+_MARKS = re.compile(r"<[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}")
+_MOST, _PAUSE = 600, 4
+"""Characters of a paragraph, or seconds of silence, after which the next line begins another and shows its time."""
+
+
+def read_subtitles(path: str, raw: bytes) -> Decoded:
+    """What is said, in paragraphs that begin with their time: `[00:12:40] And now …`."""
+    text, warnings = decode_text(path, raw)
+    paragraphs: list[list[str]] = []
+    size, until, last, is_said = 0, 0, "", False
+    for line in text.splitlines():
+        if time := _TIME.match(line):
+            hours, minutes, seconds, *end = (int(one or 0) for one in time.groups())
+            if not paragraphs or size > _MOST or hours * 3600 + minutes * 60 + seconds >= until + _PAUSE:
+                paragraphs.append([f"[{hours:02}:{minutes:02}:{seconds:02}]"])
+                size = 0
+            until, is_said = end[0] * 3600 + end[1] * 60 + end[2], True
+        is_said = is_said and line.strip() != ""
+        words = " ".join(plain(_MARKS.sub("", _SPEAKER.sub(r"\1: ", line))).split())
+        # Captions that roll show a line again until the next one has come.
+        if is_said and not time and words not in ("", last):
+            paragraphs[-1].append(words)
+            size, last = size + len(words), words
+    return finished((" ".join(one) for one in paragraphs if len(one) > 1), warnings)
+
+
+def read_table(path: str, raw: bytes) -> Decoded:
+    """The rows of a table, one a line behind those of its head; as they are written where they cannot be told apart."""
+    text, warnings = decode_text(path, raw)
+    delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t|", key=text.partition("\n")[0].count)
+    try:
+        rows = [row for row in csv.reader(StringIO(text, newline=""), delimiter=delimiter) if row]
+    except csv.Error as exc:
+        return finished([text], (*warnings, f"read as plain text: {exc}"))
+    return finished(as_table([[said(cell).strip() for cell in row] for row in rows]), warnings, "\n")
