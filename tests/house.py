@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "indexing": 1480,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
-    "plugins/browse": 1140,
+    "plugins/browse": 1310,
     "config": 1020,
     "plugins/bench": 880,
     "analysis": 890,
@@ -56,8 +56,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_430, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_980
-MOST_LINES_OF_TESTS = 42_950
+MOST_LINES_OF_ALL = 55_150
+MOST_LINES_OF_TESTS = 43_120
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
