@@ -152,12 +152,12 @@ def test_of_a_huge_note_a_screenful_is_laid_out_first_and_more_of_it_moves_nothi
 @pytest.mark.anyio
 async def test_more_of_a_note_leaves_the_preview_where_it_was_scrolled_to(index: Index) -> None:
     async with seated(index, "zebra") as seat:
+        await seat.answered("reranked")
         await seat.until(lambda: "zebra" in page_text(seat))
         preview = seat.app.query_one(Preview)
         lines = preview.page.lines
         preview.show("same", Page(lines[10:], 20))
-        preview.scroll_relative(y=7, animate=False)
-        await seat.pilot.pause()
+        preview.scroll_to(y=27, animate=False, force=True, immediate=True)
         preview.show("same", Page(lines, 30))
         assert preview.scroll_offset.y == 37
         preview.show("other", Page(lines, 30))
