@@ -57,14 +57,22 @@ _DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, tuple[str, ...], _F
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
-    """The files read, parsed and analysed, in order; what cannot be indexed says why."""
-    return [read_file(entry) for entry in entries]
+    """The files read, parsed and analysed, in order; what cannot be indexed, or only by another process, says why."""
+    return [read_file(entry, is_apart=False) for entry in entries]
 
 
-def read_file(entry: FileEntry) -> FileReading:
+def is_converted(entry: FileEntry) -> bool:
+    """Whether a file's text is made by the extra `files`, in a process of its own."""
+    kind = kind_of(entry.path)
+    return bool(kind.needs) and not kind.is_missing
+
+
+def read_file(entry: FileEntry, *, is_apart: bool = True) -> FileReading:
     """A file read, parsed and analysed. Whatever goes wrong in it is its own failure and nobody else's."""
     read_at_ns = time.time_ns()
     try:
+        if is_converted(entry) and not is_apart:
+            raise UnindexableFileError(f"'{entry.path}' needs a process of its own: none can be started", "unreadable")
         return _read(entry, read_at_ns)
     except UnindexableFileError as exc:
         return FileReading(entry, None, (exc.message,), exc, mtime_ns=settled_time(entry.mtime_ns, read_at_ns))

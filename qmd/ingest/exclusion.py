@@ -16,6 +16,7 @@ from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_fil
 from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output
 from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.names import to_disk, to_text
+from qmd.plugins import KINDS, find
 from qmd.records import Collection
 
 
@@ -103,8 +104,13 @@ _MOST_NAMES = 10_000
 """A tenth of a second on a local disk; what lies behind is not counted."""
 
 _DATA = "zip gz bz2 xz 7z rar tar db sqlite exe dll so dylib bin iso dmg pyc class jar ttf woff2"
-UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
-"""Endings of files that hold no plain text."""
+_UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
+
+
+def is_unread(suffix: str) -> bool:
+    """Whether files of an ending hold no plain text, and what would make some of them is not here."""
+    kind = find(KINDS, suffix.lower())
+    return suffix.lower() in _UNREADABLE and (kind is None or kind.is_missing)
 
 
 def count_kinds(folder: Path) -> Counter[str]:

@@ -28,10 +28,10 @@ def names(qmd: Qmd) -> list[str]:
 @pytest.mark.parametrize(
     ("files", "there", "hint"),
     [
-        ("a.txt b.txt c.docx", "there are 2 .txt, 1 .docx (qmd does not read .docx)", "qmd index {} --glob '**/*.txt'"),
-        ("a.pdf b.PDF c/d.rst", "there are 1 .pdf, 1 .PDF, 1 .rst (qmd does not read .pdf, .PDF)",
+        ("a.txt b.txt c.doc", "there are 2 .txt, 1 .doc (qmd does not read .doc)", "qmd index {} --glob '**/*.txt'"),
+        ("a.png b.PNG c/d.rst", "there are 1 .png, 1 .PNG, 1 .rst (qmd does not read .png, .PNG)",
          "qmd index {} --glob '**/*.rst'"),
-        ("a.docx", "there is 1 .docx (qmd does not read .docx)", "convert them to markdown or plain text"),
+        ("a.doc", "there is 1 .doc (qmd does not read .doc)", "convert them to markdown or plain text"),
         ("README", "there is 1 without an ending", "qmd index {} --glob '**/*'"),
         ("", "the folder is empty", "to add it all the same: qmd collection add {}"),
     ],
@@ -146,7 +146,7 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     (folder / ".qmdignore").write_text("*.svg\n")
     said = (
         "x: left out 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds; for the text of them: "
-        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,txt}}'\n"
+        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,docx,pdf,txt}}'\n"
     )
     assert qmd("index", "x", "--no-embed").err == said
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
