@@ -208,6 +208,8 @@ class BrowseApp(WorkingApp[Note]):
     @on(Resized)
     def _draw_rows(self) -> None:
         """Draw the list at its width; on a low screen a note has one row."""
+        if not self.is_whole:
+            return
         results, is_low = self.query_one(Results), self.size.height < _ROOMY
         width, at = results.scrollable_content_region.width, results.highlighted
         with self.prevent(OptionList.OptionHighlighted):
