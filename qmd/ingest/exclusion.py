@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from qmd.foreign import read_json_file
 from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
 from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output
@@ -96,6 +97,25 @@ def selects(collection: Collection, path: str) -> bool:
     """Whether the mask selects a path (relative to the collection's folder, POSIX)."""
     wanted, excluded = map(compile_globs, parse_mask(collection.pattern))
     return wanted.fullmatch(path) is not None and excluded.fullmatch(path) is None
+
+
+_OBSIDIAN = (
+    ("templates.json", "folder"),
+    ("daily-notes.json", "template"),
+    ("plugins/templater-obsidian/data.json", "templates_folder"),
+)
+_MAX_SETTINGS_BYTES = 256 * 1024
+
+
+def template_places(folder: Path) -> list[str]:
+    """Where a vault has its templates by the settings of Obsidian in it: words of a stranger, only to be compared."""
+    found = []
+    for name, key in _OBSIDIAN:
+        with suppress(OSError, ValueError):
+            settings = read_json_file(folder / ".obsidian" / name, _MAX_SETTINGS_BYTES)
+            place = settings.get(key) if isinstance(settings, dict) else None
+            found += [place.strip("/")] if isinstance(place, str) and place.strip("/") else []
+    return found
 
 
 # --- what else lies there -------------------------------------------------------------------------
