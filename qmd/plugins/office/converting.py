@@ -20,7 +20,6 @@ Decoded = tuple[str, tuple[str, ...]]
 _MOST_CHARACTERS = 5_000_000
 """Of HTML: more than an index keeps of one file."""
 _MOST_BYTES = 256 << 20
-"""Of what a file unpacks to."""
 _MOST_PAGES, _MOST_ROWS, _MOST_COLUMNS = 10_000, 1 << 20, 100
 _ROWS = 40
 """Of a sheet below one heading: about a screen."""
@@ -74,11 +73,11 @@ def read_pptx(path: str, raw: bytes) -> Decoded:
 
 
 def _slide(slide: Any) -> Iterator[str]:
-    title, shapes = slide.shapes.title, [*slide.shapes]
+    title, shapes = slide.shapes.title, [*slide.shapes][::-1]
     while shapes:
-        shape = shapes.pop(0)
+        shape = shapes.pop()
         if hasattr(shape, "shapes"):
-            shapes[:0] = shape.shapes
+            shapes += [*shape.shapes][::-1]
         elif shape.has_text_frame:
             mark = "h4" if title is not None and shape.shape_id == title.shape_id else "p"
             yield f"<{mark}>{_lines(shape.text_frame.text)}</{mark}>"
