@@ -24,7 +24,7 @@ _MOST_PAGES, _MOST_ROWS, _MOST_COLUMNS = 10_000, 1 << 20, 100
 _ROWS = 40
 """Of a sheet below one heading: about a screen."""
 
-_NO_TITLE = re.compile(r"(?i)\s*(?:(?:untitled|microsoft|powerpoint|slide 1\b|document\d*$).*|.*\.\w{2,5})?\s*")
+_NO_TITLE = re.compile(r"(?i)(?:(?:untitled|microsoft|powerpoint|slide 1\b|document\d*$).*|.*\.\w{2,5})?")
 """What programs enter where nobody has given a title."""
 
 
@@ -69,7 +69,7 @@ def read_pptx(path: str, raw: bytes) -> Decoded:
     slides = Presentation(_unpackable(path, raw)).slides
     titles = (slide.shapes.title.text_frame.text for slide in islice(slides, 1) if slide.shapes.title is not None)
     parts = (f"<h3>slide{number}</h3>{''.join(_slide(slide))}" for number, slide in enumerate(slides, 1))
-    return _markdown(path, " ".join(next(titles, "").split()), parts)
+    return _markdown(path, next(titles, ""), parts)
 
 
 def _slide(slide: Any) -> Iterator[str]:
@@ -146,6 +146,7 @@ def _protected(path: str, why: str) -> UnindexableFileError:
 
 def _markdown(path: str, title: str, parts: Iterable[str]) -> Decoded:
     """HTML, as much of it as an index can keep, as markdown."""
+    title = " ".join(title[:1_000].split())
     # The first mark keeps words of the text from being taken for an encoding.
     html, n_left = [f"\ufeff<title>{escape('' if _NO_TITLE.fullmatch(title) else title)}</title>"], _MOST_CHARACTERS
     for part in parts:
