@@ -164,16 +164,16 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
 def test_a_refresh_tells_of_new_kinds_once(qmd: Qmd, home: Path) -> None:
     folder = fill(home / "x", "a.md", "1.png", "b.txt")
     qmd("index", "x", "--no-embed")
-    fill(folder, "2.png", "c.pdf")
+    fill(folder, "2.png", "c.mp3")
     qmd("search", "text")
     assert qmd("index", "--no-embed").err == (
-        "x: left out 2 .png, 1 .pdf, 1 .txt; for the text of them: "
+        "x: left out 2 .png, 1 .mp3, 1 .txt; for the text of them: "
         f"qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n"
     ), "though a search has counted them before"
     fill(folder, "3.png")
     assert qmd("update").err == "", "another picture is no news"
-    fill(folder, "d.docx")
-    assert "1 .docx" in qmd("update").err
+    fill(folder, "d.mp4")
+    assert "1 .mp4" in qmd("update").err
     assert qmd("update").err == ""
 
 
