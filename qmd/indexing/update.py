@@ -171,7 +171,7 @@ class _Update(Struct):
             places = template_places(changed[0].folder)
             lost = [one for one in lost if not one.path.startswith(places)]
             self.losses += lost
-            self.warnings += told_losses(lost)
+            self.warnings += [told_losses(lost)] if lost else []
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -305,17 +305,12 @@ def update_collection(
     return update.report(scan, removed, time.monotonic() - started)
 
 
-def told_losses(losses: Sequence[LeftOutFile]) -> Iterator[str]:
-    """What an update says of documents that are indexed without a part: one line, of several with the first."""
-    if len(losses) < 2:
-        yield from (f"'{one.path}': {one.reason}" for one in losses)
-        return
-    from qmd.ingest.frontmatter import UNREADABLE
-
-    is_front = all(one.reason.startswith(UNREADABLE) for one in losses)
-    what = "have front matter that cannot be read; indexed without it" if is_front else "could not be read as a whole"
-    first = losses[0].told.replace(UNREADABLE, "")
-    yield f"{len(losses):,} notes {what} ({first}, …); all of them: qmd status --problems"
+def told_losses(losses: Sequence[LeftOutFile]) -> str:
+    """What an update says of documents that are indexed without a part: of several the first."""
+    if len(losses) == 1:
+        return f"'{losses[0].path}': {losses[0].reason}"
+    count = f"{len(losses):,} notes are indexed without what could not be read"
+    return f"{count} ({losses[0].told}, …); all of them: qmd status --problems"
 
 
 def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:

@@ -104,7 +104,6 @@ _OBSIDIAN = {
     "daily-notes.json": "template",
     "plugins/templater-obsidian/data.json": "templates_folder",
 }
-_MAX_SETTINGS_BYTES = 256 * 1024
 
 
 def template_places(folder: Path) -> tuple[str, ...]:
@@ -112,7 +111,7 @@ def template_places(folder: Path) -> tuple[str, ...]:
     found: list[str] = []
     for name, key in _OBSIDIAN.items():
         with suppress(OSError, ValueError, TypeError, KeyError):
-            place = read_json_file(folder / ".obsidian" / name, _MAX_SETTINGS_BYTES)[key]
+            place = read_json_file(folder / ".obsidian" / name)[key]
             if isinstance(place, str) and (place := place.strip("/")):
                 found += (f"{place}/", f"{place}.md")
     return tuple(found)

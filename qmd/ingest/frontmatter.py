@@ -20,8 +20,6 @@ from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
 from qmd.ingest.markdown import FrontMatter
 from qmd.records import MetadataValue
 
-UNREADABLE = "front matter cannot be read: "
-
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>")
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
 _YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
@@ -95,7 +93,7 @@ def read_front_matter(text: str) -> FrontMatter:
         # A template, which a program has yet to fill in: nobody has to repair it.
         if _PLACEHOLDER.search(block, 0, MAX_CHARACTERS):
             return FrontMatter({}, match.end())
-        return FrontMatter({}, match.end(), (f"{UNREADABLE}{exc}",))
+        return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
 
 
 def _page_properties(text: str) -> dict[str, MetadataValue]:

@@ -186,7 +186,8 @@ def test_files_that_are_not_read_as_a_whole_are_one_line_and_a_list(qmd: Qmd, ho
     run = qmd("index", "x", "--no-embed")
     assert run.err == (
         "warning: 'd.md' is binary\n"
-        "warning: 3 notes could not be read as a whole (a.md:3: '@' needs quotes, …);"
+        "warning: 3 notes are indexed without what could not be read"
+        " (a.md:3: front matter cannot be read: '@' needs quotes, …);"
         " all of them: qmd status --problems\n"
     )
     listed = [
