@@ -75,7 +75,7 @@ class Update:
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
     def untold_kinds(self, collection: Collection, *, again: bool) -> Counter[str]:
-        """Ending → number of files in a folder that no collection takes; where not `again`, only with an untold ending."""
+        """Ending → number of files in a folder that no collection takes; if not `again`, only with new endings."""
         facts, fact = self._writer.facts(), KINDS_TOLD + collection.name
         told, counted = set(facts.get(fact, "").split()), facts.get(OTHER_KINDS + collection.name, "")
         if again or not kinds_of_fact(counted).keys() <= told:
