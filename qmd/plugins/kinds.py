@@ -37,6 +37,8 @@ _MADE_MARKDOWN = {
     ".ipynb": "boards:read_notebook",
     ".canvas": "boards:read_canvas",
     ".csv .tsv": "lines:read_table",
+    ".eml": "mail:read_mail",
+    ".epub": "books:read_epub",
 }
 _READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
 
