@@ -36,4 +36,5 @@ class Dependencies(MetadataHookInterface):
         metadata["dependencies"] = [*self.config["dependencies"], *self.config[runtime]]
         if runtime == "cpu":
             # It asks for the other runtime, which writes the same directories.
-            del metadata["optional-dependencies"]["cuda"]
+            for extra in ("cuda", "cuda12"):
+                del metadata["optional-dependencies"][extra]

@@ -60,11 +60,13 @@ def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform
         # Extras that are not named again would go.
         asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
         extras.update(one for part in asked if part["name"] in TWINS[0] for one in part.get("extras", ()))
+        # These two exclude each other.
+        extras -= {"cuda": {"cuda12"}, "cuda12": {"cuda"}}.get(str(extra), set())
         program, gone = "uv tool", name
     is_built, start = place and not place.endswith(".whl"), ""
     if extra is None:
         start = f"{program} uninstall {gone}" + ("; " if is_windows else " && ")
-        extras.discard("cuda")
+        extras -= {"cuda", "cuda12"}
         if not is_built:
             # A wheel holds one build; the other is where it was.
             name, place = TWINS[0][1], place.replace("qmd_search-", "qmd_search_cpu-")

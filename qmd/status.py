@@ -30,18 +30,39 @@ class CollectionStatus(Struct, frozen=True):
         return cls(collection.name, collection.path, collection.pattern, documents, updated_at, chosen)
 
 
+INDEXED = "indexed"
+"""In place of a version: the file is in the index, without what could not be read of it."""
+
+
 class LeftOutFile(Struct, frozen=True):
-    """A file that a collection selects but the index does not hold as it is now."""
+    """A file that a collection selects but the index does not hold as it is now, or not all of it."""
 
     collection: str
     path: str
     reason: str
-    """One line that names the file."""
+    """One line that names the file; of one that is indexed what is lost, and ` (line 4)` where that is known."""
     size_bytes: int = -1
     mtime_ns: int = -1
     """Size and time of the file that was left out; an equal one need not be tried again. -1 for always."""
     program: str = ""
-    """Version of the program that could not take it; another one may."""
+    """Version of the program that could not take it; another one may. `INDEXED` where the index holds the rest."""
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the file is in the index, without what could not be read of it."""
+        return self.program == INDEXED
+
+    @property
+    def line(self) -> int | None:
+        """The line that could not be read, where that is known."""
+        number = self.reason.rpartition(" (line ")[2].removesuffix(")") if self.is_indexed else ""
+        return int(number) if number.isdecimal() and len(number) < 10 else None
+
+    @property
+    def told(self) -> str:
+        """`path:4: reason`, as programs that jump to a place read it."""
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.path}{line}: {self.reason.removesuffix(f' (line {self.line})')}"
 
 
 Runner = Literal["embed", "watch", "server", "cleanup", "copy"]
@@ -112,6 +133,9 @@ class IndexStatus(Struct, frozen=True):
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
     left_out: tuple[LeftOutFile, ...] = ()
+    """Of a store also files that are indexed, which `problems` has of an index."""
+    problems: tuple[LeftOutFile, ...] = ()
+    """Files that could not be read, or not all of them."""
     holder: EmbeddingRun | None = None
     """Who has its vectors now."""
     address: str | None = None
@@ -155,6 +179,11 @@ FACTS = (
     Fact("updatedAt", lambda index: index.updated_at),
     Fact("fingerprint", lambda index: index.fingerprint),
     Fact("notTaken", lambda index: index.others, "Not taken", is_for_tool=True),
+    Fact(
+        "problems",
+        lambda index: f"{len(found):,} (qmd status --problems)" if (found := index.problems) else None,
+        "Problems",
+    ),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is a line more in every form; what it counts comes from the stores' `read_status`."""

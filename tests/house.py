@@ -17,20 +17,20 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4860,
-    "cli": 4190,
-    "retrieval": 4400,
-    "inference": 3660,
-    "app": 4100,
-    "plugins/forms": 3280,
+    "store": 4870,
+    "cli": 4210,
+    "retrieval": 4420,
+    "inference": 3710,
+    "app": 4160,
+    "plugins/forms": 3290,
     "plugins/mcp": 3480,
-    "render": 2950,
-    "ingest": 2350,
+    "render": 2970,
+    "ingest": 2390,
     "plugins/lance": 2140,
     "plugins/qwen": 2060,
-    "(root)": 2050,
+    "(root)": 2080,
     "plugins/models": 1640,
-    "indexing": 1480,
+    "indexing": 1560,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
     "plugins/browse": 1140,
@@ -41,23 +41,24 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 680,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 650,
+    "plugins/readers": 780,
+    "plugins/office": 170,
     "plugins/watch": 480,
-    "plugins": 420,
+    "plugins": 450,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
     "plugins/adding": 270,
-    "plugins/editor": 220,
+    "plugins/editor": 230,
     "plugins/skills": 180,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_370, 202
+MOST_LINES, MOST_FILES = 33_720, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 54_910
-MOST_LINES_OF_TESTS = 42_860
+MOST_LINES_OF_ALL = 55_580
+MOST_LINES_OF_TESTS = 43_750
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -63,7 +63,8 @@ def test_whatever_is_imported_is_declared() -> None:
 def test_whatever_is_declared_is_imported() -> None:
     declared = {_canonical(one.name) for one in _declared() if one.marker is None or one.marker.evaluate()}
     imported = {distribution for name in _imported_modules() for distribution in _distributions_of(name)}
-    assert declared - imported == set()
+    # ONNX Runtime loads that one.
+    assert declared - imported == {"nvidia-cublas"} & declared
 
 
 @pytest.mark.parametrize("paper", ["CONTRIBUTING.md", "SECURITY.md", "docs/dev/architecture.md"])

@@ -156,6 +156,12 @@ def test_a_tool_is_made_anew_for_the_cpu_with_the_extras_that_need_no_card(
     assert install_command(None, folder, "linux") == anew
 
 
+def test_the_libraries_of_another_cuda_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = installed(monkeypatch, tmp_path, {"url": "file:///src", "dir_info": {}}, "uv")
+    (folder / "uv-receipt.toml").write_text(RECEIPT.replace('["code"]', '["code", "cuda"]'))
+    assert install_command("cuda12", folder, "linux") == "uv tool install '/src[code,cuda12]'"
+
+
 def test_what_writes_the_same_folder_is_named_in_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,8 @@ from packaging.requirements import Requirement
 
 _ROOT = Path(__file__).parents[1]
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
-_HOOKS = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))
+_HOOKS, _EXTRAS = _PROJECT["tool"]["hatch"]["metadata"]["hooks"], _PROJECT["project"]["optional-dependencies"]
 _NO_INDEX = re.compile(r"Failed to fetch|error sending request|dns error|[Cc]onnect|timed out|operation timed out")
 
 _SYSTEMS = [
@@ -40,7 +41,8 @@ _SYSTEMS = [
 
 
 def _resolve(platform: str, python: str, pair: str, *options: str, **environ: str) -> list[str]:
-    """Names of the distributions that a system gets; skips where the package index cannot be asked."""
+    """Names of the distributions that a system gets with a pair or an extra; skips where no package index is asked."""
+    pairs = _HOOKS["custom"]
     uv = shutil.which("uv", path=sysconfig.get_path("scripts")) or shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not installed: pip install --group test")
@@ -49,7 +51,7 @@ def _resolve(platform: str, python: str, pair: str, *options: str, **environ: st
     run = subprocess.run(
         [*command, "-"],
         cwd=_ROOT,
-        input="\n".join([*_HOOKS["custom"]["dependencies"], *_HOOKS["custom"][pair]]),
+        input="\n".join([*pairs["dependencies"], *pairs.get(pair, pairs["gpu"]), *_EXTRAS.get(pair, ())]),
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
@@ -87,6 +89,13 @@ def test_macos_13_gets_words_alone_where_the_runtime_has_no_wheel(python: str, k
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("extra", "cublas"), [("cuda", "nvidia-cublas"), ("cuda12", "nvidia-cublas-cu12")])
+def test_the_libraries_of_cuda_come_with_the_runtime_that_is_built_for_them(extra: str, cublas: str) -> None:
+    names = _resolve("x86_64-unknown-linux-gnu", "3.13", extra)
+    assert [name for name in names if name.startswith("nvidia-cublas")] == [cublas]
+
+
 def _build(monkeypatch: pytest.MonkeyPatch, file: Path, **environ: str) -> dict[str, Any]:
     """The metadata of a build, for hatchling, which calls the hook."""
     monkeypatch.setitem(
@@ -98,7 +107,7 @@ def _build(monkeypatch: pytest.MonkeyPatch, file: Path, **environ: str) -> dict[
         monkeypatch.setenv(name, value)
     hook = runpy.run_path(str(file))["Dependencies"]()
     hook.config = _HOOKS["custom"]
-    metadata: dict[str, Any] = {"name": "qmd-search", "optional-dependencies": {"cuda": ["onnxruntime-gpu"]}}
+    metadata: dict[str, Any] = {"name": "qmd-search", "optional-dependencies": dict(_EXTRAS)}
     hook.update(metadata)
     return metadata
 
@@ -117,7 +126,8 @@ def test_a_build_brings_one_pair_of_packages_that_run_models(
     made = _build(monkeypatch, _ROOT / "hatch_build.py", **environ)
     assert made["name"] == name
     assert made["dependencies"] == _HOOKS["custom"]["dependencies"] + _HOOKS["custom"][pair]
-    assert ("cuda" in made["optional-dependencies"]) == (pair == "gpu")
+    asked = " ".join(one for extra in made["optional-dependencies"].values() for one in extra)
+    assert ("onnxruntime-gpu" in asked) == (pair == "gpu")
 
 
 @pytest.mark.parametrize(

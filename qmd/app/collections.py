@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -229,7 +229,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         git_ignored: What git ignores in it, see `ScanResult`.
         below: Only this folder of it.
     """
-    from qmd.ingest.exclusion import UNREADABLE, count_kinds, selected_files
+    from qmd.ingest.exclusion import count_kinds, is_unread, selected_files
 
     if below:
         collection = replace(collection, name="", path=collection.path / to_disk(below))
@@ -247,13 +247,13 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         return NotFoundError(f"{nothing}: {reason}", "see .qmdignore, and 'ignore' in index.yml")
     kinds = count_kinds(collection.path)
     is_one = kinds.total() == 1
-    there = f"there {'is' if is_one else 'are'} {_counted(kinds, UNREADABLE)}" if kinds else "the folder is empty"
-    readable = [suffix for suffix, _ in kinds.most_common() if suffix.lower() not in UNREADABLE]
+    there = f"there {'is' if is_one else 'are'} {_counted(kinds, is_unread)}" if kinds else "the folder is empty"
+    readable = [suffix for suffix, _ in kinds.most_common() if not is_unread(suffix)]
     if readable:
         instead = f"qmd collection remove {shlex.quote(collection.name)} && " if collection.name else ""
         hint = f"{instead}{command} --glob {shlex.quote(f'**/*{readable[0]}')}"
     elif kinds:
-        hint = "convert them to markdown or plain text"
+        hint = _remedy(kinds)
     elif collection.name:
         hint = "write notes there, then run: qmd index"
     else:
@@ -276,7 +276,15 @@ def _some(files: Sequence[str]) -> str:
     return ", ".join([*files[:_NAMES_SHOWN], *(["…"] if len(files) > _NAMES_SHOWN else [])])
 
 
-def _counted(kinds: Counter[str], not_read: Container[str]) -> str:
+def _remedy(kinds: Counter[str]) -> str:
+    from qmd.ingest.outline import kind_of
+    from qmd.installation import install_command
+
+    is_missing = any(kind_of(suffix).is_missing for suffix in kinds)
+    return install_command("files") if is_missing else "convert them to markdown or plain text"
+
+
+def _counted(kinds: Counter[str], is_unread: Callable[[str], bool]) -> str:
     """`12 .txt, 3 .docx (qmd does not read .docx)`."""
-    unreadable = [suffix for suffix, _ in kinds.most_common(KINDS_SHOWN) if suffix.lower() in not_read]
+    unreadable = [suffix for suffix, _ in kinds.most_common(KINDS_SHOWN) if is_unread(suffix)]
     return kinds_text(kinds) + (f" (qmd does not read {', '.join(unreadable)})" if unreadable else "")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from qmd.errors import NotFoundError
 from qmd.files import make_private_folder, open_private
-from qmd.names import to_disk
+from qmd.names import suffix_of, to_disk
 from qmd.records import Collection, Hit, StoredDocument
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ _NOTES = re.compile(
     r".*\.(?:md|markdown|mdown|mkd|mkdn|mdwn|mdx|txt|text|org|rst|adoc|asciidoc|textile)", re.A | re.I | re.S
 )
 """Names of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
+
+_DOCUMENTS = {".pdf": b"%PDF-", **dict.fromkeys((".docx", ".pptx", ".xlsx"), b"PK\3\4")}
+"""Endings of others, with what such a file begins with. Those with macros have endings of their own."""
 
 _NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 """How an address begins that a program of its own takes; one letter is a drive of Windows."""
@@ -89,16 +92,18 @@ def linker(template: str | None, platform: str = sys.platform) -> Linker:
 def _is_note(path: str, platform: str) -> bool:
     """Whether a file's own ending is a note's and nothing takes it for a program; a link may have another's name."""
     name = PurePath(path).name
+    begins = _DOCUMENTS.get(suffix_of(name), b"")
     # Behind the colon Windows reads a hidden part of the file before it.
-    if not _NOTES.fullmatch(name) or (platform == "win32" and ":" in name):
+    if not (begins or _NOTES.fullmatch(name)) or (platform == "win32" and ":" in name):
         return False
     try:
         mode = os.lstat(path).st_mode
-        if not (stat.S_ISREG(mode) and mode & 0o111):
+        if not (stat.S_ISREG(mode) and (begins or mode & 0o111)):
             return stat.S_ISREG(mode)
         # On disks of other systems every file is executable; macOS runs it whatever it begins with.
         with Path(path).open("rb") as file:
-            return platform != "darwin" and file.read(2) != b"#!"
+            found = file.read(5)
+        return found.startswith(begins) and not (mode & 0o111 and (platform == "darwin" or found[:2] == b"#!"))
     except (OSError, ValueError):
         return False
 

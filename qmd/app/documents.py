@@ -17,7 +17,7 @@ from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collecti
 from qmd.names import places_on_disk, split_address, to_disk, without_scheme
 from qmd.records import Collection, Heading, Scope, StoredDocument
 from qmd.retrieval.lookup import Found, context_for, resolve_words
-from qmd.retrieval.references import bare_name
+from qmd.retrieval.references import bare_name, form_of_place
 
 if TYPE_CHECKING:
     from qmd.store.base import IndexReader
@@ -159,17 +159,20 @@ class Section(Struct, frozen=True):
 
 
 def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
-    """The lines that `Heading`, `Heading#Subheading` or `^block` means: a heading's to the next of its level.
+    """The lines that `Heading`, `Heading#Subheading`, `^block` or a place means: a heading's to the next of its level.
 
     Raises:
         NotFoundError: The note has no such part; the hint names its headings.
     """
-    from qmd.ingest.outline import read_outline
+    from qmd.ingest.outline import kind_of, read_outline
 
+    form = kind_of(document.path).place
     found = _block(text, fragment) if fragment.startswith("^") else None
     headings = read_outline(document.path, text).headings
     if found is None and not fragment.startswith("^"):
         found = _below(text, headings, [name_key(part) for part in fragment.split("#") if part.strip()])
+        if found is None and form and form == form_of_place(fragment):
+            found = _at_time(text, fragment) if form == "::" else _at_number(text, headings, form, fragment)
     if found is not None:
         return found
     named = ", ".join(f"'{heading.text}'" for heading in headings[:_HEADINGS_NAMED])
@@ -192,6 +195,27 @@ def _below(text: str, headings: tuple[Heading, ...], wanted: list[str]) -> Secti
     first = text.count("\n", 0, headings[start - 1].offset) + 1
     offset = headings[end].offset if end < len(headings) else len(text)
     return Section(first, len(text[headings[start - 1].offset : offset].rstrip().split("\n")))
+
+
+def _at_number(text: str, headings: tuple[Heading, ...], form: str, place: str) -> Section | None:
+    """The page, slide or cell of a notebook that has the number, or the part of a sheet with the row of the cells."""
+    sheet, _, cells = place.rpartition("!")
+    number = int("".join(re.findall("[0-9]{1,9}", cells)[:1]) or -1)
+    for heading in headings if form == "!" else ():
+        part = re.fullmatch(r"(.+)!A(\d{1,9}):[A-Z]+(\d{1,9})", heading.text)
+        if part and name_key(part[1]) == name_key(sheet) and int(part[2]) <= number <= int(part[3]):
+            return _below(text, headings, [name_key(heading.text)])
+    return _below(text, headings, [f"{form}{number}"])
+
+
+def _at_time(text: str, time: str) -> Section | None:
+    """What is said from the last time before, or at, another one to the next."""
+    marks = [(mark[1], mark.start()) for mark in re.finditer(r"(?m)^\[(\d\d:\d\d:\d\d)\]", text)]
+    starts = [start for at, start in marks if at <= time.zfill(8)]
+    if not starts:
+        return None
+    end = next((start for _, start in marks if start > starts[-1]), len(text))
+    return Section(text.count("\n", 0, starts[-1]) + 1, len(text[starts[-1] : end].rstrip().split("\n")))
 
 
 def _block(text: str, fragment: str) -> Section | None:

@@ -186,7 +186,7 @@ def changed_part(reader: IndexReader, collection: Collection, end: float, *, onl
     for files in () if only_folders else reader.recorded_files(collection.name):
         changed += _differing(base, files, end)
     if changed:
-        unreadable = {one.path for one in reader.left_out(collection.name)}
+        unreadable = {one.path for one in reader.left_out(collection.name) if not one.is_indexed}
         changed = [path for path in changed if path not in unreadable]
     return posixpath.commonpath(changed) if changed else None
 

@@ -39,11 +39,16 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
 
 
 def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
-    """`notes: left out 212 .png, 3 .txt; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
-    from qmd.ingest.scan import BINARY
+    """`notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
+    from qmd.ingest.exclusion import is_unread
+    from qmd.ingest.outline import kind_of
+    from qmd.installation import install_command
 
-    endings = [ending[1:] for ending, _ in kinds.most_common() if ending not in BINARY]
+    endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]
+    missing = [ending for ending, _ in kinds.most_common() if kind_of(ending).is_missing]
     line = f"{collection.name}: left out {kinds_text(kinds)}"
+    if missing:
+        line += f"; to read {', '.join(missing)}: {install_command('files')}"
     if not endings:
         return line
     mask = f"**/*.{{{','.join(endings)}}}" if len(endings) > 1 else f"**/*.{endings[0]}"

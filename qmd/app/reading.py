@@ -332,7 +332,11 @@ class ReadingIndex(OpenedIndex):
         try:
             with self._request() as (reader, _):
                 others = kinds_text(other_kinds(reader)) or None
-                status = replace(reader.status(None), address=self._locations.address, others=others)
+                stored = reader.status(None)
+                left_out = tuple(one for one in stored.left_out if not one.is_indexed)
+                status = replace(
+                    stored, address=self._locations.address, others=others, left_out=left_out, problems=stored.left_out
+                )
                 language = reader.main_language()
         except NotFoundError:
             return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, (), address=self._locations.address)

@@ -7,6 +7,7 @@ last two go on in slices and give way to a command. What a search does by the wa
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,9 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.environment import thread_gives_way, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
+from qmd.store.records import KINDS_TOLD, OTHER_KINDS, kinds_of_fact
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     import numpy as np
     import numpy.typing as npt
 
@@ -74,11 +74,23 @@ class Update:
         """
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
-    def other_kinds(self, collection: Collection) -> Counter[str]:
-        """Ending → number of files in a collection's folder that none takes."""
+    def untold_kinds(self, collection: Collection, *, again: bool) -> Counter[str]:
+        """Ending → number of files in a collection's folder that none takes; empty where all were told and not `again`.
+
+        From then on they have been told.
+        """
+        facts, fact = self._writer.facts(), KINDS_TOLD + collection.name
+        told, counted = facts.get(fact, "").split(), facts.get(OTHER_KINDS + collection.name, "")
+        kinds = kinds_of_fact(counted).keys() if counted else ()
+        if not kinds or not (again or set(kinds).difference(told)):
+            return Counter()
         from qmd.app.other_kinds import other_kinds
 
-        return other_kinds(self._writer, collection.name)
+        found = other_kinds(self._writer, collection.name)
+        if not again and found.keys() <= set(told):
+            return Counter()
+        self._writer.set_facts({fact: " ".join(sorted(found))})
+        return found
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""

@@ -69,7 +69,7 @@ def add(
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
-            say_left_out(update, update.collections[0], report)
+            say_left_out(update, update.collections[0], report, is_named=True)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")
@@ -297,14 +297,24 @@ def _address(name: str, prefix: str) -> str:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def status(invocation: Invocation, json: Json = False, index: Index = None) -> int:
+def status(
+    invocation: Invocation,
+    json: Json = False,
+    problems: Annotated[
+        bool, Option("--problems", help="List the files that could not be read, or not as a whole, and why.")
+    ] = False,
+    index: Index = None,
+) -> int:
     """Show what the index holds."""
     from qmd.clock import utc_now
-    from qmd.render.listings import StatusReport, render_status, status_json
+    from qmd.render.listings import StatusReport, render_problems, render_status, status_json
 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         counts, collections = opened.status(), opened.indexed_collections()
+    if problems:
+        out(render_problems(counts.problems, as_json=json))
+        return 0
     report = StatusReport(counts, collections, _tips(counts, collections), _daemon_pid(locations))
     if json:
         out(status_json(report))

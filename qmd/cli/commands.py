@@ -44,7 +44,7 @@ _OWN: tuple[Command, ...] = (
         "List notes that are similar to a note, by meaning and links.",
     ),
     Command("ls", "qmd.cli.documents:list_files", "[collection[/prefix]]", "List collections or their files."),
-    Command("status", "qmd.cli.collections:status", "[--json]", "Show what the index holds."),
+    Command("status", "qmd.cli.collections:status", "[--problems] [--json]", "Show what the index holds."),
     Command(
         "collection add",
         "qmd.cli.collections:add",

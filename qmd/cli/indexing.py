@@ -135,8 +135,7 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
         return True
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
     out(f"{head} {change_summary(invocation, report)}  ({to_text(collection.path)}, {collection.pattern})\n")
-    if is_named:
-        say_left_out(update, collection, report, below)
+    say_left_out(update, collection, report, below, is_named=is_named)
     return False
 
 
@@ -146,8 +145,8 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
         report = update.run(collection, line.update, below)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
         warn(warning)
-    if len(report.warnings) > _WARNINGS_SHOWN:
-        warn(f"and {len(report.warnings) - _WARNINGS_SHOWN} more like these in '{collection.name}'")
+    if (n_more := len(report.warnings) - _WARNINGS_SHOWN) > 0:
+        warn(f"and {n_more} more like these in '{collection.name}': qmd status --problems")
     if report.is_empty and not report.removed:
         from qmd.app.collections import nothing_to_index
 
@@ -157,17 +156,24 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
     return report
 
 
-def say_left_out(update: Update, collection: Collection, report: UpdateReport, below: str = "") -> None:
-    """Name the files that are missing because git ignores them or the mask does, where there are others."""
+def say_left_out(
+    update: Update, collection: Collection, report: UpdateReport, below: str = "", *, is_named: bool
+) -> None:
+    """Name the files that are missing because git ignores them or the mask does, where there are others.
+
+    Of a collection that nobody has named (`is_named`) what was told before is not said again.
+    """
     if report.is_empty:
         return
-    from qmd.app.collections import git_ignored_line
-    from qmd.app.other_kinds import other_kinds_line
+    if report.git_ignored and is_named:
+        from qmd.app.collections import git_ignored_line
 
-    line = git_ignored_line(collection, report.git_ignored) if report.git_ignored else None
-    if line is not None:
-        say(line)
-    if not below and (kinds := update.other_kinds(collection)):
+        line = git_ignored_line(collection, report.git_ignored)
+        if line is not None:
+            say(line)
+    if not below and (kinds := update.untold_kinds(collection, again=is_named)):
+        from qmd.app.other_kinds import other_kinds_line
+
         say(other_kinds_line(collection, kinds))
 
 
@@ -226,6 +232,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
         return exc.exit_code
     out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")
+    say_left_out(update, collection, report, is_named=False)
     return 0
 
 

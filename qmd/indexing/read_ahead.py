@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from qmd.clock import batches
 from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
-from qmd.indexing.reading import FileReading, read_files
+from qmd.indexing.reading import FileReading, is_converted, read_files
 from qmd.ingest.outline import kind_of
 from qmd.records import FileEntry
 
@@ -84,7 +84,7 @@ def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
 
 def _is_harmless(entry: FileEntry) -> bool:
     limit = _HARMLESS_CODE_BYTES if kind_of(entry.path).is_source else _HARMLESS_BYTES
-    return entry.size_bytes <= limit
+    return entry.size_bytes <= limit and not is_converted(entry)
 
 
 @contextmanager

@@ -16,9 +16,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Self
 
-from qmd.indexing.reading import FileReading, leave_out, read_file, read_files
+from qmd.indexing.reading import FileReading, is_converted, leave_out, read_file, read_files
 from qmd.records import FileEntry
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.reader_process import serve; serve()"
@@ -29,6 +30,9 @@ _SIZE_BYTES = 8
 _MEMORY_BYTES = 2 << 30
 """Ten megabytes of ligatures, each of which stands for eighteen letters, take one gigabyte."""
 
+_CONVERTED_MEMORY_BYTES, _CONVERTED_S = 512 << 20, 30.0
+"""Of files whose text others make, who are given no network either."""
+
 _BASE_S = 20.0
 _PER_MEGABYTE_S = 5.0
 """Ten times what the slowest text takes on one busy core."""
@@ -38,7 +42,7 @@ _POLL_S = 0.25
 
 def time_budget_s(entry: FileEntry) -> float:
     """Seconds after which a file is given up."""
-    return _BASE_S + _PER_MEGABYTE_S * entry.size_bytes / 1_000_000
+    return _CONVERTED_S if is_converted(entry) else _BASE_S + _PER_MEGABYTE_S * entry.size_bytes / 1_000_000
 
 
 class ReaderProcess:
@@ -113,9 +117,10 @@ class ReaderProcess:
     def _start(self) -> None:
         self._has_reported = False
         with suppress(OSError):
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            command, pipe = [sys.executable, "-Wignore", "-c", _START, *sys.path], subprocess.PIPE
+            # A group of its own is ended with whatever is in it; numpy keeps no memory for threads.
+            environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, start_new_session=True)
 
     def _receive(self, entry: FileEntry) -> FileReading | None:
         """The next answer; None when the process has died or was ended, which it then is for certain."""
@@ -135,7 +140,7 @@ class ReaderProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
+        _kill(process)
         # A task that the process never took may still wait to be flushed.
         with suppress(OSError), process:
             pass
@@ -162,7 +167,13 @@ class ReaderProcess:
                 process = self._process
                 if self._left_s <= 0 and process is not None:
                     self._is_expired = True
-                    process.kill()
+                    _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was not waited for yet, and its group."""
+    with suppress(OSError):
+        process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
 
 
 def serve() -> None:
@@ -172,7 +183,7 @@ def serve() -> None:
     # What a library prints must not get into the answers.
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _limit_memory()
+    alarm = getattr(signal, "alarm", lambda _: 0)
     results.write(_READY)
     results.flush()
     while True:
@@ -181,17 +192,34 @@ def serve() -> None:
         except EOFError:
             return
         for entry in entries:
+            if is_converted(entry):
+                _leave_network()
+            _limit_memory(_CONVERTED_MEMORY_BYTES if is_converted(entry) else _MEMORY_BYTES)
+            # Where nobody waits any more, nobody else ends a parser that does not.
+            alarm(int(2 * time_budget_s(entry)))
             packed = read_file(entry).pack()
+            alarm(0)
             results.write(len(packed).to_bytes(_SIZE_BYTES) + packed)
             results.flush()
 
 
-def _limit_memory() -> None:
+@cache
+def _leave_network() -> None:
+    """Be without a network from here on, where the system permits it: on Linux, though not in all containers."""
+    if sys.platform == "linux":
+        import ctypes
+
+        # `os.unshare` of Python 3.12, with CLONE_NEWNET; whoever may not do that may in a user namespace of its own.
+        unshare = ctypes.CDLL(None).unshare
+        _ = unshare(0x40000000) and unshare(0x50000000)
+
+
+def _limit_memory(n_bytes: int) -> None:
     """Make a file that needs too much fail here, before the system has to choose what to end."""
     # Windows has no such limit, and macOS refuses some.
     with suppress(ImportError, ValueError, OSError):
         import resource
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        limit = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
+        limit = n_bytes if hard == resource.RLIM_INFINITY else min(hard, n_bytes)
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

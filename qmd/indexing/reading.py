@@ -39,32 +39,46 @@ class FileReading(Struct, frozen=True):
     """True for source code whose declarations cannot be told, because the grammar is missing."""
     mtime_ns: int = UNKNOWN_TIME_NS
     """The time by which the next update may know an unchanged file again."""
+    losses: tuple[str, ...] = ()
+    """What of the document could not be read."""
 
     def pack(self) -> bytes:
         """All but `entry`, for another process."""
         failure = self.failure and (self.failure.message, self.failure.code, self.failure.hint)
-        return msgspec.msgpack.encode((self.document, self.warnings, failure, self.is_plain, self.mtime_ns))
+        return msgspec.msgpack.encode(
+            (self.document, self.warnings, failure, self.is_plain, self.mtime_ns, self.losses)
+        )
 
     @classmethod
     def unpack(cls, entry: FileEntry, packed: bytes) -> Self:
         """What `pack` was called on, given its `entry`."""
-        document, warnings, failure, is_plain, mtime_ns = _DECODER.decode(packed)
-        return cls(entry, document, warnings, failure and UnindexableFileError(*failure), is_plain, mtime_ns)
+        document, warnings, failure, is_plain, mtime_ns, losses = _DECODER.decode(packed)
+        failed = failure and UnindexableFileError(*failure)
+        return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses)
 
 
 _Failure = tuple[str, UnindexableReason, str | None]
-_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, tuple[str, ...], _Failure | None, bool, int])
+_Words = tuple[str, ...]
+_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words])
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
-    """The files read, parsed and analysed, in order; what cannot be indexed says why."""
-    return [read_file(entry) for entry in entries]
+    """The files read, parsed and analysed, in order; what cannot be indexed, or only by another process, says why."""
+    return [read_file(entry, is_apart=False) for entry in entries]
 
 
-def read_file(entry: FileEntry) -> FileReading:
+def is_converted(entry: FileEntry) -> bool:
+    """Whether a file's text is made by the extra `files`, in a process of its own."""
+    kind = kind_of(entry.path)
+    return bool(kind.needs) and not kind.is_missing
+
+
+def read_file(entry: FileEntry, *, is_apart: bool = True) -> FileReading:
     """A file read, parsed and analysed. Whatever goes wrong in it is its own failure and nobody else's."""
     read_at_ns = time.time_ns()
     try:
+        if is_converted(entry) and not is_apart:
+            raise UnindexableFileError(f"'{entry.path}' needs a process of its own: none can be started", "unreadable")
         return _read(entry, read_at_ns)
     except UnindexableFileError as exc:
         return FileReading(entry, None, (exc.message,), exc, mtime_ns=settled_time(entry.mtime_ns, read_at_ns))
@@ -88,7 +102,7 @@ def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> File
 
 def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     document = read_document(entry)
-    warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
+    losses, warnings = document.warnings, list[str]()
     # A row of this ending, or a grammar, may be there one day.
     is_plain = find(KINDS, suffix_of(entry.path)) is None
     try:
@@ -99,7 +113,7 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     new = stored_form(document, entry.size_bytes, settled_time(entry.mtime_ns, read_at_ns), read_at_ns, entry.mtime_ns)
     # What the index cannot store must be noticed here, where it concerns this file alone.
     "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
-    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
+    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns, losses=losses)
 
 
 def with_declarations(document: Document) -> Document:

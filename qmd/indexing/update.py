@@ -17,11 +17,13 @@ from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
-from qmd.status import LeftOutFile
+from qmd.status import INDEXED, LeftOutFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from qmd.indexing.reading import FileReading
 
 COMMIT_BYTES = 16 * 1024 * 1024
@@ -82,6 +84,10 @@ class _Update(Struct):
     n_bytes: int = 0
     left_out: list[LeftOutFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    losses: list[LeftOutFile] = field(default_factory=list)
+    """Of documents that were read, what could not be read of them."""
+    lost_before: list[LeftOutFile] = field(default_factory=list)
+    """The same of those that have not changed."""
     stale: list[str] = field(default_factory=list)
     settled: list[tuple[int, FileEntry]] = field(default_factory=list)
 
@@ -93,12 +99,14 @@ class _Update(Struct):
     def changed(self, entries: Sequence[FileEntry], left_out_before: Sequence[LeftOutFile]) -> list[FileEntry]:
         """The files that are to be read; the others are counted as unchanged, or as left out once more."""
         left_out = {one.path: one for one in left_out_before if one.program == __version__}
+        losses = {one.path: one for one in left_out_before if one.is_indexed}
         changed = []
         for entry in entries:
             if self.outdated is not None and self.outdated(entry.path):
                 changed.append(entry)
             elif _is_known(entry, known := self.known.get(entry.path)) or self._is_equal(entry, known):
                 self.unchanged += 1
+                self.lost_before += [losses[entry.path]] if entry.path in losses else []
             elif _is_known(entry, left_out.get(entry.path)):
                 self.leave_out(left_out[entry.path])
             else:
@@ -117,8 +125,11 @@ class _Update(Struct):
         """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
         if known is None or (known.mtime_ns, known.size_bytes) != (UNKNOWN_TIME_NS, entry.size_bytes):
             return False
+        from qmd.indexing.reading import is_converted
         from qmd.ingest.document import read_hash
 
+        if is_converted(entry):
+            return False
         read_at_ns = time.time_ns()
         with suppress(UnindexableFileError):
             if read_hash(entry) == known.hash:
@@ -148,12 +159,17 @@ class _Update(Struct):
         done = 0
         for batch in _in_transactions(self.writer, read_ahead(changed)):
             self._write(batch)
+            for read in filter(lambda read: read.losses, batch):
+                reason = "; ".join(read.losses)
+                self.losses.append(LeftOutFile(self.collection, read.entry.path, reason, 0, 0, INDEXED))
             if stamps_early and self.plain != stamped:
                 stamped = set(self.plain)
                 stamp_analysis(self.writer, self.collection, stamped)
             done += len(batch)
             if on_progress:
                 on_progress(done, len(changed))
+        if self.losses:
+            self.losses = without_templates(changed[0].folder, self.losses)
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -165,7 +181,7 @@ class _Update(Struct):
             removed=removed,
             skipped=tuple((one.path, one.reason) for one in self.left_out),
             # A missing grammar is one piece of news, however many files it concerns.
-            warnings=tuple(dict.fromkeys(self.warnings)),
+            warnings=tuple(dict.fromkeys([*self.warnings, *told_losses(self.losses)])),
             n_bytes=self.n_bytes,
             ignored_files=scan.ignored_files,
             elapsed_s=elapsed_s,
@@ -214,12 +230,16 @@ def _refuse_much(
     Raises:
         TooManyChangesError: It is one of these.
     """
+    from qmd.ingest.outline import kind_of
+
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
+    # To make the text of one takes up to a second.
+    n_converted = sum(bool(kind_of(entry.path).needs) for entry in news)
     n_changes = len(news) + len(gone)
     if is_emptied:
         raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
-    if n_changes > QUICK_FILES or sum(entry.size_bytes for entry in news) > QUICK_BYTES:
+    if n_changes > QUICK_FILES or n_converted > 1 or sum(entry.size_bytes for entry in news) > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 
@@ -273,7 +293,7 @@ def update_collection(
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
         writer.settle(name)
-        writer.put_left_out(name, [*elsewhere, *update.left_out])
+        writer.put_left_out(name, [*elsewhere, *update.lost_before, *update.losses, *update.left_out])
         writer.record_folders(name, scan.folders, below)
         others = kinds_as_fact(scan.others) or None
         if not below and others != writer.facts().get(OTHER_KINDS + name):
@@ -281,6 +301,29 @@ def update_collection(
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)
+
+
+def told_losses(losses: Sequence[LeftOutFile]) -> Iterator[str]:
+    """What an update says of documents that are indexed without a part: one line, of several with the first."""
+    if len(losses) < 2:
+        yield from (f"'{one.path}': {one.reason}" for one in losses)
+        return
+    from qmd.ingest.frontmatter import UNREADABLE
+
+    is_front = all(one.reason.startswith(UNREADABLE) for one in losses)
+    what = "have front matter that cannot be read; indexed without it" if is_front else "could not be read as a whole"
+    first = losses[0].told.replace(UNREADABLE, "")
+    yield f"{len(losses):,} notes {what} ({first}, …); all of them: qmd status --problems"
+
+
+def without_templates(folder: Path, losses: list[LeftOutFile]) -> list[LeftOutFile]:
+    """Losses but for those of templates, which nobody has to repair, by the settings of Obsidian."""
+    from qmd.ingest.exclusion import template_places
+
+    places = template_places(folder)
+    return [
+        one for one in losses if not any(is_below(one.path, place) or one.path == f"{place}.md" for place in places)
+    ]
 
 
 def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:

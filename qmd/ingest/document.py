@@ -15,22 +15,33 @@ from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
 from qmd.ingest.outline import Outline, kind_of
-from qmd.names import OF_THE_FOLDER, aliases_of, is_common, is_telling, page_aliases, page_name
+from qmd.names import OF_THE_FOLDER, aliases_of, is_common, is_telling, page_aliases, page_name, suffix_of
 from qmd.plugins import load
 from qmd.records import Document, FileEntry, Heading, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
 """Larger files are data, not notes: one of them would fill the index and name nothing."""
 
+MAX_CONVERTED_BYTES = 64 * 1024 * 1024
+"""Of a file whose text is made in a process of its own: most of it are pictures and fonts."""
+
 _SNIFFED_BYTES = 8192
 
 
-def read_document(entry: FileEntry, *, max_size_bytes: int = MAX_SIZE_BYTES) -> Document:
+def read_document(entry: FileEntry, *, max_size_bytes: int | None = None) -> Document:
     """The parsed file of a scan.
 
     Raises:
-        UnindexableFileError: If the file cannot be read, is binary, or is larger than `max_size_bytes`.
+        UnindexableFileError: If the file cannot be read, by what is installed, or is larger than `max_size_bytes`.
     """
+    kind = kind_of(entry.path)
+    if kind.is_missing:
+        from qmd.installation import install_command
+
+        # The same words for all of them, so that they are said once.
+        what = f"files that end in {suffix_of(entry.path)} are left out"
+        raise UnindexableFileError(f"{what}; to read them: {install_command('files')}", "unreadable")
+    max_size_bytes = max_size_bytes or (MAX_CONVERTED_BYTES if kind.needs else MAX_SIZE_BYTES)
     return parse_document(entry.path, _read(entry, max_size_bytes))
 
 

@@ -11,11 +11,13 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from qmd.foreign import read_json_file
 from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
 from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output
 from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.names import to_disk, to_text
+from qmd.plugins import KINDS, find
 from qmd.records import Collection
 
 
@@ -97,14 +99,38 @@ def selects(collection: Collection, path: str) -> bool:
     return wanted.fullmatch(path) is not None and excluded.fullmatch(path) is None
 
 
+_OBSIDIAN = (
+    ("templates.json", "folder"),
+    ("daily-notes.json", "template"),
+    ("plugins/templater-obsidian/data.json", "templates_folder"),
+)
+_MAX_SETTINGS_BYTES = 256 * 1024
+
+
+def template_places(folder: Path) -> list[str]:
+    """Where a vault has its templates by the settings of Obsidian in it: words of a stranger, only to be compared."""
+    found = []
+    for name, key in _OBSIDIAN:
+        with suppress(OSError, ValueError):
+            settings = read_json_file(folder / ".obsidian" / name, _MAX_SETTINGS_BYTES)
+            place = settings.get(key) if isinstance(settings, dict) else None
+            found += [place.strip("/")] if isinstance(place, str) and place.strip("/") else []
+    return found
+
+
 # --- what else lies there -------------------------------------------------------------------------
 
 _MOST_NAMES = 10_000
 """A tenth of a second on a local disk; what lies behind is not counted."""
 
 _DATA = "zip gz bz2 xz 7z rar tar db sqlite exe dll so dylib bin iso dmg pyc class jar ttf woff2"
-UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
-"""Endings of files that hold no plain text."""
+_UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
+
+
+def is_unread(suffix: str) -> bool:
+    """Whether files of an ending hold no plain text, and what would make some of them is not here."""
+    kind = find(KINDS, suffix.lower())
+    return suffix.lower() in _UNREADABLE and (kind is None or kind.is_missing)
 
 
 def count_kinds(folder: Path) -> Counter[str]:

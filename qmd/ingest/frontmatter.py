@@ -20,6 +20,8 @@ from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
 from qmd.ingest.markdown import FrontMatter
 from qmd.records import MetadataValue
 
+UNREADABLE = "front matter cannot be read: "
+
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>")
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
 _YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
@@ -28,6 +30,7 @@ _PROPERTY = re.compile(r"(?:- |  )?([^\W\d_][\w./-]*)::(?:[ \t]+([^\n]{0,2000}))
 _PROPERTY_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
 _REFERENCE = re.compile(r"#?\[\[([^\[\]]*)\]\]\Z|#([^\s#]+)\Z")
 _LISTS = frozenset({"alias", "aliases", "tag", "tags"})
+_NEEDS_QUOTES = re.compile(r"found character (\S+) that cannot start any token\Z")
 _ITEM_KEY = re.compile(r"[^\s:\"'\[{][^:]*:(?:\s|\Z)")
 _HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
@@ -56,7 +59,7 @@ class _NotSimpleError(ValueError):
 
 
 class _UnreadableError(ValueError):
-    """The block is malformed or too much; one line says why."""
+    """The block is malformed or too much; one line says why, with the line of the file where that is known."""
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -92,7 +95,7 @@ def read_front_matter(text: str) -> FrontMatter:
         # A template, which a program has yet to fill in: nobody has to repair it.
         if _PLACEHOLDER.search(block, 0, MAX_CHARACTERS):
             return FrontMatter({}, match.end())
-        return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
+        return FrontMatter({}, match.end(), (f"{UNREADABLE}{exc}",))
 
 
 def _page_properties(text: str) -> dict[str, MetadataValue]:
@@ -125,8 +128,10 @@ def _parse_yaml(block: str) -> dict[str, MetadataValue]:
     try:
         loaded = load_yaml(block, allow_duplicate_keys=True)
     except UnreadableYamlError as exc:
-        problem = getattr(exc.__cause__, "problem", None) or exc
-        raise _UnreadableError(" ".join(str(problem).split())[:_MAX_REASON_CHARACTERS]) from exc
+        problem = " ".join(str(getattr(exc.__cause__, "problem", None) or exc).split())[:_MAX_REASON_CHARACTERS]
+        mark = getattr(exc.__cause__, "problem_mark", None)
+        where = f" (line {mark.line + 2})" if mark is not None else ""
+        raise _UnreadableError(_NEEDS_QUOTES.sub(r"\1 needs quotes", problem) + where) from exc
     if not isinstance(loaded, dict):
         raise _UnreadableError("expected a list of keys and values")
     return _flatten(loaded)

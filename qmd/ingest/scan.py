@@ -27,6 +27,7 @@ from qmd.ingest.ignores import (
 )
 from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.names import is_below, suffix_of, to_disk, to_text
+from qmd.plugins import KINDS
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection, FileEntry
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
@@ -298,7 +299,7 @@ def _count_other(walk: _Walk, entry: os.DirEntry[str], path: str, suffix: str, f
         return
     if not folder.ignores or ignored_by(path, False, folder.ignores, folder.tree, is_named=False) is None:
         # A mask that is to select it has to spell it as it is.
-        walk.others[suffix if suffix in BINARY else path[-len(suffix) :]] += 1
+        walk.others[suffix if suffix in BINARY and suffix not in KINDS else path[-len(suffix) :]] += 1
 
 
 def _add_file(

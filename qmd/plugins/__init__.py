@@ -276,6 +276,7 @@ HOOKS: Mapping[str, str] = {
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",
+    "files: HTML as markdown": "qmd.plugins.readers.markup:read_html",
     "folder: model": "qmd.plugins.models.sentence_transformers:describe_folder",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",

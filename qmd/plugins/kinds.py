@@ -16,6 +16,10 @@ class Kind(NamedTuple):
         is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
         is_source: Whether it is source code.
         version: Of what reads it: files that another version read are read again.
+        place: How an address behind a name writes a place in the text (`report.pdf:p12`), without its digits; empty
+            where there are lines alone. Its headings are called as they are written, `!` stands for cells of a sheet,
+            and `::` for times.
+        needs: The module of the extra `files` that `decode` imports; it runs in a process of its own.
     """
 
     outline: str
@@ -23,6 +27,15 @@ class Kind(NamedTuple):
     is_markdown: bool = False
     is_source: bool = False
     version: int = 0
+    place: str = ""
+    needs: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether what reads these files is not installed."""
+        from importlib.util import find_spec
+
+        return bool(self.needs) and find_spec(self.needs) is None
 
 
 _MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"
@@ -34,25 +47,35 @@ _SOURCE = (
 _PLAIN = ".txt .text .log .base .json .toml .yaml .yml"
 _MADE_MARKDOWN = {
     ".html .htm .xhtml": "markup:read_html",
-    ".ipynb": "boards:read_notebook",
     ".canvas": "boards:read_canvas",
     ".csv .tsv": "lines:read_table",
     ".eml": "mail:read_mail",
     ".epub": "books:read_epub",
 }
-_READERS, _TEXT = "qmd.plugins.readers.", "qmd.ingest.outline:outline_text"
+_READERS, _OFFICE = "qmd.plugins.readers.", "qmd.plugins.office.converting"
+_TITLED, _TEXT = f"{_READERS}texts:outline_titled", "qmd.ingest.outline:outline_text"
 
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True, version=1)),
     ".org": Kind(f"{_READERS}outlines:outline_org", version=1),
     **dict.fromkeys((".rst", ".rest"), Kind(f"{_READERS}outlines:outline_rst", version=1)),
-    **dict.fromkeys((".srt", ".vtt"), Kind(_TEXT, f"{_READERS}lines:read_subtitles", version=1)),
+    **dict.fromkeys((".srt", ".vtt"), Kind(_TEXT, f"{_READERS}lines:read_subtitles", version=1, place="::")),
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
     **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
     **{
-        suffix: Kind(f"{_READERS}texts:outline_titled", _READERS + reader, is_markdown=True, version=1)
+        suffix: Kind(_TITLED, _READERS + reader, is_markdown=True, version=1)
         for suffixes, reader in _MADE_MARKDOWN.items()
         for suffix in suffixes.split()
     },
+    **{
+        f".{name}": Kind(_TITLED, f"{_OFFICE}:read_{name}", is_markdown=True, version=1, place=place, needs=needs)
+        for name, place, needs in (
+            ("pdf", "p", "pypdfium2"),
+            ("docx", "", "mammoth"),
+            ("pptx", "slide", "pptx"),
+            ("xlsx", "!", "openpyxl"),
+        )
+    },
+    ".ipynb": Kind(_TITLED, f"{_READERS}boards:read_notebook", is_markdown=True, version=2, place="cell"),
 }
 """Ending of a file's name, in lower case -> what it is; anything else is text as well."""

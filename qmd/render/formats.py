@@ -12,7 +12,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from qmd.records import Hit, Mention, Query, SearchResponse, StoredDocument
+from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
 from qmd.render.text import (
     budget_line,
     csv_row,
@@ -90,28 +90,31 @@ def display_query(query: Query) -> str:
     return query.text
 
 
-def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
+def _snippet_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
     """The passage under its header `@@ -start,count @@ (b before, a after)`.
 
     Line numbers are those of the source file; the header, which is no line of it, has none.
     """
-    passage = hit.passage
+    text = _passage_text(passage, max_characters, line_numbers)
     count = passage.end_line - passage.start_line + 1
-    # A passage that reaches the end of the file ends with the file's last line break, which begins no line.
-    text = "\n".join(passage.text.split("\n")[:count])
-    if len(text) > max_characters:
-        text = text[: max_characters - 3] + "..."
-    if line_numbers:
-        text = number_lines(text, passage.start_line)
     header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
     return f"{header}\n{text}"
 
 
-def passages_text(hit: Hit, line_numbers: bool) -> str:
-    """All passages of a hit, whole, each under its header."""
+def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
+    # A passage that reaches the end of the file ends with the file's last line break, which begins no line.
+    text = "\n".join(passage.text.split("\n")[: passage.end_line - passage.start_line + 1])
+    if len(text) > max_characters:
+        text = text[: max_characters - 3] + "..."
+    return number_lines(text, passage.start_line) if line_numbers else text
+
+
+def plain_passages(hit: Hit, line_numbers: bool) -> str:
+    """All passages of a hit, whole; before each but the first a line `…:12-40`, with what `get` takes after a name."""
     passages = hit.passages or (hit.passage,)
-    shown = (snippet_text(replace(hit, passage=one), len(one.text) + 1, line_numbers) for one in passages)
-    return "\n".join(shown)
+    marks = ("", *(f"…:{one.start_line}-{one.end_line}\n" for one in passages[1:]))
+    texts = (_passage_text(one, len(one.text) + 1, line_numbers) for one in passages)
+    return "\n".join(map(str.__add__, marks, texts))
 
 
 def passage_objects(hit: Hit) -> list[dict[str, object]]:
@@ -131,8 +134,9 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None
         body = hit.body or ""
         return number_lines(body, 1) if options.line_numbers else body
     if max_characters is None:
-        return passages_text(hit, options.line_numbers)
-    return snippet_text(hit, max_characters, options.line_numbers)
+        passages = hit.passages or (hit.passage,)
+        return "\n".join(_snippet_text(one, len(one.text) + 1, options.line_numbers) for one in passages)
+    return _snippet_text(hit.passage, max_characters, options.line_numbers)
 
 
 # --- hits -----------------------------------------------------------------------------------------
@@ -171,7 +175,8 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
 
         lines += explain_lines(hit.explanation)
     lines += [f"also in {file_identifier(uri, options.index_name)}" for uri in hit.also_in]
-    return "\n".join([*lines, "", _shown_text(hit, options), ""])
+    text = _shown_text(hit, options) if options.full else plain_passages(hit, options.line_numbers)
+    return "\n".join([*lines, "", text, ""])
 
 
 def hit_object(row: Row, options: HitOptions) -> dict[str, object]:

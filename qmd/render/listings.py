@@ -12,7 +12,7 @@ from qmd.clock import parse_time
 from qmd.names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
-from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, fact_lines, fact_values
+from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, LeftOutFile, fact_lines, fact_values
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -175,7 +175,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines += ["", f"Left out ({len(index.left_out)})"]
         lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_LEFT_OUT_SHOWN]]
         if len(index.left_out) > _LEFT_OUT_SHOWN:
-            lines.append(f"  and {len(index.left_out) - _LEFT_OUT_SHOWN} more (qmd status --json)")
+            lines.append(f"  and {len(index.left_out) - _LEFT_OUT_SHOWN} more (qmd status --problems)")
     if report.tips:
         lines += ["", "Tips", *(f"  {tip}" for tip in report.tips)]
     return "\n".join(lines) + "\n"
@@ -232,6 +232,15 @@ def status_json(report: StatusReport) -> str:
             "tips": list(report.tips),
         }
     )
+
+
+def render_problems(problems: Sequence[LeftOutFile], *, as_json: bool) -> str:
+    """Files that could not be read, or not all of them: a line `collection/path:line: reason` each."""
+    if not as_json:
+        return "".join(f"{one.collection}/{one.told}\n" for one in problems) or "Every file was read as a whole.\n"
+    keys = ("collection", "path", "line", "reason", "indexed")
+    rows = [(one.collection, one.path, one.line, one.reason, one.is_indexed) for one in problems]
+    return json_text([dict(zip(keys, row, strict=True)) for row in rows])
 
 
 def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:

@@ -202,7 +202,7 @@ def _left_out(report: StatusReport) -> Table:
     rows = [(mark("warning"), shown(one.collection), shown(one.reason)) for one in files[:_LEFT_OUT_SHOWN]]
     if len(files) > _LEFT_OUT_SHOWN:
         more = shown(f"and {len(files) - _LEFT_OUT_SHOWN:,} more", "faint")
-        rows.append((shown(""), more, shown("qmd status --json", "command")))
+        rows.append((shown(""), more, shown("qmd status --problems", "command")))
     return tabulate(("", " ", "  "), rows, fold=(" ", "  "))
 
 

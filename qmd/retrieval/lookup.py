@@ -170,6 +170,10 @@ def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[
     for reading in read_reference(reference):
         for look, name in _tiers(reading, folder):
             found = look(reader, name)
+            if reading.place:
+                from qmd.ingest.outline import kind_of
+
+                found = [one for one in found if kind_of(one.path).place == reading.place]
             if len(found) > 1:
                 order = [one.name for one in reader.collections()]
                 places = places_on_disk(folder, reader.collections()) if folder is not None else ()

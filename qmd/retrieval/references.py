@@ -12,6 +12,10 @@ from msgspec.structs import replace
 
 _RANGE = r"(?s)(?P<name>.+?)(?::|#L)(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-L?(?P<end>\d{1,15}))?\Z"
 _WIKI_LINK = r"!?\[\[([^\[\]]+)\]\]\Z"
+_PLACE = (
+    r"(?si)(?P<name>.+?):(?P<place>p(?:age)?[ =]?\d{1,9}|(?:slide|cell) ?\d{1,9}|\d{1,3}:\d\d:\d\d"
+    r"|[^:]{1,100}![$a-z]{1,5}\d{1,7}(?::[$a-z]{1,5}\d{1,7})?)\Z"
+)
 _MOST_SIGNS = 4
 
 
@@ -22,7 +26,9 @@ class Reading(Struct, frozen=True):
     start: int | None = None
     count: int | None = None
     heading: str = ""
-    """`Heading`, `Heading#Subheading` or `^block`; empty without."""
+    """`Heading`, `Heading#Subheading`, `^block` or a place; empty without."""
+    place: str = ""
+    """The form of the place that `heading` names, as in `Kind`: the name is that of a file with such places."""
     by: Literal["any", "path", "file", "title"] = "any"
     """How it is a name: in any way, as a path that is written like this, by a file's name or path, or by a title."""
 
@@ -31,8 +37,8 @@ def read_reference(reference: str) -> Iterator[Reading]:
     """The ways to understand a reference, the likeliest first.
 
     A file may really be called `notes:12`, `C#.md` or `[[a]]`, or end in a space, so the whole reference comes first,
-    then it is a name with lines or a heading behind it. A link is `[[note|shown]]`; Dendron writes `[[shown|note]]`,
-    which is meant where that alone is the name of a file, or where nothing is called by the other.
+    then it is a name with lines, a heading or a place behind it. A link is `[[note|shown]]`; Dendron writes
+    `[[shown|note]]`, which is meant where that alone is the name of a file, or where nothing is called by the other.
     """
     wanted = reference.strip()
     given = parse_line_range(wanted)
@@ -40,7 +46,7 @@ def read_reference(reference: str) -> Iterator[Reading]:
     for name in dict.fromkeys((reference, wanted)):
         yield Reading(name, by="path" if linked else "any")
     if linked is None:
-        yield from (given, *_parts(Reading(wanted)))
+        yield from (given, *_parts(Reading(wanted)), *_placed(wanted))
         return
     yield replace(given, name=linked[1].strip(), by="path")
     sides = [replace(given, name=side) for side in _sides(linked[1])]
@@ -67,6 +73,18 @@ def bare_name(reference: str) -> str:
     linked = re.match(_WIKI_LINK, name)
     name = next(iter(_sides(linked[1])), "") if linked else name
     return [name, *(part.name for part in _parts(Reading(name)))][-1]
+
+
+def form_of_place(place: str) -> str:
+    """How a `Kind` calls places that are written like this."""
+    return "!" if "!" in place else re.sub(r"[\d\s=]", "", place.lower()).replace("page", "p")
+
+
+def _placed(reference: str) -> Iterator[Reading]:
+    """Name and place of `report.pdf:p12`, `talk.srt:00:12:40`, `book.xlsx:Sheet1!A1:F40`."""
+    match = re.match(_PLACE, reference)
+    if match is not None:
+        yield Reading(match["name"], heading=match["place"], place=form_of_place(match["place"]))
 
 
 def _sides(linked: str) -> list[str]:

@@ -15,11 +15,14 @@ from msgspec import Struct, field
 
 from qmd.records import Candidate, IndexTerms, Link, NameKind
 
-COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds")
+COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told")
 """Facts of the index that belong to a collection, whose name follows after a colon."""
 
 OTHER_KINDS = "other_kinds:"
 """With the name of a collection the fact that says which files its folder holds besides."""
+
+KINDS_TOLD = "kinds_told:"
+"""The same with the endings that a person was told of."""
 
 
 def kinds_as_fact(kinds: Mapping[str, int]) -> str:

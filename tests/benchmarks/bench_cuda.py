@@ -45,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--no-cpu", action="store_true", help="leave out the rate of the CPU")
     arguments = parser.parse_args(argv)
-    verdict = cuda_verdict()
-    if verdict is not None:
-        print(f"CUDA is not used: {verdict}", file=sys.stderr)
+    hindrance = cuda_verdict()
+    if hindrance is not None:
+        print(f"CUDA is not used: {hindrance.reason}", file=sys.stderr)
         return 1
     show_memory("before")
     embed_in_bulk(manual(arguments.texts), with_cpu=not arguments.no_cpu)

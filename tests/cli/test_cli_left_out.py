@@ -28,10 +28,10 @@ def names(qmd: Qmd) -> list[str]:
 @pytest.mark.parametrize(
     ("files", "there", "hint"),
     [
-        ("a.txt b.txt c.docx", "there are 2 .txt, 1 .docx (qmd does not read .docx)", "qmd index {} --glob '**/*.txt'"),
-        ("a.pdf b.PDF c/d.rst", "there are 1 .pdf, 1 .PDF, 1 .rst (qmd does not read .pdf, .PDF)",
+        ("a.txt b.txt c.doc", "there are 2 .txt, 1 .doc (qmd does not read .doc)", "qmd index {} --glob '**/*.txt'"),
+        ("a.png b.PNG c/d.rst", "there are 1 .png, 1 .PNG, 1 .rst (qmd does not read .png, .PNG)",
          "qmd index {} --glob '**/*.rst'"),
-        ("a.docx", "there is 1 .docx (qmd does not read .docx)", "convert them to markdown or plain text"),
+        ("a.doc", "there is 1 .doc (qmd does not read .doc)", "convert them to markdown or plain text"),
         ("README", "there is 1 without an ending", "qmd index {} --glob '**/*'"),
         ("", "the folder is empty", "to add it all the same: qmd collection add {}"),
     ],
@@ -146,7 +146,7 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     (folder / ".qmdignore").write_text("*.svg\n")
     said = (
         "x: left out 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds; for the text of them: "
-        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,txt}}'\n"
+        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,docx,pdf,txt}}'\n"
     )
     assert qmd("index", "x", "--no-embed").err == said
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
@@ -159,6 +159,75 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     assert qmd("status", "--json").json["notTaken"].startswith("2 .png")
     qmd("collection", "remove", "mine")
     assert "Not taken" not in qmd("status").out
+
+
+def test_a_refresh_tells_of_new_kinds_once(qmd: Qmd, home: Path) -> None:
+    folder = fill(home / "x", "a.md", "1.png", "b.txt")
+    qmd("index", "x", "--no-embed")
+    fill(folder, "2.png", "c.pdf")
+    qmd("search", "text")
+    assert qmd("index", "--no-embed").err == (
+        "x: left out 2 .png, 1 .pdf, 1 .txt; for the text of them: "
+        f"qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n"
+    ), "though a search has counted them before"
+    fill(folder, "3.png")
+    assert qmd("update").err == "", "another picture is no news"
+    fill(folder, "d.docx")
+    assert "1 .docx" in qmd("update").err
+    assert qmd("update").err == ""
+
+
+def test_files_that_are_not_read_as_a_whole_are_one_line_and_a_list(qmd: Qmd, home: Path) -> None:
+    folder = fill(home / "x", "good.md", "sub/good.md")
+    bad = {"a.md": b"---\ntags:\n- @me\n---\nzebra\n", "sub/b.md": b"---\nx: [\n---\n", "c.md": b"caf\xe9\n"}
+    for name, raw in bad.items():
+        (folder / name).write_bytes(raw)
+    (folder / "d.md").write_bytes(b"\0\0")
+    run = qmd("index", "x", "--no-embed")
+    assert run.err == (
+        "warning: 'd.md' is binary\n"
+        "warning: 3 notes could not be read as a whole (a.md:3: '@' needs quotes, …);"
+        " all of them: qmd status --problems\n"
+    )
+    listed = [
+        "x/a.md:3: front matter cannot be read: '@' needs quotes",
+        "x/c.md: not valid UTF-8: undecodable bytes were replaced",
+        "x/d.md: 'd.md' is binary",
+    ]
+    lines = qmd("status", "--problems").out.splitlines()
+    assert lines[:3] == listed and lines[3].startswith("x/sub/b.md:2: front matter cannot be read: ")
+    assert "Problems: 4 (qmd status --problems)\n" in qmd("status").out
+    row = qmd("status", "--problems", "--json").json[0]
+    assert (row["collection"], row["path"], row["line"], row["indexed"]) == ("x", "a.md", 3, True)
+    assert [row["path"] for row in qmd("status", "--json").json["leftOut"]] == ["d.md"]
+    for argv in (("index", "--no-embed"), ("index", "x/sub", "--no-embed")):
+        qmd(*argv)
+        assert qmd("status", "--problems").out.splitlines() == lines, "what was not read again is as it was"
+    (folder / "a.md").write_text("zebra, mended\n")
+    assert "mended" in qmd("search", "zebra").out, "a search takes up a note that had a problem"
+    for name in ("sub/b.md", "c.md", "d.md"):
+        (folder / name).unlink()
+    assert "warning" not in qmd("index", "--no-embed").err
+    assert qmd("status", "--problems").out == "Every file was read as a whole.\n"
+    assert qmd("status", "--problems", "--json").json == []
+
+
+def test_templates_of_obsidian_are_no_problems_and_its_settings_are_only_compared(qmd: Qmd, home: Path) -> None:
+    folder = fill(home / "x", "T/day.md", "P/one.md", "Q/week.md", "a.md")
+    for name in ("T/day.md", "P/one.md", "Q/week.md", "a.md"):
+        (folder / name).write_text("---\na: @b\n---\n")
+    settings = folder / ".obsidian/plugins/templater-obsidian"
+    settings.mkdir(parents=True)
+    (folder / ".obsidian/templates.json").write_text('{"folder": "/T/"}')
+    (folder / ".obsidian/daily-notes.json").write_text('{"folder": "a", "template": "P/one"}')
+    (settings / "data.json").write_text('{"templates_folder": "Q"}')
+    qmd("index", "x", "--no-embed")
+    assert [row["path"] for row in qmd("status", "--problems", "--json").json] == ["a.md"]
+    assert "T/day.md" in qmd("ls", "x").out, "they are notes as others are"
+    for hostile in ('{"folder": "/"}', '{"folder": ".."}', '{"folder": 1}', "[" * 100_000, '["T"]', "{", ""):
+        (folder / ".obsidian/templates.json").write_text(hostile)
+        run = qmd("index", "--verify", "--no-embed")
+        assert (run.status, len(qmd("status", "--problems", "--json").json)) == (0, 2), hostile
 
 
 def test_counts_that_a_stranger_wrote_into_an_index_hold_no_more_than_endings() -> None:

@@ -60,7 +60,15 @@ def test_hostile_files_leave_all_others_in_the_index(notes: Collection, writer: 
     write(notes, "good.md", b"# Good\n")
     report = update_collection(writer, notes)
     assert (report.new, report.skipped) == (4, ())
-    assert len(report.warnings) == 3
+    assert report.warnings == (
+        "3 notes could not be read as a whole (aliases.md: its aliases stand for too many values, …);"
+        " all of them: qmd status --problems",
+    )
+    assert [(one.path, one.is_indexed) for one in writer.left_out("notes")] == [
+        ("aliases.md", True),
+        ("integer.md", True),
+        ("tags.md", True),
+    ]
 
 
 def test_a_file_that_takes_too_long_is_left_out_and_the_rest_is_read(notes: Collection) -> None:

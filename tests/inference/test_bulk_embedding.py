@@ -234,7 +234,9 @@ def test_a_driver_without_cuda_libraries_embeds_on_the_cpu_without_a_word(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     engines = loaded(monkeypatch, tmp_path, driver=True)
-    monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: "CUDA libraries do not load")
+    monkeypatch.setattr(
+        sessions, "cuda_verdict", lambda device=0: sessions.NoCuda("the libraries of CUDA 13 do not load")
+    )
     assert engines.embedder.open_now(sentences(20)) is None
     assert (engines.embedder.description.provider, engines.embedder.description.note) == ("cpu", None)
 

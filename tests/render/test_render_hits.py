@@ -47,7 +47,8 @@ def test_readers_get_every_passage_and_programs_with_little_room_the_best_one() 
         replace(HIT.passage, text="nine", start_line=9, end_line=9),
     )
     hit = replace(HIT, passages=filled)
-    for format in ("cli", "md", "xml"):
+    assert render("cli", hit).endswith("\n\none\ntwo\n…:9-9\nnine\n")
+    for format in ("md", "xml"):
         text = render(format, hit)
         assert "@@ -1,2 @@" in text and "one" in text
         assert "@@ -9,1 @@" in text and "nine" in text
@@ -87,7 +88,7 @@ def test_copies_are_named_in_a_row_of_their_own() -> None:
     assert "also_in" not in json.loads(render("json", HIT))[0]
     assert "**also in:** `qmd://old/a.md`\n" in render("md", copied)
     shown = render("cli", copied, index_name="two")
-    assert "%\nalso in qmd://old/a.md?index=two\nalso in qmd://b/c d.md?index=two\n\n@@" in shown
+    assert "%\nalso in qmd://old/a.md?index=two\nalso in qmd://b/c d.md?index=two\n\nThe rate" in shown
 
 
 def test_an_absent_context_is_no_json_key() -> None:
@@ -133,7 +134,7 @@ def test_markdown_rows_follow_the_documented_shape() -> None:
 
 
 def test_cli_rows_name_the_line_only_when_a_query_word_is_literally_there() -> None:
-    expected = f"qmd://docs/a.md:4 #b9a671\nTitle: Alpha Doc\nContext: ctx\nScore:  50%\n\n{SNIPPET}\n"
+    expected = f"qmd://docs/a.md:4 #b9a671\nTitle: Alpha Doc\nContext: ctx\nScore:  50%\n\n{PASSAGE.text}\n"
     assert render("cli", replace(HIT, context="ctx")) == expected
     assert render("cli", HIT, text="unrelated").startswith("qmd://docs/a.md #b9a671\n")
 

@@ -107,6 +107,14 @@ def load_driver() -> ctypes.CDLL | None:
         return None
 
 
+def driver_version(driver: ctypes.CDLL) -> tuple[int, int] | None:
+    """The newest CUDA that the driver can run, as (12, 4); None where it does not say."""
+    version = ctypes.c_int()
+    if driver.cuDriverGetVersion(ctypes.byref(version)):
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
 @functools.cache
 def _primary_context(device: int) -> ctypes.c_void_p | None:
     """The context that ONNX Runtime's sessions use as well; kept, since making it anew takes 0.2 s."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Struct
 
 from qmd.environment import is_on
 from qmd.errors import ModelError
-from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, is_out_of_memory, load_driver
+from qmd.inference.onnx_files import read_model
+from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -29,6 +31,8 @@ _FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
 _WITHOUT_GPU = "leave the GPU out with --no-gpu or QMD_FORCE_CPU=1; see: qmd doctor"
 _DEVICE_FAILURES = ("cuda failure", "cublas failure", "cudnn failure", "cuda error")
 """What the runtime says when the device or its libraries fail, and no file is at fault."""
+
+_CUDA_FAILURE = re.compile(r"CUDA failure \d+: [^;]+?(?= *;|$)")
 
 # A 2x2 MatMul, opset 17, as ONNX bytes: the smallest graph whose placement shows whether CUDA works.
 _PROBE_MODEL = bytes.fromhex(
@@ -59,12 +63,31 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
 }
 
 
+class NoCuda(Struct, frozen=True):
+    """Why CUDA does not run."""
+
+    reason: str
+    remedy: str | None = None
+    """What to do where there is a driver, and so a GPU to use."""
+
+
+class _Node(Struct, frozen=True):
+    op_type: Annotated[str, 4] = ""
+
+
+class _Graph(Struct, frozen=True):
+    node: Annotated[tuple[_Node, ...], 1] = ()
+
+
+class _Model(Struct, frozen=True):
+    graph: Annotated[_Graph, 7] = _Graph()
+
+
 class Session(Struct, frozen=True):
     """An open model and where it really runs."""
 
     ort: ort.InferenceSession
-    name: str
-    """File name, for messages."""
+    path: Path
     format: str
     asked: Provider
     got: Provider
@@ -74,6 +97,11 @@ class Session(Struct, frozen=True):
     device_id: int = 0
     """The GPU, where it runs on one, else 0."""
 
+    @property
+    def name(self) -> str:
+        """File name, for messages."""
+        return self.path.name
+
     def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Run the graph.
 
@@ -81,11 +109,14 @@ class Session(Struct, frozen=True):
             ModelError: The runtime refused the inputs or failed.
             OutOfMemory: The device has no room for what the graph computes on the way.
         """
-        with mapped_errors(self.name, self.got):
+        with mapped_errors(self.path.name, self.got):
             return list(self.ort.run(outputs, dict(feeds)))
 
     def operators(self) -> Counter[tuple[str, str]]:
         """Number of graph nodes per (provider, operator), the provider as `cpu` or `cuda`."""
+        if not hasattr(self.ort, "get_provider_graph_assignment_info"):
+            # Up to ONNX Runtime 1.23, the last for Intel Macs and macOS 13: the file's own nodes, all on the CPU.
+            return Counter((self.got, node.op_type) for node in read_model(self.path, _Model).graph.node)
         with mapped_errors(self.name):
             parts = self.ort.get_provider_graph_assignment_info()
             return Counter(
@@ -165,13 +196,15 @@ def open_session(
 
     def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
-            return runtime.InferenceSession(str(path), session_options, providers=providers)
+            # Its own fallback prints, and hides why the GPU was left.
+            return runtime.InferenceSession(str(path), session_options, providers=providers, enable_fallback=0)
 
     started = time.perf_counter()
     verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
-        verdict = cuda_verdict(use.device) if allow_gpu else "GPU use is switched off"
+        hindrance = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
+        verdict = None if hindrance is None else hindrance.reason
         if verdict is None:
             try:
                 opened = create([(_ORT_NAMES["cuda"], use.provider_options()), _ORT_NAMES["cpu"]])
@@ -185,7 +218,7 @@ def open_session(
     note: str | None = None
     if asked != got:
         note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
-    return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note, device_id)
+    return Session(opened, path, format, asked, got, time.perf_counter() - started, note, device_id)
 
 
 def cuda_works(device: int = 0) -> bool:
@@ -194,35 +227,45 @@ def cuda_works(device: int = 0) -> bool:
 
 
 @functools.cache
-def cuda_verdict(device: int = 0) -> str | None:
-    """None when CUDA works on this GPU, else the reason in a few words.
+def cuda_verdict(device: int = 0) -> NoCuda | None:
+    """None when CUDA works on this GPU, else why not.
 
-    `get_available_providers()` lists what was compiled in, so the proof is a small session with the CPU fallback
-    switched off. A machine without the driver library pays for one failed `dlopen` only. The verdict cannot change
-    while the process lives, so it is kept.
+    `get_available_providers()` lists what was compiled in, so the proof is a small session that ran there. A machine
+    without the driver library pays for one failed `dlopen` only. The verdict cannot change while the process lives, so
+    it is kept.
     """
-    if load_driver() is None:
-        return "no CUDA driver"
+    driver = load_driver()
+    if driver is None:
+        return NoCuda("no CUDA driver")
+    from qmd.installation import install_command
+
     runtime = import_runtime()
     if _ORT_NAMES["cuda"] not in runtime.get_available_providers():
-        return "this onnxruntime was built without CUDA"
+        return NoCuda("this onnxruntime was built without CUDA")
+    # "13.0"; a build of one's own may keep silent.
+    major = str(getattr(runtime, "cuda_version", "")).partition(".")[0]
+    version = driver_version(driver)
+    if version is not None and major.isdecimal() and version[0] < int(major):
+        remedy = "update the driver" + (f", or: {install_command('cuda12')}" if version[0] == 12 else "")
+        return NoCuda(f"the NVIDIA driver is for CUDA {version[0]}.{version[1]}, ONNX Runtime for CUDA {major}", remedy)
     options = runtime.SessionOptions()
     options.log_severity_level = 4
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     with _quiet(runtime):
         try:
             # From the `nvidia-*` wheels. Missing libraries are printed by the runtime.
             with contextlib.redirect_stdout(io.StringIO()):
                 runtime.preload_dlls()
             providers = [(_ORT_NAMES["cuda"], {"device_id": str(device)})]
-            session = runtime.InferenceSession(_PROBE_MODEL, options, providers=providers)
+            session = runtime.InferenceSession(_PROBE_MODEL, options, providers=providers, enable_fallback=0)
+            if _ORT_NAMES["cuda"] not in session.get_providers():
+                command = install_command("cuda12" if major == "12" else "cuda")
+                return NoCuda(f"the libraries of CUDA {major} do not load", f"run: {command}")
             import numpy as np
 
             session.run(None, {"x": np.eye(2, dtype=np.float32)})
         except _runtime_errors() as exc:
-            return f"CUDA does not load ({_one_line(exc)[:120]})"
-    if _ORT_NAMES["cuda"] not in session.get_providers():
-        return "CUDA libraries do not load (CUDA 13 and cuDNN 9 are needed)"
+            failure = _CUDA_FAILURE.search(_one_line(exc, 2000))
+            return NoCuda(failure[0] if failure else f"CUDA does not work ({_one_line(exc)[:120]})")
     return None
 
 
@@ -276,5 +319,5 @@ def _runtime_errors() -> tuple[type[Exception], ...]:
     return (*bound, RuntimeError, ValueError, OSError, MemoryError)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:240] or type(error).__name__
+def _one_line(error: BaseException, most: int = 240) -> str:
+    return " ".join(str(error).split())[:most] or type(error).__name__

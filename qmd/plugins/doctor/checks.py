@@ -138,7 +138,7 @@ def _cuda(index: OpenIndex) -> str:
     """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share.
 
     Raises:
-        QmdError: The packages with and without it are both installed.
+        QmdError: The packages with and without it are both installed, or a driver is there and CUDA cannot use it.
     """
     from qmd.environment import overwritten
     from qmd.inference.runtime.gpu_memory import memory_at_start
@@ -149,10 +149,14 @@ def _cuda(index: OpenIndex) -> str:
         remedy = f"remove them, then install qmd again: {find_installation().program} uninstall -y {' '.join(twins)}"
         raise QmdError(f"{' and '.join(twins[:2])} are both installed and overwrite each other's files", remedy)
     settings = index.engine_settings()
+    if not settings.gpu_allowed:
+        return "not used: GPU use is switched off"
     device = settings.gpu_use("embed").device
-    verdict = cuda_verdict(device)
-    if verdict is not None:
-        return f"not used: {verdict}"
+    hindrance = cuda_verdict(device)
+    if hindrance is not None and hindrance.remedy is not None:
+        raise QmdError(f"not used: {hindrance.reason}", hindrance.remedy)
+    if hindrance is not None:
+        return f"not used: {hindrance.reason}"
     memory = memory_at_start(device)
     if memory is None:
         return "works (a test session ran on it)"

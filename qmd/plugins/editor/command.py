@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from qmd.cli.output import out, say, warn
 from qmd.errors import NotFoundError
 from qmd.names import suffix_of
 from qmd.plugins import KINDS, find
-from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch
+from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch, plan_viewing
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -77,6 +78,9 @@ def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, li
     if path is None:
         raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
     kind = find(KINDS, suffix_of(document.path))
+    if kind is not None and kind.needs:
+        pages = re.findall(r"(?m)^### p(\d+)$", index.get(document.uri, max_lines=line).text)
+        return plan_viewing(Path(path), int(pages[-1]) if kind.place == "p" and pages else 1)
     # The lines of a text that was made of a file are not the file's.
     line = 1 if kind is not None and kind.decode != KINDS[""].decode else line
     return plan_launch(Path(path), line, invocation.environ, index.editor_uri())

@@ -26,6 +26,9 @@ _AT_LINE: Mapping[str, tuple[str, ...]] = {
 }
 """How editors are told a line, by the name of their program; another one gets the file alone."""
 
+_AT_PAGE = {"evince": "--page-index=", "atril": "--page-index=", "okular": "--page=", "zathura": "--page="}
+"""Programs that show PDF, and how they are told a page."""
+
 _DESKTOP = {"darwin": "open", "win32": "startfile"}
 _NO_PROGRAM = "choose one: export EDITOR=nano; or read it here: qmd get"
 _SEATS = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
@@ -78,6 +81,13 @@ def plan_launch(
         # With its folder: programs are looked for in the current one first, which may be a stranger's.
         return Launch((environ.get("SYSTEMROOT", r"C:\Windows") + r"\System32\notepad.exe", str(file)))
     raise QmdError(f"no program for '{to_text(file.name)}': the desktop might run it", _NO_PROGRAM)
+
+
+def plan_viewing(file: Path, page: int, platform: str = sys.platform) -> Launch:
+    """What shows a file whose text was made of it: at a page a viewer that is known, else as `plan_launch` says."""
+    plan = plan_launch(file, 1, {}, None, platform)
+    viewer = next((name for name in _AT_PAGE if page > 1 and platform == "linux" and shutil.which(name)), None)
+    return Launch((viewer, f"{_AT_PAGE[viewer]}{page}", str(file))) if viewer else plan
 
 
 def _editor(variable: str, command: str, file: Path, line: int, platform: str) -> tuple[str, ...]:

@@ -123,7 +123,11 @@ class Qwen3Writer(GraphWriter):
 
     def attention(self, index: int, q: str, k: str, v: str) -> str:
         """Causal attention over (batch, sequence, width) projections, by GroupQueryAttention."""
-        past, present = (["", ""], []) if self.form.head == "hidden" else self.declare_past(index)
+        if self.form.head == "hidden":
+            # Up to ONNX Runtime 1.24 the operator must have all its outputs, read or not.
+            past, present = ["", ""], [self.name("key"), self.name("value")]
+        else:
+            past, present = self.declare_past(index)
         return self.op(
             "GroupQueryAttention",
             [q, k, v, *past, self.last32, self.total32, self.cos, self.sin],

@@ -25,6 +25,10 @@ _SPLITS = {
 
 _SPACE = "▁"
 
+_QWEN_END = "<|endoftext|>"
+"""What Qwen3-Embedding takes the vector at. Files of before June 2025 name the end of a chat's turn instead, and say
+nothing of ends (llama.cpp's issue 14252)."""
+
 
 def tokenizer_json(file: GgufFile, *, ends_by_default: bool = False) -> dict[str, Any]:
     """The content of `tokenizer.json`.
@@ -165,6 +169,8 @@ def _template(vocabulary: _Vocabulary, *, begins: bool, ends: bool) -> dict[str,
         "eos": vocabulary.setting("add_eos_token", ends),
     }
     ids = {name: vocabulary.setting(f"{name}_token_id") for name, wanted in marks.items() if wanted}
+    if "eos" in ids and vocabulary.setting("add_eos_token") is None and _QWEN_END in vocabulary.tokens:
+        ids["eos"] = vocabulary.tokens.index(_QWEN_END)
     if any(index is None for index in ids.values()):
         raise ModelError(f"'{vocabulary.file.path.name}' does not say which token begins or ends a text")
     if not ids:

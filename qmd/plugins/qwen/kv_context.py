@@ -258,7 +258,6 @@ class GrowingContext(KeyValueContext):
     def _run(self, counts: Sequence[int], logits_device: str) -> Any:
         for name, value in zip(self._signature.past, self._past, strict=True):
             self._binding.bind_ortvalue_input(name, value)
-        self._binding.clear_binding_outputs()
         self._bind_output(self._signature.logits, logits_device)
         for name in self._signature.present:
             self._bind_output(name, self._device)
@@ -266,4 +265,7 @@ class GrowingContext(KeyValueContext):
         self._session.ort.run_with_iobinding(self._binding)
         outputs: list[Any] = self._binding.get_outputs()
         self._past, self._seen = outputs[1:], mask
+        # Up to ONNX Runtime 1.24 these are places in their binding, which its next run would fill anew.
+        self._binding.clear_binding_inputs()
+        self._binding = self._session.ort.io_binding()
         return outputs[0]

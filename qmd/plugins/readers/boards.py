@@ -76,8 +76,10 @@ def read_notebook(path: str, raw: bytes) -> Decoded:
     notebook = _parse(path, raw, _Notebook, "a notebook")
     language = re.sub(r"[^\w+#-]", "", notebook.metadata.language_info.name[:30])
     parts: list[str] = []
-    for cell in notebook.cells:
+    for number, cell in enumerate(notebook.cells, 1):
         source = "".join(cell.source).strip("\n")
+        # The lowest level, which ends no section of the notebook's own.
+        parts += [f"###### cell{number}"] * bool(source)
         parts.append(fenced(source, language) if cell.cell_type == "code" and source else source)
         parts += [fenced(text, "text") for text in map(_shown, cell.outputs) if text.strip()]
     return finished(parts)

@@ -60,7 +60,11 @@ def finished(parts: Iterable[str], warnings: tuple[str, ...] = (), between: str 
 
 
 def outline_titled(text: str) -> Outline:
-    """The outline of markdown that is called as its first heading of level 1, where that comes before all others."""
+    """The outline of markdown that is called as its first heading of level 1, where that comes before all others.
+
+    But for one of level 6: that may be the number of a cell.
+    """
     found = outline_markdown(text)
-    title = found.headings[0].text if found.headings and found.headings[0].level == 1 else None
+    first = next((heading for heading in found.headings if heading.level < 6), None)
+    title = first.text if first is not None and first.level == 1 else None
     return Outline(found.front, found.headings, found.fences, title)

@@ -201,6 +201,16 @@ def test_an_end_token_follows_where_the_file_says_so_or_says_nothing(
     assert (last == tokenizer.token_to_id("<|endoftext|>")) is ends
 
 
+def test_an_older_file_of_an_embedder_ends_texts_as_its_makers_did_not_as_a_chat(tmp_path: Path) -> None:
+    # Without pooling the writer names <|im_end|>, as converters did for Qwen3-Embedding until June 2025.
+    write_qwen3(tmp_path / "old.gguf")
+    tokenizer = _tokenizer(tmp_path / "old.gguf", ends_by_default=True)
+    assert tokenizer.encode("the sea").ids[-1] == tokenizer.token_to_id("<|endoftext|>")
+    write_qwen3(tmp_path / "said.gguf", settings={"tokenizer.ggml.add_eos_token": True})
+    tokenizer = _tokenizer(tmp_path / "said.gguf", ends_by_default=True)
+    assert tokenizer.encode("the sea").ids[-1] == tokenizer.token_to_id("<|im_end|>")
+
+
 def _sentence_piece(text: str) -> list[str]:
     """SentencePiece's own algorithm, slowly: the neighbours whose union has the best score are joined, the first ones
     of equals, until none can be."""

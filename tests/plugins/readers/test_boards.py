@@ -45,8 +45,9 @@ def test_a_notebook_is_its_cells_and_the_beginning_of_what_it_printed() -> None:
     document = parse_document("study.ipynb", json.dumps(NOTEBOOK).encode())
     printed = "line\n" * 30 + "…"
     assert document.text == (
-        "# Yeast study\nSee [[Bread]] #lab\n\n```R\nprint(1)\nplot()\n```\n\n"
-        f"```text\n{printed}\n```\n\n```text\n<Figure>\n```\n\n```text\nValueError: too warm\n```\n\n# Results\n"
+        "###### cell1\n\n# Yeast study\nSee [[Bread]] #lab\n\n###### cell2\n\n```R\nprint(1)\nplot()\n```\n\n"
+        f"```text\n{printed}\n```\n\n```text\n<Figure>\n```\n\n```text\nValueError: too warm\n```\n\n"
+        "###### cell4\n\n# Results\n"
     )
     assert (document.title, document.metadata) == ("Yeast study", {"tags": ("lab",)})
     assert [link.target for link in document.links] == ["Bread"]
