@@ -33,12 +33,12 @@ BUDGETS: dict[str, int] = {
     "indexing": 1560,
     "plugins/servers": 1270,
     "plugins/doctor": 1190,
-    "plugins/browse": 1140,
+    "plugins/browse": 1310,
     "config": 1020,
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
-    "plugins/page": 680,
+    "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
     "plugins/readers": 780,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_720, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_580
-MOST_LINES_OF_TESTS = 43_750
+MOST_LINES_OF_ALL = 55_790
+MOST_LINES_OF_TESTS = 43_960
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

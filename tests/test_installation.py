@@ -151,14 +151,14 @@ def test_a_tool_is_made_anew_for_the_cpu_with_the_extras_that_need_no_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = installed(monkeypatch, tmp_path, {"url": "file:///src", "dir_info": {}}, "uv")
-    (folder / "uv-receipt.toml").write_text(RECEIPT.replace('["code"]', '["code", "cuda"]'))
+    (folder / "uv-receipt.toml").write_text(RECEIPT.replace('["code"]', '["code", "cuda", "cuda12"]'))
     anew = "uv tool uninstall qmd-search && QMD_RUNTIME=cpu uv tool install '/src[code]'"
     assert install_command(None, folder, "linux") == anew
 
 
 def test_the_libraries_of_another_cuda_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = installed(monkeypatch, tmp_path, {"url": "file:///src", "dir_info": {}}, "uv")
-    (folder / "uv-receipt.toml").write_text(RECEIPT.replace('["code"]', '["code", "cuda"]'))
+    (folder / "uv-receipt.toml").write_text(RECEIPT.replace('["code"]', '["code", "cuda", "cuda12"]'))
     assert install_command("cuda12", folder, "linux") == "uv tool install '/src[code,cuda12]'"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
@@ -20,7 +20,8 @@ from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.browse.asking import NOTHING_YET, Answer, Turn, ask
-from qmd.plugins.browse.preview import Page, Preview, lay_out
+from qmd.plugins.browse.keys import KEYS, Help
+from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
 from qmd.plugins.browse.rows import (
     Filter,
     Note,
@@ -29,6 +30,7 @@ from qmd.plugins.browse.rows import (
     draw_row,
     hit_notes,
     latest_notes,
+    matching_lines,
     offered_filters,
 )
 from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results, WorkingApp
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 LATEST = "sort:date"
 """What is shown before anything is asked."""
 
+_ROOMY = 30
+"""Rows of a screen on which a note has two in the list."""
+
 _RESTING_S = 0.05
 """How long a line must be chosen before its note is read: an arrow that is held down passes over it."""
 
@@ -56,25 +61,13 @@ class BrowseApp(WorkingApp[Note]):
         request: How; its text is what the question begins with.
         open_note: Opens a note for reading or editing, while the terminal is its own.
         link: The address that is copied.
+        saved: Name → query of the searches that are offered.
         is_light: Whether to begin with dark text on a light ground.
     """
 
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open", priority=True),
-        Binding("tab", "connected", "Related", priority=True),
-        Binding("ctrl+y", "copy", "Copy link", priority=True),
-        Binding("y", "copy", show=False),
-        Binding("ctrl+f", "filters", "Filter", priority=True),
-        Binding("ctrl+p", "preview", "Preview", priority=True),
-        Binding("ctrl+t", "light", "Light/dark", priority=True),
-        Binding("escape", "leave", "Back", priority=True),
-        Binding("ctrl+c", "quit", show=False, priority=True),
-        Binding("pagedown,shift+down", "page(1)", show=False, priority=True),
-        Binding("pageup,shift+up", "page(-1)", show=False, priority=True),
-        Binding("down", "down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(
         self,
@@ -83,10 +76,12 @@ class BrowseApp(WorkingApp[Note]):
         *,
         open_note: Callable[[Note], object],
         link: Callable[[Note], str],
+        saved: Mapping[str, str] = {},
         is_light: bool = False,
     ) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (_ROOMY, "-tall")]
         self._index, self._request, self._open_note, self._link = index, request, open_note, link
         self._words, filters = split_filters(request.text or "", is_ended=True)
         self._chips = Chips(*(filter_text("collection", name) for name in request.collections), *filters)
@@ -97,7 +92,7 @@ class BrowseApp(WorkingApp[Note]):
         """What the preview shows, or will soon: not laid out again for a better answer that leaves it as it is."""
         self._views: list[tuple[str, list[Row]]] = []
         """The lists that Escape goes back to; the first one is the answer."""
-        self._offered: list[Filter] = []
+        self._offered = [Filter(f"@{name}", query=query) for name, query in saved.items()]
         if is_light:
             self.theme = "textual-light"
 
@@ -135,13 +130,13 @@ class BrowseApp(WorkingApp[Note]):
         )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """See `App`: a line of the list is needed for what is done with one."""
-        return bool(self._rows) or None if action in ("connected", "copy") else True
-
-    def on_print(self, event: events.Print) -> None:
-        """What is written to stderr meanwhile, warnings say, would be lost below the screen."""
-        if event.text.strip():
-            self.notify(visible(event.text.strip()), severity="warning", markup=False)
+        """See `App`: a line of the list is needed for what is done with one; Right may be the question's."""
+        if isinstance(self.screen, Help):
+            return False
+        question = self.query(Question)
+        if action == "passages" and question and question[0].has_focus and not question[0].is_at_end:
+            return False
+        return bool(self._rows) or None if action in ("connected", "copy", "passages") else True
 
     @property
     def is_whole(self) -> bool:
@@ -173,6 +168,10 @@ class BrowseApp(WorkingApp[Note]):
         tell = partial(self.call_later, self.hand_over, self._take_answer, turn)
         self.work(lambda: ask(self._index, request, turn, tell), lambda _: None)
 
+    @on(Question.Emptied)
+    def _take_off(self) -> None:
+        self._chips.take_off()
+
     @property
     def _is_asked(self) -> bool:
         return bool(self._words.strip() or self._chips.filters)
@@ -200,19 +199,28 @@ class BrowseApp(WorkingApp[Note]):
 
     def _show_rows(self, title: str, rows: list[Row], *, keep: bool = False) -> None:
         """Show a list; with `keep` the line that was chosen stays so where it is still there."""
-        results, chosen = self.query_one(Results), self.chosen
+        results, chosen, self._title = self.query_one(Results), self.chosen, title
         if rows != self._rows:
-            with self.prevent(OptionList.OptionHighlighted):
-                results.set_options(Option(draw_row(row)) for row in rows)
-        self._title, self._rows = title, rows
+            self._rows = rows
+            self._draw_rows()
         kept = next((at for at, row in enumerate(rows) if chosen and row.key == chosen.key), 0) if keep else 0
         results.border_title = Content(visible(title))
         results.highlighted = kept if rows else None
-        self.screen.set_class(bool(rows) and isinstance(rows[0], Filter), "-filters")
-        if self.screen.has_class("-empty") == bool(rows):
-            self.screen.set_class(not rows, "-empty")
+        self.default_screen.set_class(bool(rows) and isinstance(rows[0], Filter), "-filters")
+        if self.default_screen.has_class("-empty") == bool(rows):
+            self.default_screen.set_class(not rows, "-empty")
             self.refresh_bindings()
         self._read()
+
+    @on(Results.Resized)
+    def _draw_rows(self) -> None:
+        """Draw the list at its width; on a low screen a note has one row."""
+        results = self.query_one(Results)
+        width, is_low = results.scrollable_content_region.width, self.size.height < _ROOMY
+        with self.prevent(OptionList.OptionHighlighted):
+            at = results.highlighted
+            results.set_options(Option(draw_row(row, width, is_low=is_low)) for row in self._rows)
+            results.highlighted = at
 
     @on(Preview.Resized)
     @on(OptionList.OptionHighlighted)
@@ -237,7 +245,10 @@ class BrowseApp(WorkingApp[Note]):
             if not turn.outlasts(_RESTING_S):
                 return Page()
             found = self._index.get(note.document.uri)
-            return lay_out(found, note.line, width, lambda line: find_spans(line, terms))
+            part = partial(lay_out, found, note.line, width, partial(find_spans, terms=terms))
+            if len(found.text) > SOON:
+                self.call_later(self.hand_over, take, part(SOON))
+            return part()
 
         def take(page: Page) -> None:
             if turn is self._reading:
@@ -257,7 +268,10 @@ class BrowseApp(WorkingApp[Note]):
             self._chips.put_on(*filters)
         elif isinstance(row, Filter):
             self.action_leave()
-            self._chips.put_on(row.key)
+            if row.query:
+                question.value = f"{row.query} "
+            else:
+                self._chips.put_on(row.key)
         elif row is not None:
             self.take(row)
 
@@ -281,19 +295,29 @@ class BrowseApp(WorkingApp[Note]):
                 lambda: connected_notes(self._index.links(uri), self._index.related(uri)), partial(self._enter, title)
             )
 
+    def action_passages(self) -> None:
+        """List the lines of the chosen note that match."""
+        note, find = self.chosen, partial(find_spans, terms=self._response.terms if self._response else ())
+        if isinstance(note, Note) and not note.text:
+            uri, title = note.document.uri, f"{note.document.title}: lines that match"
+            self.work(
+                lambda: matching_lines(note, self._index.get(uri), find), partial(self._enter, title, line=note.line)
+            )
+
     def action_filters(self) -> None:
         """List filters to choose from."""
-        if not self.screen.has_class("-filters"):
+        if not self.default_screen.has_class("-filters"):
             self._enter("Filters", self._offered)
 
-    def _enter(self, title: str, rows: Sequence[Row]) -> None:
-        """Show another list until Escape."""
+    def _enter(self, title: str, rows: Sequence[Row], line: int = 0) -> None:
+        """Show another list until Escape, the row of a line of the note chosen."""
         if not rows:
             self.notify("Nothing to show.", timeout=2)
             return
         self._views.append((self._title, self._rows))
         self._show_rows(title, list(rows))
-        self.query_one(Results).focus()
+        at = next((at for at, row in enumerate(rows) if isinstance(row, Note) and row.line == line), 0)
+        self.query_one(Results).focus().highlighted = at
 
     def action_leave(self) -> None:
         """Leave a list for the one before, at last the program."""
@@ -311,11 +335,11 @@ class BrowseApp(WorkingApp[Note]):
         if isinstance(note, Note):
             link = self._link(note)
             self.copy_to_clipboard(link)
-            self.notify(visible(link), title="Copied", markup=False)
+            self.notify(f"Copied {visible(link)}", markup=False)
 
     def action_preview(self) -> None:
         """Show or hide the note."""
-        self.screen.toggle_class("-without-preview")
+        self.default_screen.toggle_class("-without-preview")
 
     def action_light(self) -> None:
         """Change between dark and light."""
@@ -325,6 +349,15 @@ class BrowseApp(WorkingApp[Note]):
         """Scroll the note."""
         preview = self.query_one(Preview)
         preview.scroll_relative(y=pages * max(1, preview.size.height - 2), animate=False)
+
+    def action_move(self, by: int) -> None:
+        """Choose the next line of the list, or the one before, wherever the cursor is."""
+        results = self.query_one(Results)
+        (results.action_cursor_down if by > 0 else results.action_cursor_up)()
+
+    def action_help(self) -> None:
+        """Tell of the keys, and what has no room in the corner."""
+        self.push_screen(Help(str(self.query_one("#message", Static).content)))
 
     def action_down(self) -> None:
         """From the question into the list."""
@@ -341,14 +374,6 @@ class BrowseApp(WorkingApp[Note]):
                 question.insert_text_at_cursor(event.key.character)
             else:
                 question.action_delete_left()
-
-    # --- filters ----------------------------------------------------------------------------------
-
-    @on(Question.Emptied)
-    def _take_off(self) -> None:
-        self._chips.take_off()
-
-    # --- messages ---------------------------------------------------------------------------------
 
     def complain(self, error: QmdError) -> None:
         """Say what went wrong; an index that is not there yet is no mistake of anybody."""

@@ -107,6 +107,7 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
         request,
         open_note=open_note,
         link=lambda note: _link(opened, note),
+        saved=saved_searches(invocation.locate(None).config_dir),
         is_light=is_light(invocation.environ, sys.stdin.fileno(), sys.stderr.fileno()),
     )
     # Textual's own report of a mistake is not for a person who searches.

@@ -42,6 +42,9 @@ _GUTTER = "▎ "
 _ABOVE = 3
 """Lines of context above the passage."""
 
+SOON = 4_000
+"""Characters around the passage of a longer note that are shown first: about a screenful, in some 10 ms."""
+
 _MAX_SHOWN = 40_000
 """Characters of a note around the passage: laid out in less than half a second, in which keys are answered late."""
 
@@ -53,7 +56,7 @@ class Page(Struct, frozen=True):
     top: int = 0
 
 
-def lay_out(found: DocumentText, line: int, width: int, find: Find) -> Page:
+def lay_out(found: DocumentText, line: int, width: int, find: Find, most: int = _MAX_SHOWN) -> Page:
     """The page of a document; takes a while for a long one, so no key should wait for it.
 
     Args:
@@ -61,8 +64,9 @@ def lay_out(found: DocumentText, line: int, width: int, find: Find) -> Page:
         line: The line of the passage, from 1.
         width: Columns.
         find: Finds what is marked.
+        most: Characters that are laid out.
     """
-    n_before, text = stretch(found.text, line, _MAX_SHOWN)
+    n_before, text = stretch(found.text, line, most)
     more = len(found.text) - len(text)
     is_later, line, found = line > 1, line - n_before, replace(found, text=text)
     console = Console(
@@ -145,11 +149,12 @@ class Preview(ScrollView, can_focus=True):
         self.post_message(self.Resized())
 
     def show(self, title: str, page: Page) -> None:
-        """Show `page`, its passage in view."""
-        self.page = page
-        self.border_title = Content(visible(title))
+        """Show `page`, its passage in view; more of the same note stays where somebody has scrolled to."""
+        name, before = Content(visible(title)), min(self.page.top, self.max_scroll_y)
+        moved = self.scroll_offset.y - before if name == self.border_title else 0
+        self.page, self.border_title = page, name
         self.virtual_size = Size(self.scrollable_content_region.width, len(page.lines))
-        self.scroll_to(y=page.top, animate=False, force=True, immediate=True)
+        self.scroll_to(y=page.top + moved, animate=False, force=True, immediate=True)
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, plain_text
+from qmd.ingest.outline import kind_of
 from qmd.names import file_name
 from qmd.render.terminal import visible
 from qmd.retrieval.calibration import strength
@@ -16,11 +18,13 @@ from qmd.retrieval.query_filters import filter_text
 if TYPE_CHECKING:
     from textual.content import Content
 
-    from qmd.app.records import NoteLinks, RelatedNotes
+    from qmd.app.records import DocumentText, NoteLinks, RelatedNotes
+    from qmd.plugins.browse.preview import Find
     from qmd.records import Collection, Hit, StoredDocument
 
 _DATES = ("after:today", "after:last-week", "after:last-month", "after:last-year")
 _MOST_TAGS = 200
+_MOST_LINES = 1_000
 _COLOURS = {"strong": "$success", "likely": "$primary", "weak": "$foreground-disabled", None: "$foreground-muted"}
 
 
@@ -34,11 +38,15 @@ class Note(Struct, frozen=True):
     detail: str = ""
     """Its day, or how it is connected."""
     relevance: float | None = None
+    text: str = ""
+    """The line itself, where the list is of lines of one note."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """What of it matches."""
 
     @property
     def key(self) -> str:
         """What tells it from other lines of the list."""
-        return self.document.uri
+        return f"{self.document.uri}:{self.line}" if self.text else self.document.uri
 
     @property
     def place(self) -> str:
@@ -53,6 +61,8 @@ class Filter(Struct, frozen=True):
     """As it is typed."""
     count: int | None = None
     """How many notes it holds for."""
+    query: str = ""
+    """What stands for it in the question, where it is a saved search."""
 
 
 Row = Note | Filter
@@ -69,6 +79,19 @@ def hit_notes(hits: Sequence[Hit]) -> list[Row]:
 def latest_notes(hits: Sequence[Hit]) -> list[Row]:
     """The notes that are there before anything is asked, each with its day."""
     return [Note(one.document, detail=one.document.day) for one in hits]
+
+
+def matching_lines(note: Note, found: DocumentText, find: Find) -> list[Row]:
+    """The lines of a note that hold what was looked for, and the one that was found, without their marks."""
+    rows: list[Row] = []
+    is_markdown = kind_of(note.document.path).is_markdown
+    for number, line in enumerate(found.text.split("\n"), start=1):
+        if number == note.line or find(line):
+            text = visible(plain_text(line) if is_markdown else line[:MAX_HEADING_CHARACTERS].strip())
+            rows += [Note(note.document, number, text=text, spans=tuple(find(text)))] if text else []
+            if len(rows) == _MOST_LINES:
+                break
+    return rows
 
 
 def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:
@@ -97,22 +120,31 @@ def offered_filters(collections: Sequence[Collection], documents: Sequence[Store
     return [*named, *(Filter(date) for date in _DATES), *tags]
 
 
-def draw_row(row: Row) -> Content:
-    """A line of the list as it is shown: two lines for a note, one for a filter."""
+def draw_row(row: Row, width: int, *, is_low: bool = False) -> Content:
+    """A line of the list as it is shown: two rows of `width` columns for a note, one if it `is_low`, as for others."""
     from textual.content import Content
 
     if isinstance(row, Filter):
-        count = "" if row.count is None else f"  {row.count}"
-        return Content.assemble(visible(row.key), (count, "$foreground-muted"))
-    title = row.document.title or file_name(row.document.path)
-    trail = "".join(f" › {one}" for one in row.trail)
-    below = f"{row.place}  {row.detail}"
-    return Content.assemble(
+        more = row.query or ("" if row.count is None else str(row.count))
+        return Content.assemble(visible(row.key), (f"  {_one_line(more)}", "$foreground-muted"))
+    if row.text:
+        line = Content(row.text)
+        for start, end in row.spans:
+            line = line.stylize("bold $warning", start, end)
+        return Content.assemble((f"{row.line:>6}  ", "$foreground-muted"), line)
+    name = Content.assemble(
         ("● ", _COLOURS[None if row.relevance is None else strength(row.relevance)]),
-        (_one_line(title), "bold"),
-        (_one_line(trail), "$foreground-muted"),
-        "\n  ",
-        (_one_line(below), "$foreground-muted"),
+        (_one_line(row.document.title or file_name(row.document.path)), "bold"),
+        (_one_line("".join(f" › {one}" for one in row.trail)), "$foreground-muted"),
+    )
+    detail = Content.styled(_one_line(f"  {row.detail}".rstrip()), "$foreground-muted")
+    folder = row.document.path.rpartition("/")[0].rpartition("/")[2] or row.document.collection
+    place = Content.styled(_one_line(f"  {folder if is_low else row.place}"), "$foreground-muted")
+    place = place.truncate(max((width // 3 if is_low else width) - detail.cell_length, 4), ellipsis=True)
+    if not is_low:
+        return Content.assemble(name, "\n", place, detail)
+    return Content.assemble(
+        name.truncate(max(width - place.cell_length - detail.cell_length, 1), ellipsis=True, pad=True), place, detail
     )
 
 

@@ -57,6 +57,11 @@ class WorkingApp(App[Result]):
         if self.is_whole:
             take(*found)
 
+    def on_print(self, event: events.Print) -> None:
+        """What is written to stderr meanwhile, warnings say, would be lost below the screen."""
+        if event.text.strip():
+            self.notify(visible(event.text.strip()), severity="warning", markup=False)
+
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Nothing that a request dies of ends the program."""
         if event.state is WorkerState.ERROR:
@@ -68,6 +73,15 @@ class Question(Input):
 
     class Emptied(Message):
         """Backspace was pressed where there is nothing left to delete."""
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether Right would do nothing here."""
+        return self.cursor_position == len(self.value) and not self._suggestion
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """See `Widget`: `?` is a character where something is typed."""
+        return (character != "?" or bool(self.value)) and super().check_consume_key(key, character)
 
     def action_delete_left(self) -> None:
         """See `Input`."""
@@ -85,6 +99,13 @@ class Results(OptionList):
         def __init__(self, key: events.Key) -> None:
             super().__init__()
             self.key = key
+
+    class Resized(Message):
+        """Its lines have another width now."""
+
+    def on_resize(self) -> None:
+        """See `Widget`."""
+        self.post_message(self.Resized())
 
     def on_click(self, event: events.Click) -> None:
         """See the class."""
@@ -150,6 +171,6 @@ class FilterSuggester(Suggester):
     async def get_suggestion(self, value: str) -> str | None:
         """See `Suggester`."""
         word = value.rpartition(" ")[2]
-        if ":" not in word:
+        if ":" not in word and not word.startswith("@"):
             return None
         return next((value + one[len(word) :] for one in self._offered() if one.startswith(word) and one != word), None)

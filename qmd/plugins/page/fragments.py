@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -16,12 +17,12 @@ from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
-from qmd.ingest.outline import kind_of, read_outline
+from qmd.ingest.outline import Outline, kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
-from qmd.records import Hit, SearchResponse, StoredDocument
+from qmd.records import Hit, LexicalTerm, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
-from qmd.retrieval.matching import find_spans
+from qmd.retrieval.matching import WeightedTerm, find_occurrences, find_spans, fold
 from qmd.retrieval.query_filters import filter_text
 from qmd.retrieval.trace import Listener
 
@@ -36,6 +37,10 @@ N_COLLECTIONS = 6
 N_RELATED = 8
 MOST_NEIGHBOURS = 40
 """Of one kind: a table of contents may link to thousands of notes."""
+
+N_PLACES, MOST_PLACES = 3, 200
+"""Of a note: as many passages are listed at once, and as many on demand."""
+MOST_OF_A_LINE = 160
 
 _FILTER = r'(?<!\S)(collection|tag|since):(?:"[^"\n]+"|[^\s"]+)(?!\S)'
 _NO_PROGRAM = re.compile("(?:file|javascript|data|vbscript):", re.I)
@@ -129,7 +134,9 @@ def _text(path: str, text: str, around: Surroundings) -> str:
 
 def _relevance(relevance: float) -> str:
     word = strength(relevance)
-    bar = f'<svg class="bar"><rect width="{relevance:.0%}" height="100%"/></svg>'
+    bar = (
+        f'<svg class="bar" role="img" aria-label="{relevance:.0%}"><rect width="{relevance:.0%}" height="100%"/></svg>'
+    )
     return f'<span class="relevance {word}" title="{relevance:.0%}">{bar}{word}</span>'
 
 
@@ -178,7 +185,40 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
     if heading and re.sub("</?mark>", "", heading[1]) == escape(_title(document)):
         # It stands above already.
         shown = shown[heading.end() :]
-    return cut + shown if is_cut else shown
+    return _places(view, document, fetched.text, terms) + (cut + shown if is_cut else shown)
+
+
+def _places(view: View, document: StoredDocument, text: str, terms: Sequence[LexicalTerm]) -> str:
+    """The sections of a note that hold as much of the query as the one that was found, where there are several."""
+    outline, lines, rows = read_outline(document.path, text), text.split("\n"), ""
+    places = _matching_sections(outline, text, terms, view.line - 1)
+    for section, line in places[:MOST_PLACES] if len(places) > 1 else ():
+        name, said = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")
+        spans = [] if said == name else find_spans(said, terms)
+        said = said[max(spans[0][0] - MOST_OF_A_LINE // 4, 0) :][:MOST_OF_A_LINE] if spans else ""
+        where = (
+            f'<a href="{escape(replace(view, line=line + 1).address)}">{escape(name)}</a> <small>:{line + 1}</small>'
+        )
+        rows += f"<li>{where} {marked(said, partial(find_spans, terms=terms))}</li>"
+    folds = "" if len(places) > N_PLACES else " open"
+    summary = f"<summary>{len(places):,} passages</summary>"
+    return rows and f'<details class="places"{folds}>{summary}<ul>{rows}</ul></details>'
+
+
+def _matching_sections(outline: Outline, text: str, terms: Sequence[LexicalTerm], found: int) -> list[tuple[int, int]]:
+    """Number of a heading, 0 before the first, with the line below it that says most of the query; lines from 0."""
+    folded = fold(text)
+    # Folding keeps lines, and not their lengths.
+    ends, folded_ends = ([end.start() for end in re.finditer("\n", one)] for one in (text, folded))
+    starts = [bisect_left(ends, at) for at in (outline.front.body_offset, *(one.offset for one in outline.headings))]
+    held: dict[int, dict[int, set[int]]] = {}
+    for one in find_occurrences(folded, [WeightedTerm(term, 1.0) for term in terms if not term.excluded]):
+        line = bisect_left(folded_ends, one.offset)
+        held.setdefault(bisect_right(starts, line) - 1, {}).setdefault(line, set()).add(one.term)
+    shares = {section: len(set().union(*on.values())) for section, on in held.items() if section >= 0}
+    least = shares.get(bisect_right(starts, found) - 1, max(shares.values(), default=0))
+    best = {section: max((len(terms), -line) for line, terms in held[section].items()) for section in shares}
+    return [(section, -best[section][1]) for section, share in shares.items() if share >= least]
 
 
 def _program(link: str) -> str:
@@ -217,7 +257,7 @@ def _filters(index: Index, found: Sequence[StoredDocument]) -> list[tuple[str, s
     if len(names) > N_COLLECTIONS:
         names = [name for name, _ in Counter(one.collection for one in found).most_common(N_COLLECTIONS)]
     tags = Counter(tag for one in found for tag in one.tags)
-    filters = [(filter_text("collection", name), name) for name in names if len(names) > 1]
+    filters = [(filter_text("collection", name), f"in {name}") for name in names if len(names) > 1]
     filters += [(filter_text("tag", tag), f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
     if any(one.date for one in found):
         filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
@@ -253,7 +293,7 @@ def _place(document: StoredDocument) -> str:
 
 
 def _date(document: StoredDocument) -> str:
-    return f" <time>{escape(document.date)}</time>" if document.date else ""
+    return f" <time>{'' if document.date else 'changed '}{escape(document.day)}</time>"
 
 
 def _to(view: View, document: StoredDocument) -> str:

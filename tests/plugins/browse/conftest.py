@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
@@ -170,11 +170,15 @@ class Seat:
 
 @asynccontextmanager
 async def seated(
-    index: Index, text: str = "", size: tuple[int, int] = (80, 24), kind: type[BrowseApp] = BrowseApp
+    index: Index,
+    text: str = "",
+    size: tuple[int, int] = (80, 24),
+    kind: type[BrowseApp] = BrowseApp,
+    saved: Mapping[str, str] = {},
 ) -> AsyncIterator[Seat]:
     """The screen, drawn for a terminal of that size, with its first list."""
     opened: list[Note] = []
     request = SearchRequest(text, limit=30)
-    app = kind(index, request, open_note=opened.append, link=lambda note: f"file:///{note.document.path}")
+    app = kind(index, request, open_note=opened.append, link=lambda note: f"file:///{note.document.path}", saved=saved)
     async with app.run_test(size=size, notifications=True) as pilot:
         yield Seat(app, pilot, opened)

@@ -130,9 +130,9 @@ async def test_a_picker_ends_with_the_note(index: Index) -> None:
 async def test_a_click_shows_a_note_and_a_double_click_opens_it(index: Index) -> None:
     async with seated(index, "window") as seat:
         await seat.answered("reranked")
-        await seat.pilot.click(Results, offset=(5, 3))
+        await seat.pilot.click(Results, offset=(5, 2))
         assert (seat.app.query_one(Results).highlighted, seat.opened) == (1, [])
-        await seat.pilot.click(Results, offset=(5, 3), times=2)
+        await seat.pilot.click(Results, offset=(5, 2), times=2)
         assert len(seat.opened) == 1
 
 
@@ -225,7 +225,7 @@ async def test_a_window_that_changes_its_size_is_laid_out_anew(index: Index) -> 
         assert preview.region.y > results.region.y
         await seat.pilot.resize_terminal(160, 40)
         await seat.until(lambda: preview.region.y == results.region.y and "zebra" in page_text(seat))
-        await seat.press("ctrl+p")
+        await seat.press("ctrl+o")
         await seat.until(lambda: results.region.width == 160)
         assert not preview.display or preview.region.width == 0
 

@@ -127,6 +127,37 @@ async def test_of_a_long_note_the_part_around_the_found_line_is_shown(
     assert "Paragraph 10." not in answer.text
 
 
+async def test_an_open_note_lists_the_parts_that_hold_as_much_of_the_query_as_the_one_found(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    part = "## {} & co\n\nA hérons nest, " + "and on, " * 40 + "a stork & an {}.\n\n"
+    parts = "".join(part.format(name, name.lower()) for name in ("Ash", "Birch", "Cedar", "Elm"))
+    text = f"---\ntags: [heron, stork]\n---\n# Birds\n\nheron\n\n{parts}## Heron and stork\n\nOnly\n\n## Stork\n"
+    (folder / "birds.md").write_text(text, encoding="utf-8")
+    (folder / "owl.md").write_text("# Owl\n\nowls\n\n## Nest\n\nowl\n", encoding="utf-8")
+
+    async def places(client: Client, query: str, line: int, note: str = "birds") -> tuple[str, list[str]]:
+        given = {"q": query, "note": f"qmd://vault/{note}.md", "line": str(line)}
+        html = (await client.get("/page/note", params=given)).text
+        found = re.search(r'<details class="places"(.*?)>(.*?)</details>', html)
+        return (found[1], re.findall("<li>.*?</li>", found[2])) if found else ("", [])
+
+    with make_index(tmp_path / "index.sqlite", folder, loader) as index:
+        async with running(index, policy) as client:
+            mode, rows = await places(client, "heron stork", 10)
+            few, twice = await places(client, "owl", 3, "owl")
+            others = await places(client, "heron ash", 10)
+    assert (mode, few) == ("", " open")
+    names = [visible(row.partition("<small>")[0]) for row in rows]
+    assert names == [*(f"{name} & co" for name in ("Ash", "Birch", "Cedar", "Elm")), "Heron and stork"]
+    assert 'href="/?q=heron+stork&amp;note=qmd%3A%2F%2Fvault%2Fbirds.md&amp;line=10"' in rows[0]
+    assert "<mark>hérons</mark>" in rows[0] and "Ash &amp; co" in rows[0]
+    assert rows[-1].endswith("<small>:24</small> </li>")
+    assert (len(twice), others) == (2, ("", []))
+
+
 async def test_a_note_that_is_gone_is_said_to_be(client: Client) -> None:
     answer = await client.get("/page/note", params={"note": "qmd://vault/<b>.md"})
     assert "Document not found: qmd://vault/<b>.md" in visible(answer.text)
@@ -149,6 +180,14 @@ async def test_filters_go_into_the_query_and_out_of_it(client: Client, garden: I
     assert "/?q=sun+tag%3Agarden+since%3A%22last+month%22" in on
 
 
+async def test_a_bar_has_a_name_and_every_note_a_date(client: Client) -> None:
+    shown = (await client.get("/page/hits", params={"q": "plan", "by": "words"})).text
+    bars = re.findall(r'<svg class="bar" role="img" aria-label="\d+%">', shown)
+    assert len(bars) == shown.count("<svg") == shown.count("<time>") > 1
+    assert "<time>2026-03-14</time>" in shown
+    assert re.search(r"<time>changed \d{4}-\d\d-\d\d</time>", shown)
+
+
 async def test_of_many_collections_those_that_hold_the_hits_are_offered(
     tmp_path: Path, loader: Loader, policy: AccessPolicy
 ) -> None:
@@ -162,7 +201,7 @@ async def test_of_many_collections_those_that_hold_the_hits_are_offered(
         async with running(index, policy) as client:
             answer = await client.get("/page/hits", params={"q": "heron", "by": "words"})
     offered = re.findall(r'class="chip"[^>]*>([^<]+)', answer.text)
-    assert sorted(offered) == ["c17", "c18", "c19"]
+    assert sorted(offered) == ["in c17", "in c18", "in c19"]
 
 
 async def test_the_title_stands_once_also_where_it_is_marked(

@@ -1,0 +1,164 @@
+"""What keys do, rows for the height of a screen, the lines of a note, saved searches, and long notes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+from textual.widgets import Static
+
+from qmd.app.index import Index
+from qmd.app.records import DocumentText
+from qmd.plugins.browse.keys import KEYS, Help
+from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
+from qmd.plugins.browse.rows import Note, draw_row, matching_lines
+from qmd.plugins.browse.widgets import Chips, Results
+from qmd.records import StoredDocument
+from tests.plugins.browse.conftest import Seat, seated
+from tests.plugins.browse.test_browse import page_text
+
+
+def rows_in_view(seat: Seat) -> list[str]:
+    """The list as it is drawn."""
+    results = seat.app.query_one(Results)
+    return [strip.text.rstrip() for strip in map(results.render_line, range(results.scrollable_content_region.height))]
+
+
+def shows_keys(seat: Seat) -> bool:
+    return isinstance(seat.app.screen, Help)
+
+
+@pytest.mark.anyio
+async def test_a_low_screen_has_a_row_for_a_note_and_a_high_one_two(index: Index) -> None:
+    async with seated(index, "sliding window", (80, 24)) as seat:
+        await seat.answered("reranked")
+        first, second = rows_in_view(seat)[:2]
+        assert first.startswith("● Rate limits › Design") and first.endswith("  notes")
+        assert second.startswith("● ") and len(second) == len(first)
+        await seat.pilot.resize_terminal(80, 40)
+        await seat.until(lambda: rows_in_view(seat)[1].strip() == "notes/limits.md:5")
+
+
+@pytest.mark.anyio
+async def test_a_row_too_narrow_for_its_place_and_title_stays_one_row(index: Index) -> None:
+    async with seated(index, "sliding window", (30, 20)) as seat:
+        await seat.answered("reranked")
+        rows = [row for row in rows_in_view(seat) if row]
+        assert len(rows) == len(seat.titles) and any("…" in row for row in rows)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("down", "up"), [("ctrl+n", "ctrl+p"), ("ctrl+j", "ctrl+k")])
+async def test_the_hands_of_other_pickers_move_the_choice_while_typing(index: Index, down: str, up: str) -> None:
+    async with seated(index, "window") as seat:
+        await seat.answered("reranked")
+        results = seat.app.query_one(Results)
+        await seat.press(down, down, up)
+        assert (results.highlighted, seat.question.has_focus, seat.question.value) == (1, True, "window")
+
+
+@pytest.mark.anyio
+async def test_the_keys_are_told_and_any_key_leads_back(index: Index) -> None:
+    async with seated(index) as seat:
+        await seat.until(lambda: seat.titles)
+        for keys in (("question_mark",), ("f1",), ("down", "question_mark")):
+            await seat.press(*keys)
+            assert shows_keys(seat)
+            await seat.press("escape")
+            assert not shows_keys(seat) and seat.app.is_running
+        await seat.press("up", "w", "question_mark")
+        assert seat.question.value == "w?"
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_comes_in_under_the_keys_is_shown(index: Index, gate: Event) -> None:
+    gate.clear()
+    async with seated(index, "limiter tag:none") as seat:
+        await seat.until(lambda: seat.message)
+        await seat.press("f1")
+        said = str(seat.app.screen.query_one(Static).content)
+        assert "Ctrl+N, Ctrl+J" in said and "No note matches." in said
+        gate.set()
+        await seat.answered("meaning")
+        await seat.press("x")
+        assert not shows_keys(seat)
+
+
+def test_every_key_that_is_told_is_in_the_docs() -> None:
+    docs = (Path(__file__).parents[3] / "docs/browse.md").read_text("utf-8").replace("`", "")
+    for key in KEYS:
+        for name in key.tooltip.partition("  ")[0].split(", ") if key.tooltip else ():
+            assert name in docs
+
+
+@pytest.mark.anyio
+async def test_right_lists_the_lines_that_match_and_enter_opens_at_one(index: Index) -> None:
+    async with seated(index, "zebra word") as seat:
+        await seat.answered("reranked")
+        await seat.press("left", "right")
+        assert seat.app._views == []
+        await seat.until(lambda: seat.titles[:1] == ["Long"])
+        await seat.press("right")
+        await seat.until(lambda: seat.app._views)
+        rows = [row for row in seat.app._rows if isinstance(row, Note)]
+        assert [row.text for row in rows] == ["word salad line"] * 200 + ["The zebra stands here."]
+        assert rows[-1].spans == ((4, 9),)
+        assert seat.app.chosen == rows[-1]
+        await seat.press("enter")
+        assert [(note.document.title, note.line) for note in seat.opened] == [("Long", rows[-1].line)]
+        await seat.press("right", "escape")
+        assert (seat.app._views, seat.question.has_focus) == ([], True)
+
+
+def test_the_lines_of_a_hostile_note_are_few_short_and_steer_nothing() -> None:
+    document = StoredDocument(1, "notes", "x.md", "x", "0", "2026-01-01", 1)
+    found = DocumentText(document, None, "tea \x1b[2J\r\n" * 5_000 + "tea" * 100_000)
+    rows = matching_lines(Note(document), found, lambda line: [(0, 3)] if "tea" in line else [])
+    assert len(rows) == 1_000
+    assert {draw_row(row, 20).plain.strip() for row in rows[1:2]} == {"2  tea \\x1b[2J"}
+
+
+@pytest.mark.anyio
+async def test_a_saved_search_is_offered_and_put_into_the_question(index: Index) -> None:
+    async with seated(index, saved={"tea": "window tag:none collection:diary"}) as seat:
+        await seat.press("ctrl+f")
+        await seat.until(lambda: seat.titles[:1] == ["@tea"])
+        await seat.press("enter")
+        assert seat.question.value.strip() == "window"
+        assert seat.app.query_one(Chips).filters == ["tag:none", "collection:diary"]
+        await seat.press("home", "backspace", "backspace")
+        seat.question.value = "@t"
+        await seat.until(lambda: seat.question._suggestion == "@tea")
+
+
+@pytest.mark.anyio
+async def test_a_long_notice_is_one_row(index: Index) -> None:
+    async with seated(index, "limiter") as seat:
+        await seat.answered("reranked")
+        seat.app._say("a notice of many words " * 20)
+        await seat.pilot.pause()
+        assert seat.app.query_one("#message").size.height == 1
+
+
+def test_of_a_huge_note_a_screenful_is_laid_out_first_and_more_of_it_moves_nothing() -> None:
+    document = StoredDocument(1, "notes", "long.md", "x", "0", "2026-01-01", 1)
+    text = "".join(f"Paragraph {number}.\n\n" for number in range(300_000))
+    first, whole = (lay_out(DocumentText(document, None, text), 400_001, 40, lambda _: [], n) for n in (SOON, 40_000))
+    assert len(first.lines) < 600 < len(whole.lines)
+    assert [page.lines[page.top + 3].text for page in (first, whole)] == [first.lines[first.top + 3].text] * 2
+
+
+@pytest.mark.anyio
+async def test_more_of_a_note_leaves_the_preview_where_it_was_scrolled_to(index: Index) -> None:
+    async with seated(index, "zebra") as seat:
+        await seat.answered("reranked")
+        await seat.until(lambda: "zebra" in page_text(seat))
+        preview = seat.app.query_one(Preview)
+        lines = preview.page.lines
+        preview.show("same", Page(lines[10:], 20))
+        preview.scroll_to(y=27, animate=False, force=True, immediate=True)
+        preview.show("same", Page(lines, 30))
+        assert preview.scroll_offset.y == 37
+        preview.show("other", Page(lines, 30))
+        assert preview.scroll_offset.y == 30
