@@ -20,19 +20,19 @@ BUDGETS: dict[str, int] = {
     "store": 4870,
     "cli": 4210,
     "retrieval": 4420,
-    "inference": 3710,
+    "inference": 3740,
     "app": 4160,
-    "plugins/forms": 3290,
+    "plugins/forms": 3310,
     "plugins/mcp": 3480,
     "render": 2970,
     "ingest": 2390,
     "plugins/lance": 2140,
-    "plugins/qwen": 2060,
+    "plugins/qwen": 2080,
     "(root)": 2080,
     "plugins/models": 1640,
     "indexing": 1560,
     "plugins/servers": 1270,
-    "plugins/doctor": 1190,
+    "plugins/doctor": 1200,
     "plugins/browse": 1310,
     "config": 1020,
     "plugins/bench": 880,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_720, 202
+MOST_LINES, MOST_FILES = 33_750, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_790
-MOST_LINES_OF_TESTS = 43_960
+MOST_LINES_OF_ALL = 55_870
+MOST_LINES_OF_TESTS = 44_010
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

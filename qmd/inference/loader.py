@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -106,9 +105,7 @@ def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord
 
 def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
     """What serves in place of a GGUF model that has not been imported, and the line that says so."""
-    here = expand_home(asked)
-    file = here if here.is_file() else hook("GGUF address: file")(asked, settings.models_dir)
-    remedy = f"to use it: qmd models import {shlex.quote(str(file or 'FILE'))}"
+    remedy = hook("GGUF address: remedy")(asked, settings.models_dir)
     record = find_model(asked, role)
     folder = locate_model(record, settings.models_dir) if record is not None else None
     if record is None or folder is None:

@@ -285,7 +285,7 @@ HOOKS: Mapping[str, str] = {
     "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
     "models import: archive": "qmd.plugins.models.archives:import_model",
     "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
-    "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
+    "GGUF address: remedy": "qmd.plugins.forms.sources:remedy_for",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: add a note": "qmd.plugins.adding.notes:add_for_agent",
     "server: watching": "qmd.plugins.watch.command:watching_beside",

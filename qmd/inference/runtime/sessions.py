@@ -40,6 +40,12 @@ _PROBE_MODEL = bytes.fromhex(
     "12080a0208020a02080262130a0179120e0a0c080112080a0208020a02080242040a001011"
 )
 
+# A product of two pairs of bytes, MatMulInteger with the weights (127, 127): its sum needs more than 16 bits.
+_BYTES_MODEL = bytes.fromhex(
+    "080812003a560a180a01780a0162120179220d4d61744d756c496e74656765721201702a0d0802080110034201624a027f7f5a130a0178120e0a"
+    "0c080212080a0208010a02080262130a0179120e0a0c080612080a0208010a02080142040a001011"
+)
+
 
 class ProviderPreference(Struct, frozen=True):
     """Where a weight format runs best, and why."""
@@ -267,6 +273,20 @@ def cuda_verdict(device: int = 0) -> NoCuda | None:
             failure = _CUDA_FAILURE.search(_one_line(exc, 2000))
             return NoCuda(failure[0] if failure else f"CUDA does not work ({_one_line(exc)[:120]})")
     return None
+
+
+@functools.cache
+def byte_sums_are_exact() -> bool:
+    """Whether this processor adds products of bytes in 32 bits at once, tried: AVX2 without VNNI stops at 16.
+
+    Raises:
+        ModelError: There is no runtime.
+    """
+    runtime = import_runtime()
+    import numpy as np
+
+    session = runtime.InferenceSession(_BYTES_MODEL, providers=[_ORT_NAMES["cpu"]])
+    return int(session.run(None, {"x": np.full((1, 2), 255, np.uint8)})[0][0, 0]) == 2 * 255 * 127
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.errors import QmdError
 
@@ -82,8 +83,19 @@ def _examine(
         settings = index.engine_settings()
         reports = [inspect_engine(settings, role) for role in _ROLES]
     except QmdError as exc:
-        return [*checks, Check("models", False, exc.message, exc.hint)], []
+        return _told_once([*checks, Check("models", False, exc.message, exc.hint)]), []
     return [*checks, _check("vectors", lambda: _vectors(index))], reports
+
+
+def _told_once(checks: Sequence[Check]) -> list[Check]:
+    """The checks; one that stumbled over an earlier one's fault names that one."""
+    first = {check.detail: check.name for check in reversed(checks)}
+    return [
+        one
+        if first[one.detail] == one.name
+        else replace(one, detail=f"not examined: see {first[one.detail]}", advice=None)
+        for one in checks
+    ]
 
 
 def _check(name: str, examine: Callable[[], str], advise: Callable[[], str | None] = lambda: None) -> Check:

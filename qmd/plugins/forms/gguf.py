@@ -152,7 +152,7 @@ class _Cursor:
     def begin(self) -> int:
         """Check the header; the number of tensors."""
         if self.bytes[:4] != _MAGIC:
-            raise ModelError(f"'{self._name}' is not a GGUF file")
+            raise ModelError(f"'{self._name}' is not a GGUF file", "fetch or copy the file again")
         self.at = 4
         version = self.number("I")
         if version not in _VERSIONS:

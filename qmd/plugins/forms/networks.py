@@ -30,7 +30,7 @@ _ARCHITECTURES: Mapping[str, Architecture] = {
 }
 """By the name in a GGUF file, or the `model_type` of a configuration."""
 
-_ARE_READ = "read are: Qwen3 (expansion, reranking, embedding) and EmbeddingGemma"
+ARE_READ = "Qwen3 (expansion, reranking, embedding) and EmbeddingGemma"
 _MAX_POSITIONS = 4096
 _POOLINGS: Mapping[int, Pooling] = {1: "mean", 2: "first", 3: "last"}
 _RANK = 4
@@ -158,7 +158,8 @@ def architecture_of(name: str, file_name: str) -> Architecture:
         ModelError: It is not one of ours.
     """
     if name not in _ARCHITECTURES:
-        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", _ARE_READ)
+        hint = f"read are {ARE_READ}; others: qmd models list --available"
+        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", hint)
     return _ARCHITECTURES[name]
 
 
@@ -273,7 +274,7 @@ def _renamed(
         if label is None:
             raise ModelError(
                 f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
-                _ARE_READ,
+                f"read are {ARE_READ}",
             )
         found[label] = tensor
     return found

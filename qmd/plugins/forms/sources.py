@@ -16,6 +16,7 @@ from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
 from qmd.foreign import path_below, read_json_file, reading
 from qmd.inference.models.catalogue import is_gguf_address
+from qmd.inference.models.folders import sha256_of
 from qmd.inference.models.imported import imported_models
 from qmd.inference.records import Role
 
@@ -86,7 +87,7 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
     if not path.exists():
         raise NotFoundError(f"'{path}' does not exist", "see what lies here: qmd models list")
     if path.is_file():
-        return (_source(path),) if is_gguf(path) else ()
+        return (_source(path),) if is_gguf(path) or is_gguf_address(path.name) else ()
     if has_safetensors(path):
         return (ImportSource(path, str(path.resolve()), path.resolve().name),)
     return tuple(_source(file) for file in sorted(path.glob("*.gguf")) if is_gguf(file))
@@ -100,17 +101,19 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
     from qmd.plugins.forms.gguf import read_head
     from qmd.plugins.forms.networks import architecture_of, guess_role
 
-    known = {model.source.path for model in imported_models(models_dir)}
+    known = [model.source for model in imported_models(models_dir)]
     found: list[Importable] = []
     for file in files:
-        if str(file.path.resolve()) in known:
-            continue
+        alike = [source for source in known if source.size_bytes == file.size_bytes]
         try:
+            path, digest = str(file.path.resolve()), sha256_of(file.path) if alike else ""
+            if any(path == source.path or digest == source.sha256 for source in alike):
+                continue
             with reading(file.name):
                 head = read_head(file.path)
                 architecture_of(str(head.get("general.architecture", "")), file.name)
                 found.append(Importable(file, guess_role(head, file.name)))
-        except ModelError:
+        except (ModelError, OSError):
             # Another architecture, or no model: nothing that could be said helps who lists models.
             continue
     return tuple(found)
@@ -164,6 +167,22 @@ def cached_file_of(address: str, models_dir: Path) -> Path | None:
         return None
     wanted = {f"hf_{parts[0]}_{parts[-1]}".lower(), parts[-1].lower()}
     return next((path for path in sorted(models_dir.glob("*.gguf")) if path.name.lower() in wanted), None)
+
+
+def remedy_for(address: str, models_dir: Path) -> str:
+    """What is to be done about a GGUF model that is asked for and was not imported."""
+    from qmd.plugins.forms.gguf import read_head
+    from qmd.plugins.forms.networks import ARE_READ, architecture_of
+
+    here = expand_home(address)
+    file = here if here.is_file() else cached_file_of(address, models_dir)
+    if file is None:
+        return f"to use it: qmd models import FILE, which reads {ARE_READ}; others: qmd models list --available"
+    try:
+        architecture_of(str(read_head(file).get("general.architecture", "")), file.name)
+    except ModelError as exc:
+        return exc.message if exc.hint is None else f"{exc.message}; {exc.hint}"
+    return f"to use it: qmd models import {shlex.quote(str(file))}"
 
 
 def model_name(path: Path) -> str:

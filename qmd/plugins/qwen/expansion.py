@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
@@ -178,7 +177,7 @@ class QwenExpander:
 
     def _choosers(self, query: str) -> list[Chooser]:
         wanted = wanted_scripts(query)
-        first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
+        first = self._grammar.starting_in(wanted) if wanted else None
         settings = self._sampling
 
         def chooser(index: int) -> Chooser:

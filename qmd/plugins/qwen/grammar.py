@@ -8,14 +8,22 @@ or control characters, at least one of them visible, ended by an end token or by
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-_BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
-"""Unicode's own line breaks in UTF-8: next line, line separator, paragraph separator."""
+from qmd.analysis.scripts import script_of
+
+_BREAKS = re.compile(rb"[\x00-\x1f\x7f]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+"""Control characters, and Unicode's own line breaks in UTF-8: next line, line separator, paragraph separator."""
+
+_ASCII_VISIBLE = re.compile(rb"[0-9A-Za-z]")
+_SCRIPTS_KEPT = 8
+"""Masks of first tokens, .15 MB each: one for each set of scripts that queries are written in."""
 
 
 class LineGrammar:
@@ -35,7 +43,7 @@ class LineGrammar:
         for token, spelling in enumerate(spellings):
             if not spelling or token in end_ids:
                 continue
-            if any(byte < 0x20 or byte == 0x7F for byte in spelling) or any(item in spelling for item in _BREAKS):
+            if _BREAKS.search(spelling):
                 if b"\n" in spelling and not spelling.strip():
                     ends.add(token)
                 continue
@@ -45,6 +53,11 @@ class LineGrammar:
         """Tokens that end a line."""
         self._open: npt.NDArray[np.bool_] = self._content.copy()
         self._open[sorted(ends)] = True
+        self.starting_in = lru_cache(_SCRIPTS_KEPT)(self._starting_in)
+        """Scripts → mask of visible tokens that spell whole characters of which one is in these; None where none does.
+
+        A way to hold a model to the query's script: the first word decides the rest of the line.
+        """
 
     def allowed(self, generated: Sequence[int], first: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
         """Which tokens may come next, shape (tokens known to the tokenizer,).
@@ -57,24 +70,21 @@ class LineGrammar:
             return self._open
         return self._visible if first is None else first
 
-    def starting_in(self, is_wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_] | None:
-        """Mask of visible tokens that spell whole characters of which one is wanted; None where there is none.
-
-        A way to hold a model to the query's script: the first word decides the rest of the line.
-        """
+    def _starting_in(self, scripts: frozenset[str]) -> npt.NDArray[np.bool_] | None:
         mask: npt.NDArray[np.bool_] = np.zeros(len(self._visible), np.bool_)
         for token in np.flatnonzero(self._visible).tolist():
             try:
                 text = (self._spellings[token] or b"").decode("utf-8")
             except UnicodeDecodeError:
                 continue
-            mask[token] = any(is_wanted(letter) for letter in text)
+            mask[token] = any(script_of(letter) in scripts for letter in text)
         return mask if mask.any() else None
 
 
 def _is_visible(spelling: bytes) -> bool:
     """True for letters and digits, and for pieces of a character that spans several tokens."""
     try:
-        return any(unicodedata.category(letter)[0] in "LN" for letter in spelling.decode("utf-8"))
+        text = "" if _ASCII_VISIBLE.search(spelling) else spelling.decode("utf-8")
+        return not text or any(unicodedata.category(letter)[0] in "LN" for letter in text)
     except UnicodeDecodeError:
         return True

@@ -395,6 +395,23 @@ def test_a_model_that_stands_in_for_a_gguf_address_is_said_to(tmp_path: Path) ->
     assert choice.note is not None and JINA_ZH.name in choice.note and asked in choice.note
 
 
+def test_a_gguf_model_that_no_import_reads_is_not_sent_to_one(tmp_path: Path) -> None:
+    asked = "hf:gpustack/bge-m3-GGUF/bge-m3-Q8_0.gguf"
+    unseen = choose_model(EngineSettings(tmp_path, embed=asked), "embed").note
+    assert unseen is not None and "which reads Qwen3" in unseen and "qmd models list --available" in unseen
+    writer = gguf.GGUFWriter(str(tmp_path / "bge-m3-Q8_0.gguf"), "bert")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    for address in (asked, str(tmp_path / "bge-m3-Q8_0.gguf")):
+        note = choose_model(EngineSettings(tmp_path, embed=address), "embed").note
+        assert note is not None and "architecture 'bert'" in note and "models import" not in note
+        assert "qmd models list --available" in note
+    write_qwen3(tmp_path / "e.gguf", "Q8_0")
+    note = choose_model(EngineSettings(tmp_path, embed=str(tmp_path / "e.gguf")), "embed").note
+    assert note is not None and note.endswith(f"to use it: qmd models import {tmp_path / 'e.gguf'}")
+
+
 def test_an_imported_embedder_is_told_from_its_files(tmp_path: Path) -> None:
     write_gemma(tmp_path / "g.gguf", "Q8_0")
     import_weights(tmp_path / "g.gguf", tmp_path / "models")
@@ -432,7 +449,8 @@ def test_models_of_other_programs_are_found_and_those_already_imported_are_not(t
     assert only is not None and only.path == blobs / "sha256-ab"
     (source,) = import_sources("ollama:qwen3:0.6b", models, home, env)
     import_weights(source.path, models, address=source.address, name=source.name)
-    assert "ollama-qwen3-0.6b" not in {item.file.name for item in importable_files(models, home, env)}
+    # Nor the same bytes under another name.
+    assert {item.file.name for item in importable_files(models, home, env)} == {"embeddinggemma-300M-Q8_0"}
     assert find_imported("ollama:qwen3:0.6b", models, "expand") is not None
 
 
@@ -447,6 +465,9 @@ def test_what_is_asked_for_becomes_files_or_a_line(tmp_path: Path) -> None:
         assert (source.path, source.name) == (models / TOBI_FILE, "qmd-query-expansion-1.7B-q4_k_m")
     (tmp_path / "x.tar").write_bytes(b"tar")
     assert import_sources(str(tmp_path / "x.tar"), models, tmp_path, {}) == ()
+    (tmp_path / "zero.gguf").write_bytes(bytes(4000))
+    with pytest.raises(ModelError, match=r"'zero\.gguf' is not a GGUF file"):
+        import_weights(import_sources(str(tmp_path / "zero.gguf"), models, tmp_path, {})[0].path, models)
     for missing in ("hf:a/b/c.gguf", "ollama:none", str(tmp_path / "none.gguf")):
         with pytest.raises(NotFoundError):
             import_sources(missing, models, tmp_path, {})

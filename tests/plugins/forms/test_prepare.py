@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, UsageError
+from qmd.inference.models import prepared
 from qmd.inference.models.builtin import MINILM
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import form_to_make, has_byte_products, prepared_forms, prepared_notes
 from qmd.inference.models.weights_choice import choose_weights, form_note
 from qmd.inference.records import ModelRecord
+from qmd.inference.runtime.sessions import byte_sums_are_exact
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.forms.forms import prepare_model
 from qmd.plugins.forms.graph_weights import GraphWeights
@@ -290,16 +292,28 @@ def test_a_folder_without_the_published_file_names_the_command(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("cpuinfo", "expected"),
     [
-        ("processor\t: 0\nflags\t\t: fpu avx2 avx512_vnni\n", True),
-        ("flags\t\t: fpu avx avx2\n", False),
-        ("Features\t: fp asimd asimddp\n", True),
-        (None, True),
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx512_vnni\n", [True, True]),
+        ("flags\t\t: fpu avx avx2\n", [False, False]),
+        # Where no file tells it, a product is tried.
+        ("Features\t: fp asimd asimddp\n", [True, False]),
+        (None, [True, False]),
     ],
 )
-def test_a_processor_without_vnni_is_told_apart(tmp_path: Path, cpuinfo: str | None, expected: bool) -> None:
+def test_a_processor_without_vnni_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpuinfo: str | None, expected: list[bool]
+) -> None:
     if cpuinfo is not None:
         (tmp_path / "cpuinfo").write_text(cpuinfo)
-    assert has_byte_products(tmp_path / "cpuinfo") is expected
+    found = []
+    for is_exact in (True, False):
+        monkeypatch.setattr(prepared, "byte_sums_are_exact", lambda value=is_exact: value)
+        found.append(has_byte_products(tmp_path / "cpuinfo"))
+    assert found == expected
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="no file tells the processor's features here")
+def test_what_is_tried_agrees_with_what_the_processor_says() -> None:
+    assert byte_sums_are_exact() == has_byte_products()
 
 
 def test_agreement_of_scores_is_perfect_with_itself_and_refused_when_reversed() -> None:
