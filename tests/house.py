@@ -41,7 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 660,
+    "plugins/readers": 780,
     "plugins/office": 170,
     "plugins/watch": 480,
     "plugins": 450,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_710, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_630
-MOST_LINES_OF_TESTS = 43_710
+MOST_LINES_OF_ALL = 55_760
+MOST_LINES_OF_TESTS = 44_000
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
