@@ -24,24 +24,24 @@ BUDGETS: dict[str, int] = {
     "app": 4160,
     "plugins/forms": 3310,
     "plugins/mcp": 3480,
-    "render": 2970,
-    "ingest": 2390,
+    "render": 2950,
+    "ingest": 2380,
     "plugins/lance": 2140,
     "plugins/qwen": 2080,
-    "(root)": 2080,
+    "(root)": 2070,
     "plugins/models": 1640,
-    "indexing": 1560,
+    "indexing": 1550,
     "plugins/servers": 1270,
     "plugins/doctor": 1200,
-    "plugins/browse": 1310,
-    "config": 1020,
+    "plugins/browse": 1240,
+    "config": 1000,
     "plugins/bench": 880,
     "analysis": 890,
     "plugins/fastembed": 690,
     "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 660,
+    "plugins/readers": 780,
     "plugins/office": 170,
     "plugins/watch": 480,
     "plugins": 450,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_740, 202
+MOST_LINES, MOST_FILES = 33_670, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_740
-MOST_LINES_OF_TESTS = 43_710
+MOST_LINES_OF_ALL = 55_720
+MOST_LINES_OF_TESTS = 44_060
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qmd import plugins
 from qmd.app import freshness
 from qmd.cli.app import main
 
@@ -53,6 +55,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PWD", str(folder))
     return folder
+
+
+@contextmanager
+def foreign_rows(site: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package of another author is installed in `site`: one module, whose rows qmd asks for."""
+    facts = site / f"{name}-1.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{name} = {name}\n")
+    (site / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(site)
+    plugins.foreign.cache_clear()
+    yield
+    plugins.foreign.cache_clear()
 
 
 def write_notes(folder: Path, texts: Mapping[str, str]) -> None:

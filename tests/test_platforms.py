@@ -90,6 +90,14 @@ def test_macos_13_gets_words_alone_where_the_runtime_has_no_wheel(python: str, k
 
 
 @pytest.mark.slow
+def test_what_reads_pdf_and_office_has_wheels_for_every_system_and_brings_no_runtime() -> None:
+    for platform, python, environ, runtime in _SYSTEMS:
+        names = _resolve(platform, python, "files", **environ)
+        assert {"mammoth", "openpyxl", "pypdfium2", "python-pptx"} <= {*names}
+        assert [name for name in names if name in _RUNTIMES] == ([] if runtime is None else [runtime])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("extra", "cublas"), [("cuda", "nvidia-cublas"), ("cuda12", "nvidia-cublas-cu12")])
 def test_the_libraries_of_cuda_come_with_the_runtime_that_is_built_for_them(extra: str, cublas: str) -> None:
     names = _resolve("x86_64-unknown-linux-gnu", "3.13", extra)

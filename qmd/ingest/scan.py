@@ -45,12 +45,12 @@ _MADE_BESIDE = {
 }
 """What nobody has written, by the name of its folder: build output, and Logseq's copies of every page."""
 
-_TEXTS = "md markdown mdx mdown mkd rmd qmd txt text org rst adoc tex html htm ipynb canvas base csv tsv eml srt vtt"
-_DOCUMENTS = "pdf doc docx odt rtf pages ppt pptx odp key xls xlsx ods numbers epub mobi one msg"
+_TEXTS = "md markdown mdx mdown mkd rmd qmd txt text org rst adoc tex htm html ipynb canvas base csv tsv eml srt vtt"
+_DOCUMENTS = "pdf doc docx odt rtf pages ppt pptx odp key xls xlsx ods numbers mobi one msg"
 _MEDIA = "png jpg jpeg gif webp svg heic tif tiff bmp ico mp3 m4a wav flac ogg mp4 mov mkv webm avi"
 BINARY = frozenset(f".{ending}" for ending in f"{_DOCUMENTS} {_MEDIA}".split())
 """Endings of documents and media without plain text."""
-_EXPECTED = BINARY | {f".{ending}" for ending in _TEXTS.split()}
+_EXPECTED = BINARY | {f".{ending}" for ending in f"{_TEXTS} epub".split()}
 """Endings of files that somebody may expect to find: not those of programs and their data."""
 
 

@@ -82,7 +82,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "save",
         "qmd.plugins.browse.command:save",
-        "[name] [query] [-c <collection>] [--remove] [--json]",
+        "[name] [query] [-c <collection>] [--remove]",
         "Keep a search under a name: 'qmd query @name'; without one, list them.",
         "browse",
         ("qmd save prices 'pricing tag:work'", "qmd save"),

@@ -49,6 +49,8 @@ _MADE_MARKDOWN = {
     ".html .htm .xhtml": "markup:read_html",
     ".canvas": "boards:read_canvas",
     ".csv .tsv": "lines:read_table",
+    ".eml": "mail:read_mail",
+    ".epub": "books:read_epub",
 }
 _READERS, _OFFICE = "qmd.plugins.readers.", "qmd.plugins.office.converting"
 _TITLED, _TEXT = f"{_READERS}texts:outline_titled", "qmd.ingest.outline:outline_text"

@@ -144,8 +144,6 @@ def _styled(text: str, style: Style | None, colours: Colours | None) -> Styled:
     return hyperlink(coloured, style.link) if style.link else coloured
 
 
-# --- lines ----------------------------------------------------------------------------------------
-
 _WIDE = (
     "\u1100-\u11ff\u2e80-\u303f\u3040-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
     "\U0001f300-\U0003ffff"

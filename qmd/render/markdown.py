@@ -57,9 +57,6 @@ def _parser() -> MarkdownIt:
     return add_marks(MarkdownIt())
 
 
-# --- tokens ---------------------------------------------------------------------------------------
-
-
 def _readable(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) -> Iterator[Token]:
     """What stands in a line, with links resolved and what a terminal cannot show in words."""
     from markdown_it.token import Token
@@ -102,9 +99,6 @@ def _link(token: Token, address_of: AddressOf, hyperlinks: bool) -> tuple[list[T
         return [], []
     token.attrs["href"] = address
     return [token], [Token("link_close", "a", -1)]
-
-
-# --- layout ---------------------------------------------------------------------------------------
 
 
 @cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -48,8 +47,8 @@ MATH = "|".join(
 """A formula with its marks, which is shown as it is written: what emphasis is elsewhere is a product here. A price is
 none: behind the mark of a formula, and before the one that ends it, stands no blank, and behind that no digit."""
 
-FOOTNOTE = r"\[\^(?P<footnote>[^\[\]\s]{1,100})\]"
-HIGHLIGHT = r"==(?P<highlight>(?![\s=])(?:.|\n){1,400}?(?<![\s=]))==(?!=)"
+SIGN = r"\[\^(?P<footnote>[^\[\]\s]{1,100})\]|==(?P<highlight>(?![\s=])(?:.|\n){1,400}?(?<![\s=]))==(?!=)"
+"""What leads to a footnote, and what is highlighted."""
 
 _MAX_WIKI_LINK_CHARACTERS = 2_000
 """So that a text of nothing but opening brackets is not searched to its end for each of them."""
@@ -112,7 +111,7 @@ def _read_wiki_link(state: StateInline, silent: bool) -> bool:
 
 def _read_formula(state: StateInline, silent: bool) -> bool:
     """A formula, as text."""
-    found = _formula().match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
+    found = re.compile(MATH).match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
     if found is None:
         return False
     if not silent:
@@ -121,14 +120,9 @@ def _read_formula(state: StateInline, silent: bool) -> bool:
     return True
 
 
-@cache
-def _formula() -> re.Pattern[str]:
-    return re.compile(MATH)
-
-
 def _read_sign(state: StateInline, silent: bool) -> bool:
     """`==text==`, and what leads to a footnote: `[^1]`."""
-    found = _sign().match(state.src, state.pos, state.posMax) if state.src[state.pos] in "=[" else None
+    found = re.compile(SIGN).match(state.src, state.pos, state.posMax) if state.src[state.pos] in "=[" else None
     if found is None:
         return False
     if not silent:
@@ -145,18 +139,13 @@ def _read_sign(state: StateInline, silent: bool) -> bool:
     return True
 
 
-@cache
-def _sign() -> re.Pattern[str]:
-    return re.compile(f"{FOOTNOTE}|{HIGHLIGHT}")
-
-
 def _read_footnote(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     """`[^1]: text`, a paragraph: the standard takes one of a single word for an address, and shows nothing of it."""
     from markdown_it.rules_block import paragraph
 
-    if re.match(rf"{FOOTNOTE}:", state.src[state.bMarks[first] + state.tShift[first] : state.eMarks[first]]) is None:
-        return False
-    return silent or paragraph(state, first, end, silent)
+    line = state.src[state.bMarks[first] + state.tShift[first] : state.eMarks[first]]
+    found = re.match(SIGN, line) if line.startswith("[^") else None
+    return found is not None and line.startswith(":", found.end()) and (silent or paragraph(state, first, end, silent))
 
 
 def _read_formula_block(state: StateBlock, first: int, end: int, silent: bool) -> bool:

@@ -13,7 +13,7 @@ from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import outline_passage
 from qmd.render.drawing import shorten, wrap
-from qmd.render.note_marks import BOXES, CALLOUT, FOOTNOTE, HIGHLIGHT, MATH
+from qmd.render.note_marks import BOXES, CALLOUT, MATH, SIGN
 from qmd.render.terminal import visible
 from qmd.retrieval.layout import Layout
 
@@ -34,7 +34,7 @@ _RULE = r"[ \t>]*(?:(?:[-*_=][ \t]*){3,}|#{1,6}[ \t]*)\Z"
 """A line of nothing but marks."""
 
 _TABLE_RULE = r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*\Z"
-_SIGNS = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH}|{FOOTNOTE}|{HIGHLIGHT})"
+_SIGNS = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH}|{SIGN})"
 """Code without its marks, formulas with theirs, what leads to footnotes, and what is highlighted."""
 
 

@@ -12,7 +12,7 @@ from qmd.ingest.document import parse_document
 from qmd.ingest.outline import kind_of
 from qmd.plugins import KINDS, Kind
 from qmd.plugins.code.languages import language_of
-from tests.program import Qmd, write_notes
+from tests.program import Qmd, foreign_rows, write_notes
 
 PACKAGE = """
 from qmd.errors import UnindexableFileError
@@ -35,15 +35,8 @@ def outline(text):
 
 @pytest.fixture
 def foreign_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    facts = tmp_path / "site" / "mirror-1.dist-info"
-    facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mirror\nVersion: 1\n")
-    (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nmirror = mirror\n")
-    (facts.parent / "mirror.py").write_text(PACKAGE)
-    monkeypatch.syspath_prepend(facts.parent)
-    plugins.foreign.cache_clear()
-    yield
-    plugins.foreign.cache_clear()
+    with foreign_rows(tmp_path / "site", "mirror", PACKAGE, monkeypatch):
+        yield
 
 
 @pytest.mark.usefixtures("foreign_kind")

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.browse.asking import NOTHING_YET, Answer, Turn, ask
-from qmd.plugins.browse.keys import KEYS, Help
+from qmd.plugins.browse.keys import KEYS
 from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
 from qmd.plugins.browse.rows import (
     Filter,
@@ -33,7 +34,7 @@ from qmd.plugins.browse.rows import (
     matching_lines,
     offered_filters,
 )
-from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results, WorkingApp
+from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Resized, Results, WorkingApp
 from qmd.render.terminal import visible
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.query_filters import filter_text, split_filters
@@ -96,8 +97,6 @@ class BrowseApp(WorkingApp[Note]):
         if is_light:
             self.theme = "textual-light"
 
-    # --- the screen -------------------------------------------------------------------------------
-
     def compose(self) -> ComposeResult:
         """See `App`."""
         suggester = FilterSuggester(lambda: [one.key for one in self._offered])
@@ -131,8 +130,6 @@ class BrowseApp(WorkingApp[Note]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """See `App`: a line of the list is needed for what is done with one; Right may be the question's."""
-        if isinstance(self.screen, Help):
-            return False
         question = self.query(Question)
         if action == "passages" and question and question[0].has_focus and not question[0].is_at_end:
             return False
@@ -142,8 +139,6 @@ class BrowseApp(WorkingApp[Note]):
     def is_whole(self) -> bool:
         """Whether no part of the screen is missing; at the end they go one by one."""
         return len(self.query("Results, Preview, #status, #message")) == 4
-
-    # --- asking -----------------------------------------------------------------------------------
 
     @on(Question.Changed)
     def _typed(self, event: Question.Changed) -> None:
@@ -189,8 +184,6 @@ class BrowseApp(WorkingApp[Note]):
         self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
         self._say(answer.told(is_asked=self._is_asked, has_words=bool(self._words.strip())))
 
-    # --- the list and the note --------------------------------------------------------------------
-
     @property
     def chosen(self) -> Row | None:
         """The line that is chosen."""
@@ -206,23 +199,24 @@ class BrowseApp(WorkingApp[Note]):
         kept = next((at for at, row in enumerate(rows) if chosen and row.key == chosen.key), 0) if keep else 0
         results.border_title = Content(visible(title))
         results.highlighted = kept if rows else None
-        self.default_screen.set_class(bool(rows) and isinstance(rows[0], Filter), "-filters")
-        if self.default_screen.has_class("-empty") == bool(rows):
-            self.default_screen.set_class(not rows, "-empty")
+        self.screen.set_class(bool(rows) and isinstance(rows[0], Filter), "-filters")
+        if self.screen.has_class("-empty") == bool(rows):
+            self.screen.set_class(not rows, "-empty")
             self.refresh_bindings()
         self._read()
 
-    @on(Results.Resized)
+    @on(Resized)
     def _draw_rows(self) -> None:
         """Draw the list at its width; on a low screen a note has one row."""
-        results = self.query_one(Results)
-        width, is_low = results.scrollable_content_region.width, self.size.height < _ROOMY
+        if not self.is_whole:
+            return
+        results, is_low = self.query_one(Results), self.size.height < _ROOMY
+        width, at = results.scrollable_content_region.width, results.highlighted
         with self.prevent(OptionList.OptionHighlighted):
-            at = results.highlighted
             results.set_options(Option(draw_row(row, width, is_low=is_low)) for row in self._rows)
             results.highlighted = at
 
-    @on(Preview.Resized)
+    @on(Resized)
     @on(OptionList.OptionHighlighted)
     def _read(self) -> None:
         """Lay out the note that is chosen, without holding up the keys."""
@@ -256,8 +250,6 @@ class BrowseApp(WorkingApp[Note]):
 
         self.work(read, take)
 
-    # --- what keys do -----------------------------------------------------------------------------
-
     @on(OptionList.OptionSelected)
     def action_choose(self) -> None:
         """Open the note, or put on the filter; a filter that is being typed is at its end."""
@@ -268,9 +260,9 @@ class BrowseApp(WorkingApp[Note]):
             self._chips.put_on(*filters)
         elif isinstance(row, Filter):
             self.action_leave()
-            if row.query:
+            if row.key.startswith("@"):
                 question.value = f"{row.query} "
-            else:
+            elif not row.query:
                 self._chips.put_on(row.key)
         elif row is not None:
             self.take(row)
@@ -306,7 +298,7 @@ class BrowseApp(WorkingApp[Note]):
 
     def action_filters(self) -> None:
         """List filters to choose from."""
-        if not self.default_screen.has_class("-filters"):
+        if not self.screen.has_class("-filters"):
             self._enter("Filters", self._offered)
 
     def _enter(self, title: str, rows: Sequence[Row], line: int = 0) -> None:
@@ -339,7 +331,7 @@ class BrowseApp(WorkingApp[Note]):
 
     def action_preview(self) -> None:
         """Show or hide the note."""
-        self.default_screen.toggle_class("-without-preview")
+        self.screen.toggle_class("-without-preview")
 
     def action_light(self) -> None:
         """Change between dark and light."""
@@ -356,8 +348,12 @@ class BrowseApp(WorkingApp[Note]):
         (results.action_cursor_down if by > 0 else results.action_cursor_up)()
 
     def action_help(self) -> None:
-        """Tell of the keys, and what has no room in the corner."""
-        self.push_screen(Help(str(self.query_one("#message", Static).content)))
+        """List the keys, and in full what has no room in the corner."""
+        if self._title != "Keys":
+            notices = wrap(str(self.query_one("#message", Static).content), max(self.size.width - 4, 20))
+            told = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
+            rows = [Filter(f"{names:<16}", query=what) for names, _, what in told]
+            self._enter("Keys", [*rows, *map(Filter, notices)])
 
     def action_down(self) -> None:
         """From the question into the list."""

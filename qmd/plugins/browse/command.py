@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +13,11 @@ from typer import Argument, Option
 from qmd.app.disk_paths import linker
 from qmd.app.searching import SearchRequest, read_request
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import SCREEN_LIMIT, Collections, Index, Json, NoGpu, QueryWords
+from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, say, stderr_is_terminal
 from qmd.config.saved import named_query, save_search, saved_searches
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError
 from qmd.plugins import hook
-from qmd.render.text import json_text
 from qmd.retrieval.query_filters import filter_text
 
 if TYPE_CHECKING:
@@ -48,32 +47,26 @@ def save(
     query: Annotated[list[str] | None, Argument(help="The query, filters included.")] = None,
     collection: Collections = None,
     remove: Annotated[bool, Option("--remove", help="Forget it.")] = False,
-    json: Json = False,
 ) -> int:
     """Keep a search under a name: `qmd query @name`, here, in agents and on the page."""
     folder = invocation.locate(None).config_dir
     text = " ".join((*(filter_text("collection", one) for one in collection or ()), *(query or ())))
     if name is None:
-        return _list_saved(saved_searches(folder), json)
+        saved = saved_searches(folder)
+        out("".join(f"@{one}  {' '.join(kept.split())}\n" for one, kept in saved.items()))
+        if not saved:
+            say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
+        return EXIT_OK
     if remove == bool(text):
         raise invocation.missing_argument()
+    text = named_query(text, folder)
     if not remove:
-        text = named_query(text, folder)
         read_request(SearchRequest(text))  # says now what is wrong with it
     before = save_search(folder, name, None if remove else text)
-    named = f"@{name.removeprefix('@')}"
     if remove and before is None:
-        raise NotFoundError(f"no search is saved as '{named}'", "see: qmd save")
+        raise NotFoundError(f"no search is saved as '{name}'", "see: qmd save")
     was = f"; it was: {before}" if before not in (None, text) else ""
-    say(f"{'Removed' if remove else 'Saved'} {named}{was if remove else f': {text}{was}'}")
-    return EXIT_OK
-
-
-def _list_saved(saved: Mapping[str, str], json: bool) -> int:
-    lines = "".join(f"@{name}  {' '.join(query.split())}\n" for name, query in saved.items())
-    out(json_text(saved) if json else lines)
-    if not saved and not json:
-        say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
+    say(f"{'Removed' if remove else 'Saved'} @{name.removeprefix('@')}{f': {text}' if text else ''}{was}")
     return EXIT_OK
 
 

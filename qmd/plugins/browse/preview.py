@@ -16,11 +16,11 @@ from rich.syntax import Syntax
 from rich.text import Text
 from textual.content import Content
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from qmd.ingest.frontmatter import read_front_matter
+from qmd.plugins.browse.widgets import Resized
 from qmd.render.drawing import theme
 from qmd.render.markdown import code_theme, render_markdown
 from qmd.render.pages import MAX_CODE, is_rendered
@@ -138,15 +138,12 @@ def _marked(segments: Sequence[Segment], find: Find, console: Console, gutter: s
 class Preview(ScrollView, can_focus=True):
     """Shows a page."""
 
-    class Resized(Message):
-        """Its pages have another width now."""
-
     page = Page()
     _ground = Style()
 
     def on_resize(self) -> None:
         """See `Widget`."""
-        self.post_message(self.Resized())
+        self.post_message(Resized())
 
     def show(self, title: str, page: Page) -> None:
         """Show `page`, its passage in view; more of the same note stays where somebody has scrolled to."""

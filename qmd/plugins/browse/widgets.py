@@ -68,6 +68,10 @@ class WorkingApp(App[Result]):
             self.complain(QmdError(f"unexpected {type(event.worker.error).__name__}: {event.worker.error}"))
 
 
+class Resized(Message):
+    """Lines have another width now."""
+
+
 class Question(Input):
     """What is typed. Backspace before the first character takes the last filter off."""
 
@@ -100,12 +104,9 @@ class Results(OptionList):
             super().__init__()
             self.key = key
 
-    class Resized(Message):
-        """Its lines have another width now."""
-
     def on_resize(self) -> None:
         """See `Widget`."""
-        self.post_message(self.Resized())
+        self.post_message(Resized())
 
     def on_click(self, event: events.Click) -> None:
         """See the class."""

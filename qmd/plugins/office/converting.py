@@ -20,12 +20,11 @@ Decoded = tuple[str, tuple[str, ...]]
 _MOST_CHARACTERS = 5_000_000
 """Of HTML: more than an index keeps of one file."""
 _MOST_BYTES = 256 << 20
-"""Of what a file unpacks to."""
 _MOST_PAGES, _MOST_ROWS, _MOST_COLUMNS = 10_000, 1 << 20, 100
 _ROWS = 40
 """Of a sheet below one heading: about a screen."""
 
-_NO_TITLE = re.compile(r"(?i)\s*(?:(?:untitled|microsoft|powerpoint|slide 1\b|document\d*$).*|.*\.\w{2,5})?\s*")
+_NO_TITLE = re.compile(r"(?i)(?:(?:untitled|microsoft|powerpoint|slide 1\b|document\d*$).*|.*\.\w{2,5})?")
 """What programs enter where nobody has given a title."""
 
 
@@ -70,15 +69,15 @@ def read_pptx(path: str, raw: bytes) -> Decoded:
     slides = Presentation(_unpackable(path, raw)).slides
     titles = (slide.shapes.title.text_frame.text for slide in islice(slides, 1) if slide.shapes.title is not None)
     parts = (f"<h3>slide{number}</h3>{''.join(_slide(slide))}" for number, slide in enumerate(slides, 1))
-    return _markdown(path, " ".join(next(titles, "").split()), parts)
+    return _markdown(path, next(titles, ""), parts)
 
 
 def _slide(slide: Any) -> Iterator[str]:
-    title, shapes = slide.shapes.title, [*slide.shapes]
+    title, shapes = slide.shapes.title, [*slide.shapes][::-1]
     while shapes:
-        shape = shapes.pop(0)
+        shape = shapes.pop()
         if hasattr(shape, "shapes"):
-            shapes[:0] = shape.shapes
+            shapes += [*shape.shapes][::-1]
         elif shape.has_text_frame:
             mark = "h4" if title is not None and shape.shape_id == title.shape_id else "p"
             yield f"<{mark}>{_lines(shape.text_frame.text)}</{mark}>"
@@ -147,6 +146,7 @@ def _protected(path: str, why: str) -> UnindexableFileError:
 
 def _markdown(path: str, title: str, parts: Iterable[str]) -> Decoded:
     """HTML, as much of it as an index can keep, as markdown."""
+    title = " ".join(title[:1_000].split())
     # The first mark keeps words of the text from being taken for an encoding.
     html, n_left = [f"\ufeff<title>{escape('' if _NO_TITLE.fullmatch(title) else title)}</title>"], _MOST_CHARACTERS
     for part in parts:

@@ -42,8 +42,9 @@ def read_table(path: str, raw: bytes) -> Decoded:
     """The rows of a table, one a line behind those of its head; as they are written where they cannot be told apart."""
     text, warnings = decode_text(path, raw)
     delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t|", key=text.partition("\n")[0].count)
+    rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
     try:
-        rows = [row for row in csv.reader(StringIO(text, newline=""), delimiter=delimiter) if row]
+        lines = as_table([said(cell).strip() for cell in row] for row in rows if row)
     except csv.Error as exc:
         return finished([text], (*warnings, f"read as plain text: {exc}"))
-    return finished(as_table([[said(cell).strip() for cell in row] for row in rows]), warnings, "\n")
+    return finished(lines, warnings, "\n")

@@ -51,9 +51,12 @@ def read_html(path: str, raw: bytes) -> Decoded:
     return finished([front_matter(title), text], warnings)
 
 
-def read_page(text: str) -> tuple[str, str]:
-    """The title of a page, empty where its first heading says it, and what it says as markdown."""
-    page = _Page()
+def read_page(text: str, is_part: bool = False) -> tuple[str, str]:
+    """The title of a page, empty where its first heading says it, and what it says as markdown.
+
+    Links between parts of one file lead to no note and are left out.
+    """
+    page = _Page(is_part)
     for name, marks, words in tokens(text):
         page.take(name, marks, words)
     page.take("/pre", "", "")
@@ -113,8 +116,8 @@ def plain(text: str) -> str:
 class _Page:
     """A page under way: the blocks that are done, each with the end of the line before it, and what is open."""
 
-    def __init__(self) -> None:
-        self.title = ""
+    def __init__(self, is_part: bool) -> None:
+        self.title, self._is_part = "", is_part
         self.blocks: list[str] = []
         self.main: list[str] = []
         """The blocks of the page's main part, where it names one."""
@@ -164,7 +167,7 @@ class _Page:
             self._link = (len(self._words), address) if address else None
         elif name == "img":
             found = attributes_of(marks)
-            self._words.append(_linked(said(found.get("alt", "")), found.get("src", ""), "!"))
+            self._words.append(self._linked(said(found.get("alt", "")), found.get("src", ""), "!"))
 
     def _take_block(self, name: str, tag: str, marks: str) -> None:
         if name == "/pre" and self._code is not None:
@@ -231,8 +234,21 @@ class _Page:
     def _end_link(self) -> None:
         if self._link is not None:
             start, address = self._link
-            self._words[start:] = [_linked("".join(self._words[start:]), address)]
+            self._words[start:] = [self._linked("".join(self._words[start:]), address)]
             self._link = None
+
+    def _linked(self, text: str, address: str, mark: str = "") -> str:
+        """A link, or its text where it leads to a program or holds the picture itself."""
+        is_inner = self._is_part and ":" not in address
+        if (
+            not text.strip()
+            or not address
+            or is_inner
+            or re.match(r"(?:javascript|data|vbscript|blob|cid):", address, re.I)
+        ):
+            return text
+        address = one_line(address).replace("<", "%3C").replace(">", "%3E")
+        return f"{mark}[{text.strip()}]({f'<{address}>' if re.search(r'[ ()]', address) else address})"
 
     def _put(self, text: str) -> None:
         """Add a block, in the list and quotation that are open."""
@@ -254,14 +270,6 @@ def _is_skipped(name: str, marks: str) -> bool:
         return _SKIPPED.fullmatch(name) is not None
     found = attributes_of(marks)
     return "hidden" in found or found.get("aria-hidden") == "true" or found.get("role") == "navigation"
-
-
-def _linked(text: str, address: str, mark: str = "") -> str:
-    """A link, or its text where it leads to a program or holds the picture itself."""
-    if not text.strip() or not address or re.match(r"(?:javascript|data|vbscript|blob|cid):", address, re.I):
-        return text
-    address = one_line(address).replace("<", "%3C").replace(">", "%3E")
-    return f"{mark}[{text.strip()}]({f'<{address}>' if re.search(r'[ ()]', address) else address})"
 
 
 def _language(marks: str) -> str:

@@ -45,10 +45,13 @@ def fenced(code: str, language: str = "") -> str:
     return f"{marks}{language}\n{code.rstrip()}\n{marks}"
 
 
-def as_table(rows: Sequence[Sequence[str]]) -> list[str]:
+def as_table(rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table, the first row as its head."""
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [*lines[:1], *["|" + " --- |" * len(row) for row in rows[:1]], *lines[1:]]
+    lines: list[str] = []
+    for row in rows:
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+        lines += ["|" + " --- |" * len(row)] * (len(lines) == 1)
+    return lines
 
 
 def finished(parts: Iterable[str], warnings: tuple[str, ...] = (), between: str = "\n\n") -> Decoded:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event
 
 import pytest
-from textual.widgets import Static
 
 from qmd.app.index import Index
 from qmd.app.records import DocumentText
-from qmd.plugins.browse.keys import KEYS, Help
+from qmd.plugins.browse.keys import KEYS
 from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
 from qmd.plugins.browse.rows import Note, draw_row, matching_lines
 from qmd.plugins.browse.widgets import Chips, Results
@@ -23,10 +21,6 @@ def rows_in_view(seat: Seat) -> list[str]:
     """The list as it is drawn."""
     results = seat.app.query_one(Results)
     return [strip.text.rstrip() for strip in map(results.render_line, range(results.scrollable_content_region.height))]
-
-
-def shows_keys(seat: Seat) -> bool:
-    return isinstance(seat.app.screen, Help)
 
 
 @pytest.mark.anyio
@@ -59,30 +53,30 @@ async def test_the_hands_of_other_pickers_move_the_choice_while_typing(index: In
 
 
 @pytest.mark.anyio
-async def test_the_keys_are_told_and_any_key_leads_back(index: Index) -> None:
+async def test_the_keys_are_told_and_escape_leads_back(index: Index) -> None:
     async with seated(index) as seat:
         await seat.until(lambda: seat.titles)
-        for keys in (("question_mark",), ("f1",), ("down", "question_mark")):
+        for keys in (("question_mark",), ("f1",), ("down", "question_mark", "question_mark", "f1")):
             await seat.press(*keys)
-            assert shows_keys(seat)
-            await seat.press("escape")
-            assert not shows_keys(seat) and seat.app.is_running
-        await seat.press("up", "w", "question_mark")
+            assert [key for key in seat.titles if key.startswith("Ctrl+N, Ctrl+J")]
+            assert len(seat.app._views) == 1
+            await seat.press("enter")
+            assert seat.app._views == [] and seat.question.value == "" and seat.app.query_one(Chips).filters == []
+        await seat.press("w", "question_mark")
         assert seat.question.value == "w?"
 
 
 @pytest.mark.anyio
-async def test_an_answer_that_comes_in_under_the_keys_is_shown(index: Index, gate: Event) -> None:
-    gate.clear()
-    async with seated(index, "limiter tag:none") as seat:
-        await seat.until(lambda: seat.message)
+async def test_below_the_keys_stands_in_full_what_has_no_room(index: Index) -> None:
+    async with seated(index, "limiter") as seat:
+        await seat.answered("reranked")
+        seat.app._say("a notice of many words " * 20 + "end")
+        await seat.pilot.pause()
+        assert seat.app.query_one("#message").size.height == 1
         await seat.press("f1")
-        said = str(seat.app.screen.query_one(Static).content)
-        assert "Ctrl+N, Ctrl+J" in said and "No note matches." in said
-        gate.set()
-        await seat.answered("meaning")
-        await seat.press("x")
-        assert not shows_keys(seat)
+        rows = [row for row in seat.titles if "notice" in row or row.endswith("end")]
+        assert " ".join(rows) == "a notice of many words " * 20 + "end"
+        assert max(map(len, rows)) < 80
 
 
 def test_every_key_that_is_told_is_in_the_docs() -> None:
@@ -130,15 +124,6 @@ async def test_a_saved_search_is_offered_and_put_into_the_question(index: Index)
         await seat.press("home", "backspace", "backspace")
         seat.question.value = "@t"
         await seat.until(lambda: seat.question._suggestion == "@tea")
-
-
-@pytest.mark.anyio
-async def test_a_long_notice_is_one_row(index: Index) -> None:
-    async with seated(index, "limiter") as seat:
-        await seat.answered("reranked")
-        seat.app._say("a notice of many words " * 20)
-        await seat.pilot.pause()
-        assert seat.app.query_one("#message").size.height == 1
 
 
 def test_of_a_huge_note_a_screenful_is_laid_out_first_and_more_of_it_moves_nothing() -> None:

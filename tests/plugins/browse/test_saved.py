@@ -9,7 +9,7 @@ import pytest
 
 from qmd.app.opening import open_index
 from qmd.config.saved import named_query, save_search, saved_searches
-from qmd.errors import ConfigError, UsageError
+from qmd.errors import ConfigError
 from tests.program import Qmd, home, indexed, notes, qmd
 
 __all__ = ["home", "indexed", "notes", "qmd"]
@@ -21,7 +21,6 @@ def test_a_saved_search_is_asked_for_by_its_name(indexed: Qmd, home: Path) -> No
     asked, named = (indexed("search", text, "--json") for text in ("collection:notes path:daily/ window", "@sundays"))
     assert named.out == asked.out and len(json.loads(named.out)) == 1
     assert indexed("save").out == "@sundays  collection:notes path:daily/ window\n"
-    assert json.loads(indexed("save", "--json").out) == {"sundays": "collection:notes path:daily/ window"}
 
 
 def test_a_name_is_replaced_and_removed_and_what_it_was_is_said(indexed: Qmd) -> None:
@@ -30,7 +29,7 @@ def test_a_name_is_replaced_and_removed_and_what_it_was_is_said(indexed: Qmd) ->
     assert indexed("save", "one", "tea").err == "Saved @one: tea; it was: window\n"
     assert indexed("save", "one", "--remove").err == "Removed @one; it was: tea\n"
     run = indexed("save", "one", "--remove")
-    assert (run.status, run.err) == (3, "error: no search is saved as '@one'\nhint: see: qmd save\n")
+    assert (run.status, run.err) == (3, "error: no search is saved as 'one'\nhint: see: qmd save\n")
     assert indexed("save").out == "@two  window\n"
 
 
@@ -78,11 +77,8 @@ def test_a_damaged_file_is_one_line_and_not_replaced(tmp_path: Path, text: str) 
     assert named_query("words", tmp_path) == "words"
 
 
-def test_the_file_is_the_users_alone_and_of_one_size(tmp_path: Path) -> None:
+def test_the_file_is_the_users_alone(tmp_path: Path) -> None:
     save_search(tmp_path, "größe", "tea")
     assert (tmp_path / "searches.json").stat().st_mode & 0o077 == 0
     assert saved_searches(tmp_path) == {"größe": "tea"}
     assert named_query("@größe ", tmp_path) == "tea"
-    with pytest.raises(UsageError, match="no room"):
-        save_search(tmp_path, "b", "x" * 1_000_000)
-    assert saved_searches(tmp_path) == {"größe": "tea"}

@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
-from qmd import plugins
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading, read_files
 from qmd.ingest.document import parse_document
@@ -24,7 +25,7 @@ from qmd.records import Collection
 from qmd.store.records import unpack_text
 from tests.plugins.office.samples import PROTECTED_PDF, docx, packed, pdf, pptx, xlsx
 from tests.processes import wait_until
-from tests.program import Qmd, write_notes
+from tests.program import Qmd, foreign_rows, write_notes
 
 BOOK: list[list[object]] = [
     ["Day", "Bread", "Price"],
@@ -190,6 +191,7 @@ BAD = {
     "bomb.docx": packed({"a": bytes(77_777)}).replace((77_777).to_bytes(4, "little"), (1 << 30).to_bytes(4, "little")),
     "laughs.docx": docx("&a11;", LAUGHS + "]>"),
     "laughs.xlsx": packed({"xl/worksheets/sheet1.xml": SHEET.format(LAUGHS + "]>", "&a11;", row=1)}, xlsx([[1]])),
+    "words.docx": packed({"word/document.xml": b"\xff\xfe<w"}, docx("x")),
     "cut.pdf": GOOD[: len(GOOD) // 2],
     "locked.pdf": PROTECTED_PDF,
     "locked.docx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
@@ -238,6 +240,20 @@ def test_a_file_that_means_more_than_it_holds_is_read_as_far_as_it_goes(converte
     assert converted["far.xlsx"].document is not None
 
 
+def test_a_file_takes_in_no_other_file() -> None:
+    doctype = f'<!DOCTYPE l [<!ENTITY other SYSTEM "{Path(__file__).as_uri()}">]>'
+    assert parse_document("a.docx", docx("v &other; w", doctype)).text == "v w\n"
+    slide = ZipFile(BytesIO(pptx())).read("ppt/slides/slide1.xml").decode()
+    slide = slide.replace("?>", f"?>{doctype}", 1).replace("Flour", "&other;")
+    assert "import" not in parse_document("a.pptx", packed({"ppt/slides/slide1.xml": slide}, pptx())).text
+
+
+@pytest.mark.slow
+def test_a_million_cells_are_read_as_far_as_an_index_keeps_them() -> None:
+    made = parse_document("book.xlsx", xlsx([[f"cell {n}"] * 20 for n in range(50_000)]))
+    assert len(made.text) == 4_000_001 and made.warnings == ("only the first 4,000,000 characters are taken",)
+
+
 STRANGE = """
 import os, socket, subprocess, sys, time
 from qmd.plugins import Kind
@@ -260,16 +276,9 @@ def decode(path, raw):
 
 @pytest.fixture
 def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    facts = tmp_path / "site/strange-1.dist-info"
-    facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1\n")
-    (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nstrange = strange\n")
-    (facts.parent / "strange.py").write_text(STRANGE)
-    monkeypatch.syspath_prepend(facts.parent)
-    plugins.foreign.cache_clear()
     (tmp_path / "notes").mkdir()
-    yield tmp_path / "notes"
-    plugins.foreign.cache_clear()
+    with foreign_rows(tmp_path / "site", "strange", STRANGE, monkeypatch):
+        yield tmp_path / "notes"
 
 
 def text_of(reading: FileReading) -> str:
@@ -288,7 +297,7 @@ def test_a_reader_that_hangs_is_ended_with_what_it_started(strange: Path, tmp_pa
     wait_until(lambda: not started.exists() or not started.read_bytes())
 
 
-@pytest.mark.skipif(os.name != "posix", reason="no bound of memory")
+@pytest.mark.skipif(sys.platform != "linux", reason="no bound of memory")
 def test_a_reader_that_eats_memory_fails_alone_and_one_process_reads_the_rest(strange: Path) -> None:
     for name in ("eat", "a", "b", "z"):
         (strange / f"{name}.strange").write_text("x")

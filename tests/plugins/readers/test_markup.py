@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from qmd.errors import UnindexableFileError
 from qmd.ingest.document import parse_document
-from qmd.plugins.readers.markup import read_html
 from qmd.plugins.readers.texts import MAX_CHARACTERS
 from qmd.records import Heading
 from tests.program import Qmd, write_notes
@@ -144,56 +142,6 @@ def test_the_text_of_a_page_is_bounded() -> None:
     document = parse_document("page.html", b"<p>" + b"word " * 900_000)
     assert len(document.text) == MAX_CHARACTERS + 1
     assert document.warnings == (f"only the first {MAX_CHARACTERS:,} characters are taken",)
-
-
-UNITS = (
-    *(
-        "<!--",
-        "<!-",
-        "<![CDATA[",
-        "<a ",
-        "<a =",
-        "<a b='",
-        "<a href=x>y",
-        "<div>",
-        "<div hidden ",
-        "</p>",
-        "<nav>",
-        "<",
-    ),
-    *("<table>", "<table><tr><td>", "<ul><li>x", "<ul><li>x<br>", "<blockquote>x", "<pre>x", "<pre/>", "<title>", "&"),
-    *(
-        "&#99999999;",
-        "<script>",
-        "<script></scrip",
-        "<img alt='x ",
-        "  \n ",
-        "<br>\n",
-        "<td>x<p>x",
-        "`<code>",
-        "<p>1. ",
-    ),
-)
-
-
-@pytest.mark.parametrize("start", ["", "<table><tr><td>", "<a x='", "<pre>", "<nav>"])
-def test_time_grows_no_faster_than_the_page(start: str) -> None:
-    """Quadratic behaviour would take sixteen times as long for four times the page."""
-
-    def seconds(unit: str, n: int) -> float:
-        raw = (start + unit * (n // len(unit))).encode() + b"</table></a></pre>"
-        begun = time.process_time()
-        read_html("page.html", raw)
-        return time.process_time() - begun
-
-    slow = []
-    for unit in UNITS:
-        if seconds(unit, 100_000) < 0.1:
-            continue
-        small, large = (min(seconds(unit, n) for _ in range(3)) for n in (100_000, 400_000))
-        if large > 8 * small:
-            slow.append((unit, small, large))
-    assert slow == []
 
 
 def test_a_page_is_found_shown_and_opened_as_any_note(

@@ -1,0 +1,61 @@
+"""An EPUB → its chapters in the order in which they are read. Names in its archive are compared and nothing else."""
+
+from __future__ import annotations
+
+import posixpath
+import zlib
+from io import BytesIO
+from itertools import pairwise
+from urllib.parse import unquote
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+
+from qmd.errors import UnindexableFileError
+from qmd.plugins.readers.markup import attributes_of, front_matter, plain, read_page, tokens
+from qmd.plugins.readers.texts import MAX_CHARACTERS, Decoded, decode_as, finished, one_line
+
+_MOST, _MOST_OF_CONTENTS = 2 * MAX_CHARACTERS, 2_000_000
+"""Bytes that are unpacked: of all chapters, and of the list of them."""
+_SURPRISES = (BadZipFile, EOFError, LookupError, OSError, RuntimeError, UnindexableFileError, ValueError, zlib.error)
+
+
+def read_epub(path: str, raw: bytes) -> Decoded:
+    """A book as markdown, its title and author as front matter."""
+    try:
+        archive = ZipFile(BytesIO(raw))
+        container = _elements(_read(archive, "META-INF/container.xml", _MOST_OF_CONTENTS))
+        root = next((found["full-path"] for _, found, _ in container if "full-path" in found), "")
+        contents = _elements(_read(archive, root, _MOST_OF_CONTENTS))
+    except _SURPRISES as exc:
+        message = f"'{path}' cannot be read as a book: {one_line(str(exc), 100)}"
+        raise UnindexableFileError(message, "failed", "exclude it with a .qmdignore file") from exc
+    said = {name: words for name, _, words in reversed(contents) if words}
+    places = {found.get("id"): found.get("href", "") for name, found, _ in contents if name == "item"}
+    spine = (places.get(found.get("idref"), "") for name, found, _ in contents if name == "itemref")
+    parts, warnings, left = (
+        [front_matter(said.get("title", ""), author=said.get("creator", ""))],
+        dict[str, None](),
+        _MOST,
+    )
+    for place in dict.fromkeys(posixpath.normpath(f"{posixpath.dirname(root)}/{unquote(one)}") for one in spine):
+        try:
+            text = _read(archive, place.lstrip("/"), left)
+            parts.append(read_page(text, True)[1])
+            left -= len(text)
+        except _SURPRISES as exc:
+            warnings[f"a chapter is left out: {one_line(str(exc), 100)}"] = None
+    return finished(parts, tuple(warnings)[:5])
+
+
+def _read(archive: ZipFile, name: str, most: int) -> str:
+    """So much of a text in an archive."""
+    entry = archive.getinfo(name)
+    if most <= 0 or entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise BadZipFile("it unpacks to too much" if most <= 0 else f"'{name}' is packed in another way")
+    with archive.open(entry) as stream:
+        return decode_as(name, stream.read(most), "")[0]
+
+
+def _elements(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """(name without prefix, attributes, text) of the elements of XML."""
+    marks = ((name, words, behind[2]) for (name, words, _), behind in pairwise(tokens(text)) if name and name[0] != "/")
+    return [(name.rpartition(":")[2], attributes_of(words), one_line(plain(text))) for name, words, text in marks]

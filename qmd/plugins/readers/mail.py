@@ -1,0 +1,89 @@
+"""A mail → its text, with subject, people and time as front matter, and the names of what is attached."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from email.errors import MessageError
+from email.header import decode_header, make_header
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from math import inf
+
+from qmd.plugins.readers.markup import front_matter, read_page, said
+from qmd.plugins.readers.texts import Decoded, decode_as, finished, one_line
+
+_FIELD = re.compile(
+    r"(?mi)^(subject|from|to|cc|date|content-(?:type|disposition|transfer-encoding)):([^\n]*+(?:\n[ \t][^\n]*+)*+)"
+)
+_MOST_OF_FIELDS, _MOST_OF_FIELD, _MOST_PARTS, _DEEPEST = 65_536, 2_000, 500, 8
+"""Bytes and characters; parts of one part, and how deep they are looked for: each level looks at all of them again."""
+
+
+def read_mail(path: str, raw: bytes) -> Decoded:
+    """A mail as markdown: its plain text, else its HTML."""
+    heads, texts, attached, warnings = list[Message](), list[str](), list[str](), dict[str, None]()
+    # Content, how much deeper it may go, and the number of texts beyond which another form of it has been read.
+    todo: list[tuple[bytes, int, float]] = [(raw, _DEEPEST, inf)]
+    while todo:
+        raw, deepest, enough = todo.pop()
+        if len(texts) > enough:
+            continue
+        if deepest == 0:
+            warnings["parts deep inside others are left out"] = None
+            continue
+        part, body = _parsed(raw)
+        texts += [f"**{said(_decoded(part['subject']))}**"] * bool(heads and part["subject"])
+        heads.append(part)
+        kind, name, boundary = part.get_content_type(), _decoded(part.get_filename()), part.get_boundary()
+        if kind.startswith("multipart/") and boundary:
+            enough = len(texts) if kind == "multipart/alternative" else inf
+            todo += [(piece, deepest - 1, enough) for piece in reversed(_pieces(body, boundary))]
+        elif kind == "message/rfc822":
+            todo.append((body, deepest - 1, inf))
+        elif name or kind not in ("text/plain", "text/html"):
+            attached += [name] * bool(name)
+        else:
+            text, broken = decode_as(path, body, str(part.get_content_charset("")))
+            text = (read_page(text)[1] if kind == "text/html" else text).strip("\r\n")
+            texts += [text] * bool(text.strip())
+            warnings |= dict.fromkeys(broken)
+    named = f"Attached: {said(', '.join(attached))}" * bool(attached)
+    return finished([_front_matter(heads[0]), *texts, named], tuple(warnings))
+
+
+def _front_matter(head: Message) -> str:
+    fields = {name: _decoded(head[name]) for name in ("from", "to", "cc", "date")}
+    with suppress(ValueError, TypeError, OverflowError):
+        fields["date"] = f"{parsedate_to_datetime(fields['date']):%Y-%m-%d %H:%M}"
+    return front_matter(_decoded(head["subject"]), **fields)
+
+
+def _parsed(raw: bytes) -> tuple[Message, bytes]:
+    """The fields of a part that matter, and its content."""
+    blank = re.search(rb"(?:\A|\n)\r?\n", raw)
+    end, start = blank.span() if blank is not None else (len(raw), len(raw))
+    part = Message()
+    for name, value in _FIELD.findall(raw[: min(end, _MOST_OF_FIELDS)].decode("utf-8", "replace")):
+        if name not in part:
+            part[name] = " ".join(value[:_MOST_OF_FIELD].split())
+    if part.get_content_maintype() == "multipart":
+        return part, raw[start:]
+    part.set_payload(raw[start:].decode("ascii", "surrogateescape"))
+    content = part.get_payload(decode=True)
+    return part, content if isinstance(content, bytes) else b""
+
+
+def _pieces(raw: bytes, boundary: str) -> list[bytes]:
+    """The parts between the marks of a boundary."""
+    mark = rb"(?:\A|\r?\n)--" + re.escape(boundary.encode())
+    whole = re.split(mark + b"--", raw, maxsplit=1)[0]
+    return re.split(mark + rb"[ \t]*+\r?(?:\n|\Z)", whole, maxsplit=_MOST_PARTS)[1:]
+
+
+def _decoded(field: str | None) -> str:
+    """What a field says, its encoded words decoded where they can be."""
+    field = field or ""
+    with suppress(LookupError, ValueError, MessageError):
+        field = str(make_header(decode_header(field)))
+    return one_line(field)
