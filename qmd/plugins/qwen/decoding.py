@@ -189,11 +189,19 @@ def generate_branches(
         ended = [stop or halt for stop in stops]
         if all(ended):
             return [Generated(tuple(row), stop or "budget") for row, stop in zip(rows, ended, strict=True)]
-        going = [place for place, index in enumerate(fed) if stops[index] is None]
-        if len(going) < len(fed) and context.is_at_hand:
-            context, fed = context.keep(going), [fed[place] for place in going]
+        context, fed = _without_ended(context, fed, stops)
         # A row may be empty here: it ended before its first token. Any token will do for it.
         logits = context.append([[rows[index][-1] if rows[index] else 0] for index in fed])
+
+
+def _without_ended(
+    context: KeyValueContext, fed: list[int], stops: Sequence[StopReason | None]
+) -> tuple[KeyValueContext, list[int]]:
+    """The batch of the rows that go on, and which these are."""
+    going = [place for place, index in enumerate(fed) if stops[index] is None]
+    if len(going) == len(fed) or not context.is_at_hand:
+        return context, fed
+    return context.keep(going), [fed[place] for place in going]
 
 
 def _extend(
