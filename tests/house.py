@@ -27,7 +27,7 @@ BUDGETS: dict[str, int] = {
     "render": 2950,
     "ingest": 2380,
     "plugins/lance": 2140,
-    "plugins/qwen": 2150,
+    "plugins/qwen": 2160,
     "(root)": 2070,
     "plugins/models": 1640,
     "indexing": 1550,
