@@ -70,7 +70,7 @@ _CODE = r"(?=[^\W_]*\d)[0-9a-fA-F]{8,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9
 _JOURNAL = r"(\d{4})_(0[1-9]|1[0-2])_([0-3]\d)"
 _NUMBER = r"[0-9]{10,17}(?=[ _-])"
 """The moment at which a note was begun, by which a Zettelkasten links to it."""
-_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 OF_THE_FOLDER = frozenset({"index", "_index", "readme", "__init__"})
 _OF_EVERYBODY = frozenset({"notes", "note", "untitled", "📝 notes"})
 """File names and headings that say what a text is and not what it is about."""
@@ -98,12 +98,6 @@ def page_path(path: str) -> str:
     return unquote(path.replace("___", "/"))
 
 
-def page_name(path: str) -> str:
-    """What a note is called that is known by its file: `a/b?` for Logseq's `pages/a___b%3F.md`."""
-    name = file_name(path)
-    return page_path(name) if f"/{path}".endswith(f"/pages/{path.rpartition('/')[2]}") else name
-
-
 def page_aliases(path: str) -> Iterator[str]:
     """What programs call the note of a file beside its name: a page without its namespace, a journal, a number."""
     name = file_name(path)
@@ -112,9 +106,9 @@ def page_aliases(path: str) -> Iterator[str]:
     elif (number := re.match(_NUMBER, name)) is not None:
         yield number[0]
     elif (day := re.fullmatch(_JOURNAL, name)) is not None:
-        month, number_of_day = int(day[2]), int(day[3])
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(number_of_day % 10 if number_of_day not in (11, 12, 13) else 0, "th")
-        yield f"{_MONTHS[3 * month - 3 : 3 * month]} {number_of_day}{ending}, {day[1]}"
+        k = int(day[3])
+        ending = "th" if k in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(k % 10, "th")
+        yield f"{_MONTHS[int(day[2]) - 1]} {k}{ending}, {day[1]}"
 
 
 def is_telling(name: str) -> bool:

@@ -179,11 +179,7 @@ FACTS = (
     Fact("updatedAt", lambda index: index.updated_at),
     Fact("fingerprint", lambda index: index.fingerprint),
     Fact("notTaken", lambda index: index.others, "Not taken", is_for_tool=True),
-    Fact(
-        "problems",
-        lambda index: f"{len(found):,} (qmd status --problems)" if (found := index.problems) else None,
-        "Problems",
-    ),
+    Fact("problems", lambda index: len(index.problems) or None, "Problems"),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is a line more in every form; what it counts comes from the stores' `read_status`."""

@@ -25,12 +25,12 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3310,
     "plugins/mcp": 3480,
     "render": 2950,
-    "ingest": 2390,
+    "ingest": 2380,
     "plugins/lance": 2140,
     "plugins/qwen": 2080,
-    "(root)": 2080,
+    "(root)": 2070,
     "plugins/models": 1640,
-    "indexing": 1560,
+    "indexing": 1550,
     "plugins/servers": 1270,
     "plugins/doctor": 1200,
     "plugins/browse": 1240,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_710, 202
+MOST_LINES, MOST_FILES = 33_670, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_760
-MOST_LINES_OF_TESTS = 44_000
+MOST_LINES_OF_ALL = 55_720
+MOST_LINES_OF_TESTS = 44_050
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.names import places_on_disk, split_address, without_scheme
+from qmd.names import page_aliases, page_path, places_on_disk, split_address, without_scheme
 from qmd.records import Collection
 
 
@@ -37,3 +37,21 @@ def test_a_path_through_a_link_belongs_to_the_collection_that_it_leads_into(tmp_
     (tmp_path / "link").symlink_to("real")
     found = list(places_on_disk(tmp_path / "link/a.md", [Collection("c", tmp_path / "real")]))
     assert [path for _, path in found] == ["a.md"]
+
+
+@pytest.mark.parametrize(
+    ("path", "page", "aliases"),
+    [
+        ("pages/a___b%3F.md", "pages/a/b?.md", ["a/b?", "b?"]),
+        ("pages/a%2Fb.md", "pages/a/b.md", ["a/b", "b"]),
+        ("100%.md", "100%.md", []),
+        ("__init__.py", "__init__.py", []),
+        ("journals/2024_03_22.md", "journals/2024_03_22.md", ["Mar 22nd, 2024"]),
+        ("journals/2024_12_13.md", "journals/2024_12_13.md", ["Dec 13th, 2024"]),
+        ("2024_13_01.md", "2024_13_01.md", []),
+        ("202403011200 Tides.md", "202403011200 Tides.md", ["202403011200"]),
+        ("2024-03-01 Tides.md", "2024-03-01 Tides.md", []),
+    ],
+)
+def test_what_programs_call_a_file_is_told_by_its_name(path: str, page: str, aliases: list[str]) -> None:
+    assert (page_path(path), list(page_aliases(path))) == (page, aliases)

@@ -75,22 +75,17 @@ class Update:
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
     def untold_kinds(self, collection: Collection, *, again: bool) -> Counter[str]:
-        """Ending → number of files in a collection's folder that none takes; empty where all were told and not `again`.
-
-        From then on they have been told.
-        """
+        """Ending → number of files in a folder that no collection takes; if not `again`, only with new endings."""
         facts, fact = self._writer.facts(), KINDS_TOLD + collection.name
-        told, counted = facts.get(fact, "").split(), facts.get(OTHER_KINDS + collection.name, "")
-        kinds = kinds_of_fact(counted).keys() if counted else ()
-        if not kinds or not (again or set(kinds).difference(told)):
-            return Counter()
-        from qmd.app.other_kinds import other_kinds
+        told, counted = set(facts.get(fact, "").split()), facts.get(OTHER_KINDS + collection.name, "")
+        if again or not kinds_of_fact(counted).keys() <= told:
+            from qmd.app.other_kinds import other_kinds
 
-        found = other_kinds(self._writer, collection.name)
-        if not again and found.keys() <= set(told):
-            return Counter()
-        self._writer.set_facts({fact: " ".join(sorted(found))})
-        return found
+            found = other_kinds(self._writer, collection.name)
+            if again or not found.keys() <= told:
+                self._writer.set_facts({fact: " ".join(sorted(found)) or None})
+                return found
+        return Counter()
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""

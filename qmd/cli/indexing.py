@@ -159,10 +159,7 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
 def say_left_out(
     update: Update, collection: Collection, report: UpdateReport, below: str = "", *, is_named: bool
 ) -> None:
-    """Name the files that are missing because git ignores them or the mask does, where there are others.
-
-    Of a collection that nobody has named (`is_named`) what was told before is not said again.
-    """
+    """Name the files that git or the mask leaves out; where nobody named the collection, only what is news."""
     if report.is_empty:
         return
     if report.git_ignored and is_named:

@@ -22,8 +22,6 @@ from qmd.store.base import IndexWriter
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qmd.indexing.reading import FileReading
 
 COMMIT_BYTES = 16 * 1024 * 1024
@@ -85,9 +83,7 @@ class _Update(Struct):
     left_out: list[LeftOutFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     losses: list[LeftOutFile] = field(default_factory=list)
-    """Of documents that were read, what could not be read of them."""
-    lost_before: list[LeftOutFile] = field(default_factory=list)
-    """The same of those that have not changed."""
+    """What could not be read of documents that are indexed."""
     stale: list[str] = field(default_factory=list)
     settled: list[tuple[int, FileEntry]] = field(default_factory=list)
 
@@ -106,7 +102,7 @@ class _Update(Struct):
                 changed.append(entry)
             elif _is_known(entry, known := self.known.get(entry.path)) or self._is_equal(entry, known):
                 self.unchanged += 1
-                self.lost_before += [losses[entry.path]] if entry.path in losses else []
+                self.losses += [losses[entry.path]] if entry.path in losses else []
             elif _is_known(entry, left_out.get(entry.path)):
                 self.leave_out(left_out[entry.path])
             else:
@@ -156,20 +152,26 @@ class _Update(Struct):
         from qmd.indexing.read_ahead import read_ahead
 
         stamped: set[str] | None = None
-        done = 0
+        done, lost = 0, list[LeftOutFile]()
         for batch in _in_transactions(self.writer, read_ahead(changed)):
             self._write(batch)
             for read in filter(lambda read: read.losses, batch):
                 reason = "; ".join(read.losses)
-                self.losses.append(LeftOutFile(self.collection, read.entry.path, reason, 0, 0, INDEXED))
+                lost.append(LeftOutFile(self.collection, read.entry.path, reason, 0, 0, INDEXED))
             if stamps_early and self.plain != stamped:
                 stamped = set(self.plain)
                 stamp_analysis(self.writer, self.collection, stamped)
             done += len(batch)
             if on_progress:
                 on_progress(done, len(changed))
-        if self.losses:
-            self.losses = without_templates(changed[0].folder, self.losses)
+        if lost:
+            from qmd.ingest.exclusion import template_places
+
+            # Nobody has to repair a template.
+            places = template_places(changed[0].folder)
+            lost = [one for one in lost if not one.path.startswith(places)]
+            self.losses += lost
+            self.warnings += [told_losses(lost)] if lost else []
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -181,7 +183,7 @@ class _Update(Struct):
             removed=removed,
             skipped=tuple((one.path, one.reason) for one in self.left_out),
             # A missing grammar is one piece of news, however many files it concerns.
-            warnings=tuple(dict.fromkeys([*self.warnings, *told_losses(self.losses)])),
+            warnings=tuple(dict.fromkeys(self.warnings)),
             n_bytes=self.n_bytes,
             ignored_files=scan.ignored_files,
             elapsed_s=elapsed_s,
@@ -293,7 +295,7 @@ def update_collection(
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
         writer.settle(name)
-        writer.put_left_out(name, [*elsewhere, *update.lost_before, *update.losses, *update.left_out])
+        writer.put_left_out(name, [*elsewhere, *update.losses, *update.left_out])
         writer.record_folders(name, scan.folders, below)
         others = kinds_as_fact(scan.others) or None
         if not below and others != writer.facts().get(OTHER_KINDS + name):
@@ -303,27 +305,12 @@ def update_collection(
     return update.report(scan, removed, time.monotonic() - started)
 
 
-def told_losses(losses: Sequence[LeftOutFile]) -> Iterator[str]:
-    """What an update says of documents that are indexed without a part: one line, of several with the first."""
-    if len(losses) < 2:
-        yield from (f"'{one.path}': {one.reason}" for one in losses)
-        return
-    from qmd.ingest.frontmatter import UNREADABLE
-
-    is_front = all(one.reason.startswith(UNREADABLE) for one in losses)
-    what = "have front matter that cannot be read; indexed without it" if is_front else "could not be read as a whole"
-    first = losses[0].told.replace(UNREADABLE, "")
-    yield f"{len(losses):,} notes {what} ({first}, …); all of them: qmd status --problems"
-
-
-def without_templates(folder: Path, losses: list[LeftOutFile]) -> list[LeftOutFile]:
-    """Losses but for those of templates, which nobody has to repair, by the settings of Obsidian."""
-    from qmd.ingest.exclusion import template_places
-
-    places = template_places(folder)
-    return [
-        one for one in losses if not any(is_below(one.path, place) or one.path == f"{place}.md" for place in places)
-    ]
+def told_losses(losses: Sequence[LeftOutFile]) -> str:
+    """What an update says of documents that are indexed without a part: of several the first."""
+    if len(losses) == 1:
+        return f"'{losses[0].path}': {losses[0].reason}"
+    count = f"{len(losses):,} notes are indexed without what could not be read"
+    return f"{count} ({losses[0].told}, …); all of them: qmd status --problems"
 
 
 def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:

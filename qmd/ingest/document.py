@@ -15,7 +15,7 @@ from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
 from qmd.ingest.outline import Outline, kind_of
-from qmd.names import OF_THE_FOLDER, aliases_of, is_common, is_telling, page_aliases, page_name, suffix_of
+from qmd.names import OF_THE_FOLDER, aliases_of, file_name, is_common, is_telling, page_aliases, page_path, suffix_of
 from qmd.plugins import load
 from qmd.records import Document, FileEntry, Heading, MetadataValue
 
@@ -172,7 +172,7 @@ def _title_of(path: str, outline: Outline) -> _Title:
     named = outline.front.metadata.get("title")
     if isinstance(named, (str, int, float)) and not isinstance(named, bool) and str(named).strip():
         return _Title(plain_text(" ".join(str(named).split())), "front matter")
-    name, headings = page_name(path), outline.headings
+    name, headings = page_path(file_name(path)), outline.headings
     heading = outline.title or _top_heading(headings)
     if heading is None and not is_telling(name):
         heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)

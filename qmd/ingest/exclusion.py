@@ -99,23 +99,22 @@ def selects(collection: Collection, path: str) -> bool:
     return wanted.fullmatch(path) is not None and excluded.fullmatch(path) is None
 
 
-_OBSIDIAN = (
-    ("templates.json", "folder"),
-    ("daily-notes.json", "template"),
-    ("plugins/templater-obsidian/data.json", "templates_folder"),
-)
-_MAX_SETTINGS_BYTES = 256 * 1024
+_OBSIDIAN = {
+    "templates.json": "folder",
+    "daily-notes.json": "template",
+    "plugins/templater-obsidian/data.json": "templates_folder",
+}
 
 
-def template_places(folder: Path) -> list[str]:
-    """Where a vault has its templates by the settings of Obsidian in it: words of a stranger, only to be compared."""
-    found = []
-    for name, key in _OBSIDIAN:
-        with suppress(OSError, ValueError):
-            settings = read_json_file(folder / ".obsidian" / name, _MAX_SETTINGS_BYTES)
-            place = settings.get(key) if isinstance(settings, dict) else None
-            found += [place.strip("/")] if isinstance(place, str) and place.strip("/") else []
-    return found
+def template_places(folder: Path) -> tuple[str, ...]:
+    """How paths of templates begin, by Obsidian's settings in a vault: words of a stranger, only to be compared."""
+    found: list[str] = []
+    for name, key in _OBSIDIAN.items():
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            place = read_json_file(folder / ".obsidian" / name)[key]
+            if isinstance(place, str) and (place := place.strip("/")):
+                found += (f"{place}/", f"{place}.md")
+    return tuple(found)
 
 
 # --- what else lies there -------------------------------------------------------------------------

@@ -20,13 +20,11 @@ from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
 from qmd.ingest.markdown import FrontMatter
 from qmd.records import MetadataValue
 
-UNREADABLE = "front matter cannot be read: "
-
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>")
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
 _YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
 _TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.M | re.S)
-_PROPERTY = re.compile(r"(?:- |  )?([^\W\d_][\w./-]*)::(?:[ \t]+([^\n]{0,2000}))?(?:\n|\Z)")
+_PROPERTY = re.compile(r"(?:- |  )?([^\W\d_][\w./-]*)::(?=\s|\Z)(.{0,2000})")
 _PROPERTY_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
 _REFERENCE = re.compile(r"#?\[\[([^\[\]]*)\]\]\Z|#([^\s#]+)\Z")
 _LISTS = frozenset({"alias", "aliases", "tag", "tags"})
@@ -95,30 +93,26 @@ def read_front_matter(text: str) -> FrontMatter:
         # A template, which a program has yet to fill in: nobody has to repair it.
         if _PLACEHOLDER.search(block, 0, MAX_CHARACTERS):
             return FrontMatter({}, match.end())
-        return FrontMatter({}, match.end(), (f"{UNREADABLE}{exc}",))
+        return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
 
 
 def _page_properties(text: str) -> dict[str, MetadataValue]:
     """What a page of Logseq says of itself at its very start, a line `key:: value` each; it stays prose as well."""
     found: dict[str, MetadataValue] = {}
-    end = 0
-    for _ in range(_MAX_FIELDS):
-        match = _PROPERTY.match(text, end)
+    for line in text[:MAX_CHARACTERS].split("\n")[:_MAX_FIELDS]:
+        match = _PROPERTY.fullmatch(line)
         if match is None:
             break
-        end = match.end()
-        key, raw = match[1].lower(), (match[2] or "").strip()
+        key, raw = match[1].lower(), match[2].strip()
         parts = [part.strip() for part in _PROPERTY_PART.findall(raw) if part.strip()]
         names = [_REFERENCE.sub(r"\1\2", part) for part in parts]
         if key in _LISTS or (len(parts) > 1 and all(map(_REFERENCE.match, parts))):
             found[key] = tuple(names)
         elif raw:
-            raw = names[0] if len(parts) == 1 else raw
-            try:
+            found[key] = raw = names[0] if len(parts) == 1 else raw
+            with suppress(_NotSimpleError):
                 value = _scalar(raw)
-            except _NotSimpleError:
-                value = raw
-            found |= {} if value is None else {key: value}
+                found[key] = raw if value is None else value
     return found
 
 

@@ -10,8 +10,6 @@ from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import FileEntry, Heading, Link
 
 _TEXT = KINDS[".txt"]
-_PROPERTY_CHARACTERS = 100
-"""Within so many the first of Logseq's page properties has its mark."""
 
 
 class Outline(Struct, frozen=True):
@@ -58,7 +56,8 @@ def outline_text(text: str) -> Outline:
 
 def outline_markdown(text: str) -> Outline:
     """The outline of markdown."""
-    if not text.startswith(("---", "+++")) and ":: " not in text[:_PROPERTY_CHARACTERS]:
+    # The first page property of Logseq has its mark within so many characters.
+    if not text.startswith(("---", "+++")) and ":: " not in text[:100]:
         return Outline(FrontMatter(), *find_headings(text))
     from qmd.ingest.frontmatter import read_front_matter
 

@@ -212,6 +212,7 @@ def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
         return [_FIRST_STEP if not report.collections else ("qmd update", "read the files of the collections")]
     is_waiting = index.pending_documents and index.embedding is None
     steps = [("qmd embed", "compute the missing vectors")] if is_waiting else []
+    steps += [("qmd status --problems", "list what could not be read")] if index.problems else []
     bare = [one.name for one in report.collections if not one.context]
     if bare:
         steps.append(_context_step(bare[0]))

@@ -61,7 +61,8 @@ def test_hostile_files_leave_all_others_in_the_index(notes: Collection, writer: 
     report = update_collection(writer, notes)
     assert (report.new, report.skipped) == (4, ())
     assert report.warnings == (
-        "3 notes could not be read as a whole (aliases.md: its aliases stand for too many values, …);"
+        "3 notes are indexed without what could not be read"
+        " (aliases.md: front matter cannot be read: its aliases stand for too many values, …);"
         " all of them: qmd status --problems",
     )
     assert [(one.path, one.is_indexed) for one in writer.left_out("notes")] == [

@@ -91,7 +91,10 @@ def test_the_body_starts_after_the_closing_line(ending: str) -> None:
         ("type:: [[Project]]", {"type": "Project"}),
         ("see:: [[A]], [[B]]", {"see": ("A", "B")}),
         ("note:: about [[A]], and B", {"note": "about [[A]], and B"}),
-        ("rank:: 3\nempty::\n  due:: 2024-03-01\n\nlate:: no", {"rank": 3, "due": "2024-03-01"}),
+        (
+            "rank:: 3\nzero:: 0\nnone:: null\nempty::\n  due:: 2024-03-01\n\nlate:: no",
+            {"rank": 3, "zero": 0, "none": "null", "due": "2024-03-01"},
+        ),
         ("- title:: A page", {"title": "A page"}),
         ("std::cout << x:: y", {}),
         ("A line of prose.\nkey:: value", {}),

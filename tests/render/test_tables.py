@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from qmd.app.records import Listing
@@ -20,7 +21,7 @@ from qmd.render.tables import (
     draw_status,
 )
 from qmd.render.terminal import without_sequences
-from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
+from qmd.status import INDEXED, CollectionStatus, IndexStatus, LeftOutFile
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENT = "2026-03-01T10:00:00.000Z"
@@ -85,6 +86,15 @@ def test_status_says_what_is_there_and_what_to_do_next(tmp_path: Path) -> None:
     assert "qmd embed" in drawn.partition("Next")[2]
     assert "qmd context add qmd://notes/" in drawn.partition("Next")[2]
     assert f"~{'/a/long/way/down/notes'}" in drawn
+
+
+def test_status_leads_to_the_list_of_what_could_not_be_read(tmp_path: Path) -> None:
+    shown = report(collection(tmp_path))
+    problem = LeftOutFile("notes", "a.md", "front matter cannot be read", program=INDEXED)
+    shown = replace(shown, index=replace(shown.index, problems=(problem,)))
+    drawn = draw_status(NARROW, shown, NOW, tmp_path)
+    assert "Problems 1" in " ".join(drawn.split())
+    assert "qmd status --problems" in drawn.partition("Next")[2]
 
 
 def test_status_without_anything_says_how_to_begin() -> None:

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -236,6 +238,14 @@ def test_a_file_that_means_more_than_it_holds_is_read_as_far_as_it_goes(converte
         document = converted[name].document
         assert document is not None and document.n_chars == n_pages * len("### p1\n\nPage about rye\n\n") - 1
     assert converted["far.xlsx"].document is not None
+
+
+def test_a_file_takes_in_no_other_file() -> None:
+    doctype = f'<!DOCTYPE l [<!ENTITY other SYSTEM "{Path(__file__).as_uri()}">]>'
+    assert parse_document("a.docx", docx("v &other; w", doctype)).text == "v w\n"
+    slide = ZipFile(BytesIO(pptx())).read("ppt/slides/slide1.xml").decode()
+    slide = slide.replace("?>", f"?>{doctype}", 1).replace("Flour", "&other;")
+    assert "import" not in parse_document("a.pptx", packed({"ppt/slides/slide1.xml": slide}, pptx())).text
 
 
 @pytest.mark.slow
