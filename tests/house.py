@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/readers": 790,
     "plugins/office": 170,
     "plugins/watch": 480,
-    "plugins": 460,
+    "plugins": 450,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_690, 202
+MOST_LINES, MOST_FILES = 33_680, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_750
+MOST_LINES_OF_ALL = 55_740
 MOST_LINES_OF_TESTS = 44_100
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
