@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4870,
-    "cli": 4210,
+    "cli": 4200,
     "retrieval": 4420,
     "inference": 3740,
     "app": 4160,
