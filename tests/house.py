@@ -27,7 +27,7 @@ BUDGETS: dict[str, int] = {
     "render": 2950,
     "ingest": 2380,
     "plugins/lance": 2140,
-    "plugins/qwen": 2080,
+    "plugins/qwen": 2160,
     "(root)": 2070,
     "plugins/models": 1640,
     "indexing": 1550,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_670, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_720
-MOST_LINES_OF_TESTS = 44_060
+MOST_LINES_OF_ALL = 55_800
+MOST_LINES_OF_TESTS = 44_150
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
