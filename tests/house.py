@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4870,
-    "cli": 4210,
+    "cli": 4200,
     "retrieval": 4420,
     "inference": 3740,
     "app": 4160,
@@ -57,7 +57,7 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_680, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_830
+MOST_LINES_OF_ALL = 55_820
 MOST_LINES_OF_TESTS = 44_190
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
