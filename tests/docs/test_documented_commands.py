@@ -75,7 +75,9 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are written for a POSIX shell")
 @pytest.mark.parametrize(
-    "pages", [("README.md", "docs/tutorial.md", "docs/recipes.md"), ("docs/tutorial.md",), ("docs/recipes.md",)], ids=" then ".join
+    "pages",
+    [("README.md", "docs/tutorial.md", "docs/recipes.md"), ("docs/tutorial.md",), ("docs/recipes.md",)],
+    ids=" then ".join,
 )
 def test_every_command_of_a_page_runs(pages: tuple[str, ...], clone: Path) -> None:
     for page in pages:

@@ -43,7 +43,18 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
     assert [link for page, link in shown if not (page.parent / link).is_file()] == []
 
 
-@pytest.mark.parametrize("file", sorted(_FOLDER.glob("*.svg")), ids=lambda file: file.stem)
+def test_the_moving_picture_is_small_runs_nothing_and_rests_when_asked() -> None:
+    text = (_ROOT / "docs/images/browse.svg").read_text("utf-8")
+    assert len(text) < 500_000
+    assert "<script" not in text and "prefers-reduced-motion" in text
+    frames = re.findall(r'<g id="f(\d+)"', text)
+    assert len(frames) > 20 and all(f"@keyframes k{frame}{{" in text for frame in frames)
+    assert "Restore" in text and "Ctrl+N, Ctrl+J" in text
+
+
+@pytest.mark.parametrize(
+    "file", sorted((_ROOT / "docs").glob("*/*.svg")), ids=lambda file: f"{file.parent.name}-{file.stem}"
+)
 def test_a_picture_loads_nothing_and_names_no_folder_of_a_machine(file: Path) -> None:
     text = file.read_text("utf-8")
     assert re.findall(r"https?://(?!www\.w3\.org|www\.textualize\.io)", text) == []

@@ -140,7 +140,7 @@ def draw_row(row: Row, width: int, *, is_low: bool = False) -> Content:
     detail = Content.styled(_one_line(f"  {row.detail}".rstrip()), "$foreground-muted")
     folder = row.document.path.rpartition("/")[0].rpartition("/")[2] or row.document.collection
     place = Content.styled(_one_line(f"  {folder if is_low else row.place}"), "$foreground-muted")
-    place = place.truncate(max((width // 3 if is_low else width) - detail.cell_length, 4), ellipsis=True)
+    place = place.truncate(max((width // 2 if is_low else width) - detail.cell_length, 0), ellipsis=True)
     if not is_low:
         return Content.assemble(name, "\n", place, detail)
     return Content.assemble(
