@@ -18,16 +18,16 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4870,
-    "cli": 4210,
+    "cli": 4200,
     "retrieval": 4420,
     "inference": 3740,
     "app": 4160,
     "plugins/forms": 3310,
     "plugins/mcp": 3480,
     "render": 2950,
-    "ingest": 2380,
+    "ingest": 2390,
     "plugins/lance": 2140,
-    "plugins/qwen": 2080,
+    "plugins/qwen": 2160,
     "(root)": 2070,
     "plugins/models": 1640,
     "indexing": 1550,
@@ -41,7 +41,7 @@ BUDGETS: dict[str, int] = {
     "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
-    "plugins/readers": 780,
+    "plugins/readers": 790,
     "plugins/office": 170,
     "plugins/watch": 480,
     "plugins": 450,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_670, 202
+MOST_LINES, MOST_FILES = 33_680, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_720
-MOST_LINES_OF_TESTS = 44_060
+MOST_LINES_OF_ALL = 55_820
+MOST_LINES_OF_TESTS = 44_190
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -31,6 +31,7 @@ _NOTES = re.compile(
 """Names of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
 
 _DOCUMENTS = {".pdf": b"%PDF-", **dict.fromkeys((".docx", ".pptx", ".xlsx"), b"PK\3\4")}
+_DOCUMENTS |= {".png": b"\x89PNG", ".gif": b"GIF8", ".webp": b"RIFF", ".jpg": b"\xff\xd8\xff", ".jpeg": b"\xff\xd8\xff"}
 """Endings of others, with what such a file begins with. Those with macros have endings of their own."""
 
 _NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)

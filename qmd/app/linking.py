@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
 from qmd.errors import refuse_unknown
+from qmd.ingest.links import MEDIA
 from qmd.records import Scope, StoredDocument
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def list_links(reader: IndexReader, found: Found) -> NoteLinks:
         document,
         outgoing=tuple(one for one in links if one.document is not None),
         incoming=tuple(NoteLink(one.link, known[one.source]) for one in incoming if one.source in known),
-        unresolved=tuple(one for one in links if one.document is None),
+        unresolved=tuple(one for one in links if one.document is None and not MEDIA.search(one.link.target)),
         warnings=found.warnings,
     )
 

@@ -267,8 +267,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 and is the collection `notes`; a test runs them there. Each fits a line of 80 columns."""
 
 
-# --- alone ----------------------------------------------------------------------------------------
-
 _PAGE = """\
 qmd {version}: search your own markdown, on this machine
 
@@ -280,6 +278,7 @@ Index: {state}
 Commands:
   qmd index ~/notes        make a folder searchable; again, to refresh it
   qmd query "how do I …"   ask: the best answers first; also: qmd "how do I …"
+  qmd browse               search as you type, and read, on the whole screen
   qmd open 1               open the first hit in your editor (qmd get: print it)
 
 Examples:

@@ -16,7 +16,7 @@ from qmd.clock import batches
 from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, is_converted, read_files
-from qmd.ingest.outline import kind_of
+from qmd.ingest.outline import bytes_read, kind_of
 from qmd.records import FileEntry
 
 _FILES_PER_TASK = 16
@@ -77,14 +77,14 @@ def read_ahead(
 
 def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
     n_cores = usable_cpus()
-    if n_cores > 1 and sum(entry.size_bytes for entry in entries) >= _PROCESS_BYTES:
+    if n_cores > 1 and sum(map(bytes_read, entries)) >= _PROCESS_BYTES:
         return min(n_cores, _MAX_PROCESSES)
     return 0 if all(map(_is_harmless, entries)) else 1
 
 
 def _is_harmless(entry: FileEntry) -> bool:
     limit = _HARMLESS_CODE_BYTES if kind_of(entry.path).is_source else _HARMLESS_BYTES
-    return entry.size_bytes <= limit and not is_converted(entry)
+    return bytes_read(entry) <= limit and not is_converted(entry)
 
 
 @contextmanager

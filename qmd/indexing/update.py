@@ -232,7 +232,7 @@ def _refuse_much(
     Raises:
         TooManyChangesError: It is one of these.
     """
-    from qmd.ingest.outline import kind_of
+    from qmd.ingest.outline import bytes_read, kind_of
 
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
@@ -241,7 +241,7 @@ def _refuse_much(
     n_changes = len(news) + len(gone)
     if is_emptied:
         raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
-    if n_changes > QUICK_FILES or n_converted > 1 or sum(entry.size_bytes for entry in news) > QUICK_BYTES:
+    if n_changes > QUICK_FILES or n_converted > 1 or sum(map(bytes_read, news)) > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 
@@ -325,5 +325,5 @@ def _in_transactions(writer: IndexWriter, batches: Iterator[list[FileReading]]) 
         with writer.transaction():
             while batch is not None and n_bytes < COMMIT_BYTES and time.monotonic() - begun < COMMIT_S:
                 yield batch
-                n_bytes += sum(read.entry.size_bytes for read in batch)
+                n_bytes += sum(read.document.n_chars for read in batch if read.document is not None)
                 batch = next(batches, None)

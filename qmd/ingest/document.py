@@ -51,6 +51,8 @@ def read_hash(entry: FileEntry) -> str:
 
 
 def _read(entry: FileEntry, max_size_bytes: int) -> bytes:
+    if kind_of(entry.path).is_name:
+        return b""
     try:
         raw = b"" if entry.size_bytes > max_size_bytes else read_regular_file(entry.absolute, max_size_bytes + 1)
     except OSError as exc:

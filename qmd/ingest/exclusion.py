@@ -129,7 +129,7 @@ _UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
 def is_unread(suffix: str) -> bool:
     """Whether files of an ending hold no plain text, and what would make some of them is not here."""
     kind = find(KINDS, suffix.lower())
-    return suffix.lower() in _UNREADABLE and (kind is None or kind.is_missing)
+    return suffix.lower() in _UNREADABLE and (kind is None or kind.is_missing or kind.is_name)
 
 
 def count_kinds(folder: Path) -> Counter[str]:

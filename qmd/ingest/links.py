@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
-from qmd.ingest.markdown import Span, plain_text
+from qmd.ingest.markdown import Span, plain_text, split_size
 from qmd.records import Link
 
 MAX_LINKS = 20_000
@@ -29,12 +29,12 @@ _MARK = re.compile(
 )
 _DEFINITION = re.compile(r"(?:\n|\A) {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))")
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|//|\\\\")
-_MEDIA = re.compile(
+MEDIA = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|ico|avif|heic|tiff?|mp[34]|webm|mov|mkv|avi|wav|ogg|m4a|flac|pdf|zip|gz|xz|7z"
     r"|docx?|xlsx?|pptx?)\Z",
     re.I,
 )
-"""What no index of notes holds, and most embeds are."""
+"""What few indexes hold, and most embeds are: such a link that leads nowhere is not broken."""
 
 
 _DENDRON = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n")
@@ -46,7 +46,7 @@ writes, a name with dots is one."""
 def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
     """Links to notes in `text`, front matter included, in order; none from fenced (`code`) or inline code.
 
-    Addresses of the web, pictures and other media are left out, and markdown links to a place in the same note, which
+    Addresses of the web are left out, and markdown links to a place in the same note, which
     are tables of contents. `[[#Heading]]` has an empty target.
     """
     if "[" not in text:
@@ -64,11 +64,11 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
         if definitions and match[1] is not None:
             # Foam writes where its wiki links lead at the end of the note.
             target = definitions.get(_label(match[1]), target)
-        if target is None or not any(target) or (not target[0].endswith(".md") and _MEDIA.search(target[0])):
+        if target is None or not any(target):
             continue
         line += text.count("\n", counted, start)
         counted = start
-        found.append(Link(target[0], target[1], _plain(shown), line, is_embed))
+        found.append(Link(*target, _plain(split_size(shown)[0] if is_embed else shown), line, is_embed))
         if len(found) == MAX_LINKS:
             break
     return tuple(found)

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from qmd.ingest.markdown import FrontMatter, Span, find_headings
 from qmd.names import suffix_of
 from qmd.plugins import KINDS, Kind, find, load
-from qmd.records import Heading, Link
+from qmd.records import FileEntry, Heading, Link
 
 _TEXT = KINDS[".txt"]
 
@@ -30,6 +30,11 @@ class Outline(Struct, frozen=True):
 def kind_of(path: str) -> Kind:
     """The kind of a file by the ending of its name; text where no kind is known."""
     return find(KINDS, suffix_of(path)) or _TEXT
+
+
+def bytes_read(entry: FileEntry) -> int:
+    """How much of a file its kind reads."""
+    return 0 if kind_of(entry.path).is_name else entry.size_bytes
 
 
 def read_outline(path: str, text: str) -> Outline:

@@ -299,7 +299,9 @@ def _count_other(walk: _Walk, entry: os.DirEntry[str], path: str, suffix: str, f
         return
     if not folder.ignores or ignored_by(path, False, folder.ignores, folder.tree, is_named=False) is None:
         # A mask that is to select it has to spell it as it is.
-        walk.others[suffix if suffix in BINARY and suffix not in KINDS else path[-len(suffix) :]] += 1
+        kind = KINDS.get(suffix)
+        is_read = suffix not in BINARY or (kind is not None and not kind.is_name)
+        walk.others[path[-len(suffix) :] if is_read else suffix] += 1
 
 
 def _add_file(

@@ -19,6 +19,7 @@ class Kind(NamedTuple):
         place: How an address behind a name writes a place in the text (`report.pdf:p12`), without its digits; empty
             where there are lines alone. Its headings are called as they are written, `!` stands for cells of a sheet,
             and `::` for times.
+        is_name: Whether its name is all that is taken: no byte of such a file is read.
         needs: The module of the extra `files` that `decode` imports; it runs in a process of its own.
     """
 
@@ -29,6 +30,7 @@ class Kind(NamedTuple):
     version: int = 0
     place: str = ""
     needs: str = ""
+    is_name: bool = False
 
     @property
     def is_missing(self) -> bool:
@@ -44,6 +46,10 @@ _SOURCE = (
     " .sh .bash"
 )
 
+_NAMED = (
+    ".png .jpg .jpeg .gif .webp .heic .tif .tiff .bmp .ico .avif .mp3 .m4a .wav .flac .ogg .opus .mp4 .mov .mkv .webm"
+    " .avi .zip .gz .7z .doc .odt .ppt .odp .xls .ods .mobi .msg"
+)
 _PLAIN = ".txt .text .log .base .json .toml .yaml .yml"
 _MADE_MARKDOWN = {
     ".html .htm .xhtml": "markup:read_html",
@@ -63,6 +69,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys((".srt", ".vtt"), Kind(_TEXT, f"{_READERS}lines:read_subtitles", version=1, place="::")),
     **dict.fromkeys(_SOURCE.split(), Kind(_TEXT, is_source=True)),
     **dict.fromkeys(["", *_PLAIN.split()], Kind(_TEXT)),
+    **dict.fromkeys(_NAMED.split(), Kind(_TEXT, f"{_READERS}texts:read_name", version=1, is_name=True)),
     **{
         suffix: Kind(_TITLED, _READERS + reader, is_markdown=True, version=1)
         for suffixes, reader in _MADE_MARKDOWN.items()

@@ -32,6 +32,7 @@ from msgspec.structs import replace
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from qmd.inference.base import EngineDescription  # noqa: E402
 from qmd.inference.engines.embedder import load_embedder  # noqa: E402
 from qmd.inference.models.catalogue import JINA_ZH  # noqa: E402
 from qmd.inference.records import ModelFile, ModelFormat  # noqa: E402
@@ -39,16 +40,19 @@ from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402
 from qmd.plugins.fastembed.catalogue import fastembed_record  # noqa: E402
 from qmd.plugins.fastembed.embedders import load_fastembed_embedder  # noqa: E402
+from qmd.plugins.qwen.chat_tokens import load_chat_tokenizer  # noqa: E402
 from qmd.plugins.qwen.cross_encoder import SharedPrefixRunner  # noqa: E402
 from qmd.plugins.qwen.decoder_signature import read_signature  # noqa: E402
 from qmd.plugins.qwen.decoding import Decoder  # noqa: E402
+from qmd.plugins.qwen.expansion import ExpanderOptions, ExpansionPrompt, QwenExpander  # noqa: E402
 from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner  # noqa: E402
+from tests.inference.tiny_tokenizer import write_tokenizer  # noqa: E402
 
 PROMPT, NEW = 100, 30
 PREFIX, SUFFIX = 75, 9
 """Tokens of the reranker's prompt before and after the passage."""
 BATCH_TOKENS = 4096
-PARTS = ("decode", "rerank", "embed", "load")
+PARTS = ("decode", "expand", "rerank", "embed", "load")
 DECODERS = {"decoder-cpu-int4": "q4", "decoder-q4f16": "q4f16", "decoder-q4": "q4", "decoder-q8": "q8"}
 """The published file for a CPU, the one for CUDA, and forms of our own."""
 RERANKERS = {"reranker-fp32": "fp32", "reranker-fp16": "fp16", "reranker-q8": "q8", "reranker-w8a8": "w8a8"}
@@ -148,6 +152,27 @@ def _decode_with(plan: Plan, name: str, session: Session) -> Iterator[Row]:
             rows.append([[7], [8], [9]])
 
     yield plan.measure("decode", name, "3 branches", "step", 3 * NEW, branches)
+
+
+def bench_expand(plan: Plan) -> Iterator[Row]:
+    """A whole expansion with every budget used, 108 tokens: its lines one after the other, and as one batch."""
+    for name in ("decoder-cpu-int4", "decoder-q4"):
+        write_tokenizer(plan.folder / name)
+        decoder = Decoder(open_standin(plan, name, DECODERS[name]))
+        tokenizer = load_chat_tokenizer(plan.folder / name)
+        description = EngineDescription("expand", name, DECODERS[name], "full", "cpu")
+        # As long as the real ones are in tokens of Qwen3, where here a letter is one.
+        prompt = ExpansionPrompt("h" * 80, "", "f" * 10)
+        for mode in ("sequential", "batched"):
+            options = ExpanderOptions(mode=mode)
+            expander = QwenExpander(decoder, tokenizer, description, options, prompt=prompt)
+            expander._grammar._open[sorted(expander._grammar.end_ids)] = False
+            n_tokens = sum(branch.max_tokens for branch in options.branches)
+            work = partial(expander.expand, "how to mend")
+            work()
+            yield plan.measure("expand", name, mode, "4 lines", n_tokens, work)
+        del decoder, expander, work
+        gc.collect()
 
 
 class NaiveLoop:
@@ -365,7 +390,7 @@ def run(plan: Plan, parts: Sequence[str], *, llama: bool, layers: int, results: 
     """Measure, print, save after every part."""
     rows: list[Row] = []
     content: dict[str, Any] = {"machine": machine(), "layers": layers, "threads": plan.threads, "load": []}
-    measures = {"decode": bench_decode, "rerank": bench_rerank, "embed": bench_embed}
+    measures = {"decode": bench_decode, "expand": bench_expand, "rerank": bench_rerank, "embed": bench_embed}
 
     def save() -> None:
         if results is not None:
@@ -392,7 +417,12 @@ def build_missing(folder: Path, layers: int, parts: Sequence[str]) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    wanted = {"decode": list(DECODERS), "rerank": list(RERANKERS), "embed": ["encoder"]}
+    wanted = {
+        "decode": list(DECODERS),
+        "expand": ["decoder-cpu-int4", "decoder-q4"],
+        "rerank": list(RERANKERS),
+        "embed": ["encoder"],
+    }
     names = [name for part in parts for name in wanted.get(part, [*DECODERS, *RERANKERS, "encoder"])]
     module.build(folder, list(dict.fromkeys(names)), layers)
 

@@ -30,7 +30,9 @@ def links(text: str) -> list[Link]:
         ("[text](a(b).md)", Link("a(b).md", "", "text", 1)),
         ("![text](note.md)", Link("note.md", "", "text", 1, is_embed=True)),
         ("[a [b] `c[0]`](file.md)", Link("file.md", "", "a [b] c[0]", 1)),
-        ("[![picture](p.png)](file.md)", Link("file.md", "", "picture", 1)),
+        ("[![picture](https://a/p.png)](file.md)", Link("file.md", "", "picture", 1)),
+        ("![[p.png|400]]", Link("p.png", "", "", 1, is_embed=True)),
+        ("![plan|80x60](<my p.png>)", Link("my p.png", "", "plan", 1, is_embed=True)),
         ("[text][ref]\n\n[Ref]: path.md", Link("path.md", "", "text", 1)),
         ("[ref][]\n\n[ref]: <path.md>", Link("path.md", "", "ref", 1)),
         ('---\nparent: "[[note|Note]]"\n---\n', Link("note", "", "Note", 2)),
@@ -56,7 +58,6 @@ def test_a_link_is_found_as_it_is_written(text: str, link: Link) -> None:
         "`[[Note]]` and ``a` [[Note]]``",
         "[web](https://example.org/a.md) [mail](mailto:a@example.org) [other](//example.org/a.md)",
         "[contents](#heading)",
-        "![[picture.png]] ![](picture.jpg) [paper](paper.pdf)",
         "[unknown][reference] [[]] [text]",
     ],
 )

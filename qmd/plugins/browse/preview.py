@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Find = Callable[[str], Sequence[tuple[int, int]]]
 """The spans of a text that match the question."""
 
-_MATCH = Style(color="black", bgcolor="yellow")
+_MATCH = Style(color="black", bgcolor="yellow", reverse=False)
 """Like a marker on paper: the screen has its own ground, and headings have the colour of a match elsewhere."""
 
 _GUTTER = "▎ "

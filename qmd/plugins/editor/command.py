@@ -78,7 +78,7 @@ def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, li
     if path is None:
         raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
     kind = find(KINDS, suffix_of(document.path))
-    if kind is not None and kind.needs:
+    if kind is not None and (kind.needs or kind.is_name):
         pages = re.findall(r"(?m)^### p(\d+)$", index.get(document.uri, max_lines=line).text)
         return plan_viewing(Path(path), int(pages[-1]) if kind.place == "p" and pages else 1)
     # The lines of a text that was made of a file are not the file's.

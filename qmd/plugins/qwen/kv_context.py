@@ -47,6 +47,8 @@ class KeyValueContext(ABC):
         """Read all but the last tokens first and leave their logits on the device: for a prompt of 100 tokens they are
         30 MB, which would be copied to the host for nothing."""
         self.batch = batch
+        self.is_at_hand = self._device == "cpu"
+        """Whether rows can be taken out of it (`keep`)."""
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
         """Tokens read, per row."""
 
@@ -115,6 +117,13 @@ class KeyValueContext(ABC):
         """
 
     @abstractmethod
+    def keep(self, rows: Sequence[int]) -> KeyValueContext:
+        """The batch without its other rows, for tensors in the memory of the CPU. This context is of no use afterwards.
+
+        `rows` ascend.
+        """
+
+    @abstractmethod
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]: ...
 
     @abstractmethod
@@ -151,16 +160,23 @@ class InPlaceContext(KeyValueContext):
     GroupQueryAttention reads several new tokens over a past only in a batch of one; batches take one token a step.
     """
 
-    def __init__(self, session: Session, signature: DecoderSignature, batch: int, capacity: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        signature: DecoderSignature,
+        batch: int,
+        capacity: int,
+        arrays: Sequence[npt.NDArray[Any]] = (),
+    ) -> None:
         super().__init__(session, signature, batch)
         self.capacity = capacity
         self._binding.bind_output(signature.logits, "cpu")
         shape = (batch, signature.kv_heads, capacity, signature.head_size)
         dtype = np.dtype(signature.kv_dtype)
         self._arrays: list[npt.NDArray[Any]] = []
-        for past, present in zip(signature.past, signature.present, strict=True):
+        for index, (past, present) in enumerate(zip(signature.past, signature.present, strict=True)):
             # Zeros: a NaN that another program left in cells not yet written would pass a mask that multiplies.
-            zeros = np.zeros(shape, dtype)
+            zeros = arrays[index] if arrays else np.zeros(shape, dtype)
             value = self._runtime.OrtValue.ortvalue_from_numpy(zeros, self._device, session.device_id)
             if self._device == "cpu":
                 # The tensor is a view of the array, which lets `fork` copy a prefix without asking the runtime.
@@ -188,15 +204,22 @@ class InPlaceContext(KeyValueContext):
         branches = InPlaceContext(self._session, self._signature, len(tails), capacity)
         if not self._arrays:
             return branches, branches.append(self._full_rows(tails))
-        logits = []
-        for index, tail in enumerate(tails):
-            logits.append(self.append([tail]))
+        read: dict[tuple[int, ...], npt.NDArray[np.float32]] = {}
+        for tail in dict.fromkeys(map(tuple, tails)):
+            read[tail] = self.append([tail])
             end = self.lengths[0]
-            for source, target in zip(self._arrays, branches._arrays, strict=True):
-                target[index, :, :end] = source[0, :, :end]
-            branches.tokens[index] = list(self.tokens[0])
+            for index in (index for index, one in enumerate(tails) if tuple(one) == tail):
+                for source, target in zip(self._arrays, branches._arrays, strict=True):
+                    target[index, :, :end] = source[0, :, :end]
+                branches.tokens[index] = list(self.tokens[0])
             self._forget([start])
-        return branches, np.concatenate(logits)
+        return branches, np.concatenate([read[tuple(tail)] for tail in tails])
+
+    def keep(self, rows: Sequence[int]) -> KeyValueContext:
+        arrays = [_rows_of(array, rows) for array in self._arrays]
+        kept = InPlaceContext(self._session, self._signature, len(rows), self.capacity, arrays)
+        kept.tokens = [self.tokens[row] for row in rows]
+        return kept
 
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
         ends = np.array(self.lengths) + np.array(counts)
@@ -251,6 +274,14 @@ class GrowingContext(KeyValueContext):
         branches._past = [self._runtime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
         return branches, np.concatenate(logits)
 
+    def keep(self, rows: Sequence[int]) -> KeyValueContext:
+        kept = GrowingContext(self._session, self._signature, len(rows))
+        from_numpy = self._runtime.OrtValue.ortvalue_from_numpy
+        kept._past = [from_numpy(value.numpy()[list(rows)]) for value in self._past]
+        kept._seen = self._seen[list(rows)]
+        kept.tokens = [self.tokens[row] for row in rows]
+        return kept
+
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
         new = (np.arange(max(counts))[None] < np.array(counts)[:, None]).astype(np.int64)
         return np.concatenate([self._seen, new], axis=1)
@@ -269,3 +300,9 @@ class GrowingContext(KeyValueContext):
         self._binding.clear_binding_inputs()
         self._binding = self._session.ort.io_binding()
         return outputs[0]
+
+
+def _rows_of(array: npt.NDArray[Any], rows: Sequence[int]) -> npt.NDArray[Any]:
+    """Some rows of an array: itself, in part, where they lie side by side, else a copy."""
+    span: npt.NDArray[Any] = array[rows[0] : rows[-1] + 1]
+    return span if len(span) == len(rows) else array[list(rows)]

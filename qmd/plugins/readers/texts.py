@@ -34,6 +34,11 @@ def decode_as(path: str, raw: bytes, encoding: str) -> Decoded:
     return text, ("undecodable bytes were replaced",) if "\ufffd" in text else ()
 
 
+def read_name(path: str, raw: bytes) -> Decoded:
+    """The place of a file, by whose words it is found."""
+    return f"{path}\n", ()
+
+
 def one_line(words: str, most: int = 1_000) -> str:
     """Words on one line of bounded length, without control characters."""
     return " ".join(_CONTROLS.sub("", words[: 4 * most]).split())[:most]

@@ -12,7 +12,7 @@ from qmd.errors import ModelError
 from qmd.inference.runtime.sessions import open_session
 from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder, Limits, generate, generate_branches
-from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext
+from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext, KeyValueContext, Rows
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import (
     PUBLISHED,
@@ -253,6 +253,86 @@ def test_branches_generate_what_each_would_generate_alone(opened: Callable[[str]
     results = generate_branches(branches, logits, [_greedy, _greedy], (), budgets, Limits(99))
     for tail, budget, result in zip(tails, budgets, results, strict=True):
         assert list(result.tokens) == _greedy_reference(weights, [*IDS, *tail], budget)
+
+
+@pytest.mark.parametrize("case", ["fp32", "plain"])
+def test_a_branch_that_has_ended_leaves_the_batch(
+    case: str, opened: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder, weights, _ = opened(case)
+    kind = type(decoder.open_context(1))
+    append, fed = kind.append, []
+
+    def count(self: KeyValueContext, rows: Rows) -> np.ndarray:
+        fed.append(len(rows))
+        return append(self, rows)
+
+    monkeypatch.setattr(kind, "append", count)
+    prompt = decoder.open_context(32)
+    prompt.append([IDS])
+    # First one in the middle, then the last.
+    tails, budgets = [[11], [21, 22, 23], [11], [31, 32]], [5, 2, 6, 3]
+    branches, logits = prompt.fork(tails, 6)
+    before = len(fed)
+    results = generate_branches(branches, logits, [_greedy] * 4, (), budgets, Limits(99))
+    assert fed[before:] == [4, 3, 2, 2, 1]
+    for tail, budget, result in zip(tails, budgets, results, strict=True):
+        assert list(result.tokens) == _greedy_reference(weights, [*IDS, *tail], budget)
+
+
+@pytest.mark.parametrize(
+    ("stepwise", "batch", "refusal"),
+    [
+        # How a row read token by token, and one of a batch, differ from the row read in one go, in deviations.
+        (0.0, 0.001, None),
+        (0.02, 0.02, None),
+        (0.1, 0.12, None),
+        (0.0, 0.1, "correlate by 0.99"),
+        (0.3, 0.3, "correlate by 0.9"),
+        (0.0, -0.01, "likeliest tokens are not those"),
+    ],
+)
+def test_a_batch_may_differ_from_its_rows_as_much_as_these_do_from_themselves(
+    opened: Callable[[str], Opened],
+    monkeypatch: pytest.MonkeyPatch,
+    stepwise: float,
+    batch: float,
+    refusal: str | None,
+) -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((2, 60_000)).astype(np.float32)
+    rows[:, 7] = 6.0
+
+    def moved(by: float) -> np.ndarray:
+        other = (rows + abs(by) * rng.standard_normal(rows.shape)).astype(np.float32)
+        if by < 0:
+            other[:, 7] = 0.0
+        return other
+
+    class Scripted:
+        """Answers in the order of the probe: the prompt, both rows in one go, and the second in two steps."""
+
+        def __init__(self, *answers: np.ndarray) -> None:
+            self.answers = iter(answers)
+
+        def append(self, rows: Rows) -> np.ndarray:
+            return next(self.answers)
+
+        def checkpoint(self) -> None:
+            pass
+
+        def restore(self, state: None) -> None:
+            pass
+
+        def fork(self, tails: Rows, room: int) -> object:
+            return Scripted(moved(batch)), None
+
+    decoder = Decoder.__new__(Decoder)
+    answers = (rows[:1], rows[:1], rows[1:], rows[:1], moved(stepwise)[1:])
+    monkeypatch.setattr(decoder, "open_context", lambda capacity: Scripted(*answers), raising=False)
+    told = decoder.branches_refusal
+    assert decoder.branches_work is (refusal is None)
+    assert told is None if refusal is None else told is not None and refusal in told
 
 
 def test_a_full_context_is_refused(opened: Callable[[str], Opened]) -> None:

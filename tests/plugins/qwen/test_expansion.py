@@ -79,6 +79,16 @@ def test_branches_in_a_batch_say_what_each_would_say_alone(tmp_path: Path) -> No
     assert _texts(alone, "first query")[0] in together
 
 
+def test_lines_are_written_one_by_one_where_a_batch_answers_otherwise_and_it_is_said(tmp_path: Path) -> None:
+    expander, in_turn = _expander(tmp_path / "a", "batched"), _expander(tmp_path / "b", "sequential")
+    assert not expander.handling
+    assert _texts(expander, "first query") != _texts(in_turn, "first query")
+    expander._decoder.__dict__["branches_refusal"] = "they differ"
+    assert _texts(expander, "first query") == _texts(in_turn, "first query")
+    assert list(expander.handling) == ["lines are written one after the other, not together: they differ"]
+    assert not in_turn.handling
+
+
 def test_an_expired_deadline_is_said_and_runs_nothing(tmp_path: Path) -> None:
     result = _expander(tmp_path).expand("first query", deadline_s=time.monotonic() - 1)
     assert result.subqueries == ()
