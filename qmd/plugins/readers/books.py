@@ -31,11 +31,8 @@ def read_epub(path: str, raw: bytes) -> Decoded:
     said = {name: words for name, _, words in reversed(contents) if words}
     places = {found.get("id"): found.get("href", "") for name, found, _ in contents if name == "item"}
     spine = (places.get(found.get("idref"), "") for name, found, _ in contents if name == "itemref")
-    parts, warnings, left = (
-        [front_matter(said.get("title", ""), author=said.get("creator", ""))],
-        dict[str, None](),
-        _MOST,
-    )
+    parts = [front_matter(said.get("title", ""), author=said.get("creator", ""))]
+    left, warnings = _MOST, dict[str, None]()
     for place in dict.fromkeys(posixpath.normpath(f"{posixpath.dirname(root)}/{unquote(one)}") for one in spine):
         try:
             text = _read(archive, place.lstrip("/"), left)

@@ -16,40 +16,40 @@ from qmd.plugins.readers.texts import Decoded, decode_as, finished, one_line
 _FIELD = re.compile(
     r"(?mi)^(subject|from|to|cc|date|content-(?:type|disposition|transfer-encoding)):([^\n]*+(?:\n[ \t][^\n]*+)*+)"
 )
-_MOST_OF_FIELDS, _MOST_OF_FIELD, _MOST_PARTS, _DEEPEST = 65_536, 2_000, 500, 8
-"""Bytes and characters; parts of one part, and how deep they are looked for: each level looks at all of them again."""
+_MOST_OF_FIELDS, _MOST_OF_FIELD, _MOST_PARTS, _DEEPEST = 65_536, 2_000, 1_000, 8
+"""Bytes and characters; how many parts are looked at, and how deep: each level looks at all of them again."""
 
 
 def read_mail(path: str, raw: bytes) -> Decoded:
     """A mail as markdown: its plain text, else its HTML."""
-    heads, texts, attached, warnings = list[Message](), list[str](), list[str](), dict[str, None]()
+    parts, attached, warnings = list[str](), list[str](), dict[str, None]()
     # Content, how much deeper it may go, and the number of texts beyond which another form of it has been read.
     todo: list[tuple[bytes, int, float]] = [(raw, _DEEPEST, inf)]
+    n_parts = 0
     while todo:
         raw, deepest, enough = todo.pop()
-        if len(texts) > enough:
-            continue
-        if deepest == 0:
-            warnings["parts deep inside others are left out"] = None
+        n_parts += 1
+        if deepest == 0 or n_parts > _MOST_PARTS:
+            warnings["parts deep inside others, or behind many, are left out"] = None
+        if deepest == 0 or n_parts > _MOST_PARTS or len(parts) > enough:
             continue
         part, body = _parsed(raw)
-        texts += [f"**{said(_decoded(part['subject']))}**"] * bool(heads and part["subject"])
-        heads.append(part)
-        kind, name, boundary = part.get_content_type(), _decoded(part.get_filename()), part.get_boundary()
-        if kind.startswith("multipart/") and boundary:
-            enough = len(texts) if kind == "multipart/alternative" else inf
-            todo += [(piece, deepest - 1, enough) for piece in reversed(_pieces(body, boundary))]
-        elif kind == "message/rfc822":
-            todo.append((body, deepest - 1, inf))
+        parts += (
+            [_front_matter(part)] if n_parts == 1 else [f"**{said(_decoded(part['subject']))}**"] * ("subject" in part)
+        )
+        kind, name = part.get_content_type(), _decoded(part.get_filename())
+        if kind == "message/rfc822" or kind.startswith("multipart/"):
+            enough = len(parts) if kind == "multipart/alternative" else inf
+            todo += [(piece, deepest - 1, enough) for piece in _pieces(body, part.get_boundary())[::-1]]
         elif name or kind not in ("text/plain", "text/html"):
             attached += [name] * bool(name)
         else:
             text, broken = decode_as(path, body, str(part.get_content_charset("")))
             text = (read_page(text)[1] if kind == "text/html" else text).strip("\r\n")
-            texts += [text] * bool(text.strip())
+            parts += [text] * bool(text.strip())
             warnings |= dict.fromkeys(broken)
     named = f"Attached: {said(', '.join(attached))}" * bool(attached)
-    return finished([_front_matter(heads[0]), *texts, named], tuple(warnings))
+    return finished([*parts, named], tuple(warnings))
 
 
 def _front_matter(head: Message) -> str:
@@ -67,15 +67,15 @@ def _parsed(raw: bytes) -> tuple[Message, bytes]:
     for name, value in _FIELD.findall(raw[: min(end, _MOST_OF_FIELDS)].decode("utf-8", "replace")):
         if name not in part:
             part[name] = " ".join(value[:_MOST_OF_FIELD].split())
-    if part.get_content_maintype() == "multipart":
-        return part, raw[start:]
     part.set_payload(raw[start:].decode("ascii", "surrogateescape"))
     content = part.get_payload(decode=True)
     return part, content if isinstance(content, bytes) else b""
 
 
-def _pieces(raw: bytes, boundary: str) -> list[bytes]:
+def _pieces(raw: bytes, boundary: str | None) -> list[bytes]:
     """The parts between the marks of a boundary."""
+    if not boundary:
+        return [raw]
     mark = rb"(?:\A|\r?\n)--" + re.escape(boundary.encode())
     whole = re.split(mark + b"--", raw, maxsplit=1)[0]
     return re.split(mark + rb"[ \t]*+\r?(?:\n|\Z)", whole, maxsplit=_MOST_PARTS)[1:]
@@ -83,7 +83,6 @@ def _pieces(raw: bytes, boundary: str) -> list[bytes]:
 
 def _decoded(field: str | None) -> str:
     """What a field says, its encoded words decoded where they can be."""
-    field = field or ""
     with suppress(LookupError, ValueError, MessageError):
-        field = str(make_header(decode_header(field)))
-    return one_line(field)
+        field = str(make_header(decode_header(field or "")))
+    return one_line(field or "")

@@ -35,14 +35,6 @@ async def test_a_low_screen_has_a_row_for_a_note_and_a_high_one_two(index: Index
 
 
 @pytest.mark.anyio
-async def test_a_row_too_narrow_for_its_place_and_title_stays_one_row(index: Index) -> None:
-    async with seated(index, "sliding window", (30, 20)) as seat:
-        await seat.answered("reranked")
-        rows = [row for row in rows_in_view(seat) if row]
-        assert len(rows) == len(seat.titles) and any("…" in row for row in rows)
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(("down", "up"), [("ctrl+n", "ctrl+p"), ("ctrl+j", "ctrl+k")])
 async def test_the_hands_of_other_pickers_move_the_choice_while_typing(index: Index, down: str, up: str) -> None:
     async with seated(index, "window") as seat:
