@@ -20,7 +20,7 @@ _RST_MARK = re.compile(
     r"|^(?P<indent>[ \t]*+)(?:\.\. (?:code|code-block|sourcecode|parsed-literal|prompt|testcode)::[^\n]*+"
     rf"|(?!\.\. )[^\n]*::{_BLANK})$"
 )
-_RST_LABEL = re.compile(rf"(?m)^{_BLANK}\.\. _([^\n:`]{{1,200}}):{_BLANK}$")
+_RST_LABEL = re.compile(rf"(?m)^{_BLANK}\.\. _`?([^\n:`]{{1,200}})`?:{_BLANK}$")
 _RST_INLINE = re.compile(r":[a-z][\w:.+-]{0,40}:(?=`)|`+[!~]?")
 _RST_LINK = re.compile(
     r"(?m):doc:`(?P<doc>[^`\n]{1,500})`|:(?:ref|any):`(?P<ref>[^`\n]{1,500})`|`(?P<named>[^`\n]{1,500}>)`_"

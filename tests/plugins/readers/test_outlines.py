@@ -111,8 +111,8 @@ def test_links_lead_to_files_with_their_ending_and_to_labels_in_them(
 ) -> None:
     monkeypatch.setenv("VISUAL", "vim")
     notes = {
-        "docs/index.rst": ".. toctree::\n\n   use/oven\n\nsee :ref:`rise <rising>`, `p <../p.csv>`_, `q <q.html>`_\n",
-        "docs/use/oven.rst": "Oven\n====\n\nIt is in :doc:`/index`.\n\n.. _rising:\n\nDough\n-----\nSlowly.\n",
+        "docs/index.rst": ".. toctree::\n\n   use/oven\n\n:ref:`rise <How it rises>`, `p <../p.csv>`_, `q <q.html>`_\n",
+        "docs/use/oven.rst": "Oven\n====\n\nIt is in :doc:`/index`.\n\n.. _`how it rises`:\n\nDough\n-----\nSlowly.\n",
         "p.csv": "a,b\n",
         "docs/q.html": "<h1>Q</h1><p><a href='../a.org#x'>org</a>",
         "a.org": "* Plan\n[[id:7-f][b]], [[file:docs/use/oven.rst]]\n",
