@@ -43,7 +43,7 @@ _BELOW = {
     "collection": "Folders that are searched",
     "context": "What a folder is about",
     "models": "Model files",
-    "skill": "Instructions for agents",
+    "skill": "Instructions for agents (skills lists them)",
 }
 """What the commands of a group are for, where `qmd --help` has one row for them."""
 
