@@ -70,8 +70,10 @@ def test_a_page_is_read_as_the_markdown_that_it_shows() -> None:
     assert document.text == MARKDOWN
     assert (document.title, document.title_source) == ("Oven guide", "heading")
     assert [heading.text for heading in document.headings] == ["Oven guide", "Care"]
-    (link,) = document.links
-    assert (link.target, link.fragment, link.text, link.line) == ("bread.html", "rise", "how bread rises", 3)
+    assert [(link.target, link.fragment, link.text, link.line, link.is_embed) for link in document.links] == [
+        ("bread.html", "rise", "how bread rises", 3, False),
+        ("a.png", "", "An oven", 29, True),
+    ]
 
 
 def test_the_title_of_a_page_names_it_where_no_heading_does() -> None:
