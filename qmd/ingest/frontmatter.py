@@ -99,7 +99,7 @@ def read_front_matter(text: str) -> FrontMatter:
 def _page_properties(text: str) -> dict[str, MetadataValue]:
     """What a page of Logseq says of itself at its very start, a line `key:: value` each; it stays prose as well."""
     found: dict[str, MetadataValue] = {}
-    for line in text[:MAX_CHARACTERS].split("\n")[:_MAX_FIELDS]:
+    for line in text[:MAX_CHARACTERS].split("\n", _MAX_FIELDS):
         match = _PROPERTY.fullmatch(line)
         if match is None:
             break
