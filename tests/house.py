@@ -21,7 +21,7 @@ BUDGETS: dict[str, int] = {
     "cli": 4200,
     "retrieval": 4420,
     "inference": 3740,
-    "app": 4160,
+    "app": 4170,
     "plugins/forms": 3310,
     "plugins/mcp": 3480,
     "render": 2950,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_680, 202
+MOST_LINES, MOST_FILES = 33_690, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_820
+MOST_LINES_OF_ALL = 55_830
 MOST_LINES_OF_TESTS = 44_160
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

@@ -41,19 +41,23 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
 def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
     """`notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
     from qmd.ingest.exclusion import is_unread
-    from qmd.ingest.outline import kind_of
-    from qmd.installation import install_command
 
     endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]
-    missing = [ending for ending, _ in kinds.most_common() if kind_of(ending).is_missing]
-    line = f"{collection.name}: left out {kinds_text(kinds)}"
-    if missing:
-        line += f"; to read {', '.join(missing)}: {install_command('files')}"
+    line = f"{collection.name}: left out {kinds_text(kinds)}{to_read(kinds)}"
     if not endings:
         return line
     mask = f"**/*.{{{','.join(endings)}}}" if len(endings) > 1 else f"**/*.{endings[0]}"
     command = f"qmd index {shlex.quote(to_text(collection.path))} --glob {shlex.quote(mask)}"
     return f"{line}; for the text of them: {command}"
+
+
+def to_read(kinds: Counter[str]) -> str:
+    """`; to read .pdf: pip install …` where that is all it takes; empty otherwise."""
+    from qmd.ingest.outline import kind_of
+    from qmd.installation import install_command
+
+    missing = [ending for ending, _ in kinds.most_common() if kind_of(ending).is_missing]
+    return f"; to read {', '.join(missing)}: {install_command('files')}" if missing else ""
 
 
 def kinds_text(kinds: Counter[str]) -> str:

@@ -327,15 +327,19 @@ class ReadingIndex(OpenedIndex):
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
-        from qmd.app.other_kinds import kinds_text, other_kinds
+        from qmd.app.other_kinds import kinds_text, other_kinds, to_read
 
         try:
             with self._request() as (reader, _):
-                others = kinds_text(other_kinds(reader)) or None
+                kinds = other_kinds(reader)
                 stored = reader.status(None)
                 left_out = tuple(one for one in stored.left_out if not one.is_indexed)
                 status = replace(
-                    stored, address=self._locations.address, others=others, left_out=left_out, problems=stored.left_out
+                    stored,
+                    address=self._locations.address,
+                    others=kinds_text(kinds) + to_read(kinds) or None,
+                    left_out=left_out,
+                    problems=stored.left_out,
                 )
                 language = reader.main_language()
         except NotFoundError:
