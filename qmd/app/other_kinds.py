@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.names import to_text
+from qmd.plugins import KINDS, find
 from qmd.store.records import OTHER_KINDS, kinds_of_fact
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
 
 def to_read(kinds: Counter[str]) -> str:
     """`; to read .pdf: pip install …` where that is all it takes; empty otherwise."""
-    from qmd.ingest.outline import kind_of
+    found = {ending: find(KINDS, ending.lower()) for ending, _ in kinds.most_common()}
+    missing = [ending for ending, kind in found.items() if kind is not None and kind.is_missing]
+    if not missing:
+        return ""
     from qmd.installation import install_command
 
-    missing = [ending for ending, _ in kinds.most_common() if kind_of(ending).is_missing]
-    return f"; to read {', '.join(missing)}: {install_command('files')}" if missing else ""
+    return f"; to read {', '.join(missing)}: {install_command('files')}"
 
 
 def kinds_text(kinds: Counter[str]) -> str:

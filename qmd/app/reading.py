@@ -337,7 +337,7 @@ class ReadingIndex(OpenedIndex):
                 status = replace(
                     stored,
                     address=self._locations.address,
-                    others=kinds_text(kinds) + to_read(kinds) or None,
+                    others=kinds_text(kinds) + to_read(kinds) if kinds else None,
                     left_out=left_out,
                     problems=stored.left_out,
                 )
