@@ -85,6 +85,7 @@ def test_what_is_no_notebook_or_canvas_says_so_on_one_line(path: str, raw: bytes
     assert "\n" not in caught.value.message and len(caught.value.message) < 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "raw", "size"),
     [

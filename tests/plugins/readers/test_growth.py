@@ -120,6 +120,7 @@ FIELDS = ("Content-Type: a/b; name=", "Subject: ", "Date: ", "Content-Transfer-E
 BOOK = ("<item/>", "<itemref idref='a'/>", "<item ", "<a b='", "<dc:title>", "<!--", "&")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "start", "units"),
     [

@@ -72,6 +72,7 @@ def test_a_table_that_a_mark_leaves_open_is_read_as_plain_text() -> None:
     assert document.warnings == ("read as plain text: field larger than field limit (131072)",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "raw", "size"),
     [
