@@ -171,6 +171,7 @@ def processor_time(text: str, name: str = "note.md") -> float:
 OTHERS = {kind.outline: f"note{suffix}" for suffix, kind in KINDS.items() if not kind.is_markdown}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "name"), [*((shape, "note.md") for shape in SHAPES), *(("text", name) for name in OTHERS.values())]
 )
