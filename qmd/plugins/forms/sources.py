@@ -106,8 +106,11 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
     for file in files:
         alike = [source for source in known if source.size_bytes == file.size_bytes]
         try:
-            path, digest = str(file.path.resolve()), sha256_of(file.path) if alike else ""
-            if any(path == source.path or digest == source.sha256 for source in alike):
+            path = str(file.path.resolve())
+            # A hash takes a second for each gigabyte: of those alone that may be a copy of an imported one.
+            if any(path == source.path for source in alike) or (
+                alike and sha256_of(file.path) in {source.sha256 for source in alike}
+            ):
                 continue
             with reading(file.name):
                 head = read_head(file.path)
