@@ -329,6 +329,11 @@ class Hit(Struct, frozen=True):
         """`relevance`, by the name that it has in JSON."""
         return self.relevance
 
+    @property
+    def all_passages(self) -> tuple[Passage, ...]:
+        """`passages`, or `passage` alone where there are none."""
+        return self.passages or (self.passage,)
+
 
 class StageTiming(Struct, frozen=True):
     """Wall time of one pipeline stage in milliseconds."""

@@ -22,13 +22,13 @@ BUDGETS: dict[str, int] = {
     "retrieval": 4420,
     "inference": 3740,
     "app": 4170,
-    "plugins/forms": 3310,
+    "plugins/forms": 3320,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2390,
     "plugins/lance": 2140,
     "plugins/qwen": 2160,
-    "(root)": 2070,
+    "(root)": 2080,
     "plugins/models": 1640,
     "indexing": 1550,
     "plugins/servers": 1270,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_690, 202
+MOST_LINES, MOST_FILES = 33_700, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_830
+MOST_LINES_OF_ALL = 55_840
 MOST_LINES_OF_TESTS = 44_160
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

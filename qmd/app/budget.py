@@ -76,7 +76,7 @@ def measure_texts(response: SearchResponse) -> int:
         (
             hit.document.docid,
             hit.document.uri,
-            hit.body or "\n".join(one.text for one in hit.passages or (hit.passage,)),
+            hit.body or "\n".join(one.text for one in hit.all_passages),
         )
         for hit in response.hits
     )

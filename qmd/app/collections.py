@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.app.other_kinds import KINDS_SHOWN, kinds_text
+from qmd.app.other_kinds import KINDS_SHOWN, kinds_text, without_reader
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
@@ -277,11 +277,9 @@ def _some(files: Sequence[str]) -> str:
 
 
 def _remedy(kinds: Counter[str]) -> str:
-    from qmd.ingest.outline import kind_of
     from qmd.installation import install_command
 
-    is_missing = any(kind_of(suffix).is_missing for suffix in kinds)
-    return install_command("files") if is_missing else "convert them to markdown or plain text"
+    return install_command("files") if without_reader(kinds) else "convert them to markdown or plain text"
 
 
 def _counted(kinds: Counter[str], is_unread: Callable[[str], bool]) -> str:

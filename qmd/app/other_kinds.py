@@ -54,13 +54,18 @@ def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
 
 def to_read(kinds: Counter[str]) -> str:
     """`; to read .pdf: pip install …` where that is all it takes; empty otherwise."""
-    found = {ending: find(KINDS, ending.lower()) for ending, _ in kinds.most_common()}
-    missing = [ending for ending, kind in found.items() if kind is not None and kind.is_missing]
+    missing = without_reader(kinds)
     if not missing:
         return ""
     from qmd.installation import install_command
 
     return f"; to read {', '.join(missing)}: {install_command('files')}"
+
+
+def without_reader(kinds: Counter[str]) -> list[str]:
+    """The endings whose reader is one of those of the extra `files`, and is not installed; the most frequent first."""
+    found = {ending: find(KINDS, ending.lower()) for ending, _ in kinds.most_common()}
+    return [ending for ending, kind in found.items() if kind is not None and kind.is_missing]
 
 
 def kinds_text(kinds: Counter[str]) -> str:

@@ -35,9 +35,11 @@ class Kind(NamedTuple):
     @property
     def is_missing(self) -> bool:
         """Whether what reads these files is not installed."""
+        if not self.needs:
+            return False
         from importlib.util import find_spec
 
-        return bool(self.needs) and find_spec(self.needs) is None
+        return find_spec(self.needs) is None
 
 
 _MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"

@@ -111,16 +111,14 @@ def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
 
 def plain_passages(hit: Hit, line_numbers: bool) -> str:
     """All passages of a hit, whole; before each but the first a line `…:12-40`, with what `get` takes after a name."""
-    passages = hit.passages or (hit.passage,)
-    marks = ("", *(f"…:{one.start_line}-{one.end_line}\n" for one in passages[1:]))
-    texts = (_passage_text(one, len(one.text) + 1, line_numbers) for one in passages)
-    return "\n".join(map(str.__add__, marks, texts))
+    marks = ("", *(f"…:{one.start_line}-{one.end_line}\n" for one in hit.all_passages[1:]))
+    texts = (_passage_text(one, len(one.text) + 1, line_numbers) for one in hit.all_passages)
+    return "\n".join(mark + text for mark, text in zip(marks, texts, strict=True))
 
 
 def passage_objects(hit: Hit) -> list[dict[str, object]]:
     """All passages of a hit, whole, with their lines."""
-    passages = hit.passages or (hit.passage,)
-    return [{"start_line": one.start_line, "end_line": one.end_line, "text": one.text} for one in passages]
+    return [{"start_line": one.start_line, "end_line": one.end_line, "text": one.text} for one in hit.all_passages]
 
 
 def mention_object(mention: Mention) -> dict[str, object]:
@@ -134,8 +132,7 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None
         body = hit.body or ""
         return number_lines(body, 1) if options.line_numbers else body
     if max_characters is None:
-        passages = hit.passages or (hit.passage,)
-        return "\n".join(_snippet_text(one, len(one.text) + 1, options.line_numbers) for one in passages)
+        return "\n".join(_snippet_text(one, len(one.text) + 1, options.line_numbers) for one in hit.all_passages)
     return _snippet_text(hit.passage, max_characters, options.line_numbers)
 
 

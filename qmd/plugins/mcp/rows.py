@@ -118,7 +118,7 @@ def _fill(
     is for ten.
     """
     if response.budget:
-        return [hit.passages or (hit.passage,) for hit in hits]
+        return [hit.all_passages for hit in hits]
     room = ROOM_FOR_NONE if response.verdict == "none" else room
     chosen: list[_Passages] = [()] * len(hits)
     heads = [shown(*one) for one in enumerate(chosen)]

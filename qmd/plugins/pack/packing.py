@@ -83,7 +83,7 @@ def _read_notes(response: SearchResponse, longest: int) -> list[Note]:
     notes: dict[str, Note] = {}
     hits = sorted(response.hits, key=lambda one: one.relevance, reverse=True)
     for rank, hit in enumerate((one for one in hits if one.relevance >= LEAST_SHARE * hits[0].relevance), start=1):
-        parts = hit.passages or (hit.passage,)
+        parts = hit.all_passages
         held = find_occurrences(fold("\n".join((hit.document.title, *(one.text for one in parts)))), terms)
         lines = (hit.body or "").rstrip().split("\n")
         levels = ((hit.passage,), parts, *(_grow(lines, parts, size) for size in SIZES if size <= longest))
