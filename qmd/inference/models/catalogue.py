@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -183,47 +182,6 @@ FAMILIES: tuple[Family, ...] = (
 _EXPORT = r"([-_.](onnx|gguf|ggml-model|int8|uint8|i?q[0-9]?(_[0-9a-z]+){0,2}|b?fp?(16|32)|quantized|o[1-4]))+$"
 """What exporters add to the name of the model that they write."""
 _LONGEST_NAME = 200
-
-_POOLINGS: Mapping[str, Pooling] = {
-    "cls": "first",
-    "cls_token": "first",
-    "mean": "mean",
-    "mean_tokens": "mean",
-    "max": "max",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len",
-    "weightedmean": "weighted_mean",
-    "weightedmean_tokens": "weighted_mean",
-    "lasttoken": "last",
-}
-"""`pooling_mode` of version 6 of sentence-transformers, and what follows `pooling_mode_` in the keys before it."""
-
-_QUERY_NAMES = ("query", "retrieval.query", "Retrieval-query", "search_query", "s2p_query")
-_DOCUMENT_NAMES = ("document", "passage", "corpus", "retrieval.passage", "Retrieval-document", "search_document")
-"""Names of prompts, first come first taken: sentence-transformers' own, then those of Jina, Gemma, Nomic and Stella."""
-
-
-def stated_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
-    """The pooling that `1_Pooling/config.json` names, in the words of either version; `none` where it is not known.
-
-    Beside it stands what the file calls it.
-    """
-    given = config.get("pooling_mode")
-    modes = [given] if isinstance(given, str) else given
-    if modes is None:
-        modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if on and "pooling_mode_" in key]
-    names = [str(mode) for mode in modes or ("mean",)]
-    return _POOLINGS.get(names[0], "none") if len(names) == 1 else "none", "+".join(names)
-
-
-def stated_prompts(config: Mapping[str, Any]) -> tuple[str, str, Mapping[str, str]]:
-    """The query's and the document's prompt in `config_sentence_transformers.json`, and all that it has by name."""
-    stated = config.get("prompts")
-    # Version 5 of sentence-transformers and later write empty ones into every model.
-    prompts = {str(name): str(text) for name, text in stated.items() if text} if isinstance(stated, dict) else {}
-    default = prompts.get(str(config.get("default_prompt_name")), "")
-    query = next((prompts[name] for name in _QUERY_NAMES if name in prompts), default)
-    return query, next((prompts[name] for name in _DOCUMENT_NAMES if name in prompts), default), prompts
 
 
 def find_family(names: Iterable[str], model_type: str | None) -> Family | None:

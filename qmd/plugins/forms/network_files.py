@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import file_below, short
-from qmd.inference.models.catalogue import Family, find_family, stated_pooling, stated_prompts
+from qmd.inference.models.catalogue import Family, find_family
+from qmd.inference.models.folders import stated_pooling, stated_prompts
 from qmd.inference.records import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.forms.gguf import GgufFile

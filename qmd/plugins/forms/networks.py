@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.foreign import short
-from qmd.inference.models.catalogue import MAX_CONTEXT
+from qmd.inference.models.catalogue import MAX_CONTEXT, Family
 from qmd.inference.records import Pooling, Role
 from qmd.plugins.forms.gemma_graph import GemmaShape
 from qmd.plugins.forms.gguf import GgufFile
@@ -24,6 +24,8 @@ from qmd.plugins.forms.stored_weights import StoredTensor
 _MAX_POSITIONS = 4096
 _YES = ("yes", "relevant", "true", "label_1")
 _QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+_ANY = Family("", "", "mean", MAX_CONTEXT, "")
+"""What is taken for granted of an encoder that is not known."""
 _LEAST_CONTEXT = 64
 """Tokens: with fewer a prompt and a title would leave no room for a text."""
 _GEMMA_PERIOD = 6
@@ -132,7 +134,7 @@ def _qwen3(source: NetworkSource, sizes: Qwen3Shape) -> Network:
     if source.role != "embed":
         return network
     query, document = source.prompts or (_QWEN_QUERY, "")
-    return replace(network, pooling=source.pooling, query_prompt=query, document_prompt=document)
+    return replace(network, pooling=source.pooling or "last", query_prompt=query, document_prompt=document)
 
 
 def _score(source: NetworkSource, of_labels: StoredTensor | None, sizes: Qwen3Shape) -> Floats:
@@ -195,7 +197,7 @@ def _local_layers(layers: int, pattern: Any) -> tuple[bool, ...]:
 
 def _encoder(source: NetworkSource) -> Network:
     """BERT and its kin. The rows of their positions and that of the first kind of token are added into one table."""
-    tensors, name, family, first = source.tensors, source.path.name, source.family, source.first_position
+    tensors, name, family, first = source.tensors, source.path.name, source.family or _ANY, source.first_position
     if source.role != "embed":
         raise ModelError(
             f"'{name}' is an encoder, of which embedders alone are read", "see: qmd models list --available"
@@ -208,7 +210,7 @@ def _encoder(source: NetworkSource) -> Network:
     size, ffn = hidden // max(heads, 1), len(tensors["layers.0.up"].rows)
     positions, types = tensors.pop("positions", None), tensors.pop("types", None)
     rows = MAX_CONTEXT if positions is None else len(positions.rows) - first
-    context = min(rows, *(most for most in (source.context, family and family.max_length, MAX_CONTEXT) if most))
+    context = min(rows, source.context or MAX_CONTEXT, family.max_length, MAX_CONTEXT)
     shape = Qwen3Shape(source.layers, hidden, heads, heads, size, ffn, vocab, source.theta, source.eps, context)
     _check_shapes(name, tensors, shape)
     start = np.zeros((1, hidden), np.float32) if types is None else types.floats_of([0])
@@ -217,9 +219,8 @@ def _encoder(source: NetworkSource) -> Network:
     n_tokens = len(source.gguf.settings.get("tokenizer.ggml.tokens", ())) if source.gguf else 0
     if context < _LEAST_CONTEXT or n_tokens > vocab or start.shape[1] != hidden:
         raise ModelError(f"'{name}' has {context} positions, and {vocab} vectors of tokens for {n_tokens}")
-    query, document = source.prompts or (("", "") if family is None else (family.query_prompt, family.document_prompt))
-    pooling = source.pooling or (family.pooling if family else "mean")
-    made = {"start": start}
+    query, document = source.prompts or (family.query_prompt, family.document_prompt)
+    pooling, made = source.pooling or family.pooling, {"start": start}
     return Network(source.path, "embed", shape, tensors, made, pooling, None, context, query, document, source.gguf)
 
 

@@ -14,14 +14,8 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
-from qmd.inference.models.catalogue import (
-    MAX_CONTEXT,
-    Family,
-    chunk_tokens,
-    find_family,
-    stated_pooling,
-    stated_prompts,
-)
+from qmd.inference.models.catalogue import MAX_CONTEXT, Family, chunk_tokens, find_family
+from qmd.inference.models.folders import stated_pooling, stated_prompts
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json

@@ -16,14 +16,12 @@ from qmd.inference.models.builtin import locate_builtin
 from tests.plugins.forms.gguf_files import FFN, HIDDEN, LAYERS, Doubles, Floats, finish, floats, stored
 
 HEADS, POSITIONS, EPS = 8, 128, 1e-5
-_OURS = dict(
-    pair.split("=")
-    for pair in """
+_NAMES = """
     token_embd=embed position_embd=positions token_types=types token_embd_norm=embed_norm
     attn_q=q attn_k=k attn_v=v attn_qkv=qkv attn_output=o attn_output_norm=attended_norm
     ffn_gate=gate ffn_up=up ffn_down=down layer_output_norm=fed_norm
-    """.split()
-)
+"""
+_OURS = dict(pair.split("=") for pair in _NAMES.split())
 MARKS = {"[PAD]": "padding", "[UNK]": "unknown", "[CLS]": "cls", "[SEP]": "seperator", "[MASK]": "mask"}
 _WORDS = "the sea search other thing 世 界 é x , . ! ##s ##ing ##er ##é the## [unused0]"
 WORD_PIECES = [*MARKS, *_WORDS.split(), *"abcdefghijklmnopqrstuvwyz", *(f"##{letter}" for letter in "abcdefghijklmnop")]
