@@ -28,7 +28,7 @@ BUDGETS: dict[str, int] = {
     "ingest": 2390,
     "plugins/lance": 2140,
     "plugins/qwen": 2160,
-    "(root)": 2080,
+    "(root)": 2090,
     "plugins/models": 1610,
     "indexing": 1560,
     "plugins/servers": 1270,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_810, 202
+MOST_LINES, MOST_FILES = 33_820, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_200
-MOST_LINES_OF_TESTS = 44_720
+MOST_LINES_OF_ALL = 56_210
+MOST_LINES_OF_TESTS = 44_730
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
