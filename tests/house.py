@@ -26,7 +26,7 @@ BUDGETS: dict[str, int] = {
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2390,
-    "plugins/lance": 2140,
+    "plugins/lance": 2180,
     "plugins/qwen": 2160,
     "(root)": 2090,
     "plugins/models": 1610,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_820, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_210
-MOST_LINES_OF_TESTS = 44_730
+MOST_LINES_OF_ALL = 56_250
+MOST_LINES_OF_TESTS = 44_750
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
