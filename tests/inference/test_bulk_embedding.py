@@ -198,7 +198,7 @@ def test_a_query_without_room_on_the_device_is_embedded_on_the_cpu(
 
     on_gpu.session = replace(on_gpu.session, got="cuda")
     monkeypatch.setattr(on_gpu, "embed_queries", full)
-    both = BulkEmbedder(on_gpu, lambda: "", lambda: embedder)
+    both = BulkEmbedder(on_gpu, lambda: None, lambda: embedder)
     assert np.array_equal(both.embed_queries(["bread"]), embedder.embed_queries(["bread"]))
     assert both.description.note is not None
 
@@ -244,9 +244,12 @@ def test_a_driver_without_cuda_libraries_embeds_on_the_cpu_without_a_word(
 def test_a_reason_to_stay_on_the_cpu_reaches_the_report_of_embedding(
     embedder: OnnxEmbedder, make_pending: Callable[[], Any]
 ) -> None:
-    both = BulkEmbedder(embedder, lambda: "documents are embedded on the CPU: no room", lambda: embedder, patience=0)
+    def open_runs() -> BatchRuns:
+        raise ModelError("no room")
+
+    both = BulkEmbedder(embedder, open_runs, lambda: embedder, patience=0)
     both.open_now(["a"])
-    assert embed_pending(make_pending(), both).warnings == ("documents are embedded on the CPU: no room",)
+    assert embed_pending(make_pending(), both).warnings == ("no documents go to the GPU in batches: no room",)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Struct
 
-from qmd.environment import is_on
+from qmd.environment import is_off, is_on
 from qmd.errors import ModelError
 from qmd.inference.onnx_files import read_model
 from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
@@ -137,8 +137,8 @@ class Session(Struct, frozen=True):
 
 
 def gpu_allowed(env: Mapping[str, str]) -> bool:
-    """False when `QMD_FORCE_CPU` is set to anything but an off-word."""
-    return not is_on(env.get("QMD_FORCE_CPU"))
+    """False when `QMD_FORCE_CPU` is set to anything but an off-word, or `QMD_LLAMA_GPU` to one."""
+    return not is_on(env.get("QMD_FORCE_CPU")) and not is_off(env.get("QMD_LLAMA_GPU"))
 
 
 def preferred_provider(format: str) -> ProviderPreference:

@@ -27,7 +27,7 @@ MEBIBYTE = 1 << 20
 _ROLES: Sequence[Role] = ("embed", "rerank", "expand")
 
 
-class Check(Struct, frozen=True):
+class Check(Struct, frozen=True, rename={"is_well": "ok"}):
     """One thing examined: what was found, or what is wrong and what to do."""
 
     name: str
@@ -60,8 +60,13 @@ class Diagnosis(Struct, frozen=True):
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
     """Examine everything, in the order shown."""
+    from qmd.plugins.doctor.in_force import idle
+
     checks, reports = _examine(locations, index, environ)
-    variables, settings = _in_force(locations, environ)
+    variables, settings = (
+        tuple(replace(one, overruled_by=one.overruled_by or idle(one, reports)) for one in found)
+        for found in _in_force(locations, environ)
+    )
     return Diagnosis(locations, checks, reports, variables, settings, _environment(environ))
 
 

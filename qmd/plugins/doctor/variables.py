@@ -60,6 +60,10 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_QUERY_PROMPT", f"text put before a query, for {_OWN_MODEL}", "the model's", "models"),
     Variable("QMD_EMBED_DOCUMENT_PROMPT", f"text put before a note, for {_OWN_MODEL}", "the model's", "models"),
     Variable("QMD_EMBED_DIM", "size of vectors: a folder's are cut, a server's must have it", "the model's", "models"),
+    Variable("QMD_EMBED_PARALLELISM", "texts that are embedded at the same time; index.yml wins", "threads", "models"),
+    Variable("QMD_RERANK_CONTEXT_SIZE", "the same as models.rerank.context, which wins", "", "models"),
+    Variable("QMD_EXPAND_CONTEXT_SIZE", "the same as models.generate.context, which wins", "", "models"),
+    Variable("QMD_LLAMA_GPU", "off: keeps every model on the CPU; other words change nothing", "on", "models"),
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_GPU_DEVICE", "number of the GPU that models use", "0", "models"),
     Variable("QMD_GPU_MEMORY", "MiB of its memory that the models together may take", "90 % of what is free", "models"),
@@ -136,10 +140,20 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.embed.query_prompt", f"text put before a query, for {_OWN_MODEL}", "the model's"),
     Setting("models.embed.document_prompt", f"text put before a note, for {_OWN_MODEL}", "the model's"),
     Setting("models.embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
+    Setting("models.embed.threads", "texts that are embedded at the same time", "threads"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
     Setting("models.rerank_form", "form of the model that reranks: auto, published, q8, fp32 or w8a8", "auto"),
     Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
+    Setting(
+        "models.rerank.context", "tokens of the longest prompt, up to what the graph holds", "what 512 of a note need"
+    ),
+    Setting(
+        "models.generate.context", "tokens that the KV cache has room for; what is left is the query's", "as needed"
+    ),
+    Setting("models.generate.max_tokens", "tokens of all lines that it writes, 32 to 512", "108"),
+    Setting("models.threads", "threads of each model, 1 to 256", "CPUs that qmd may use"),
+    Setting("models.gpu_layers", "0: never the GPU; any other number: whole models, never part of one", "all"),
     Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
     Setting("models.ROLE.model", "name of the model on that server"),
     Setting("models.ROLE.api", "interface of that server (models-reference.md)", "found out"),

@@ -113,7 +113,7 @@ def import_weights(
             if before is not None and before.source.sha256 == source.sha256 and before.record == record:
                 return ImportReport(before, folder, network.number_formats, source.size_bytes, False, _note(network))
             check_space(models_dir, _graph_bytes(network))
-            model = ImportedModel(record, source, __version__)
+            model = ImportedModel(record, source, __version__, network.number_formats)
             files = _make(staging / "ready", network, model, on_progress)
             if folder.exists():
                 # Deleted with the rest: a process that has the old model open keeps its files.
