@@ -197,14 +197,11 @@ class _Loading:
         from qmd.inference.engines.cpu_fallback import FallbackEngine
 
         room = engine_room(named or role)
-        opened: Callable[[ModelChoice, EngineSettings], Any] = (
-            room.open_reranker if role == "rerank" else room.open_expander
-        )
+        opened: Callable[..., Any] = room.open_reranker if role == "rerank" else room.open_expander
         if choice.folder is None:
             return opened(choice, settings)
-        return FallbackEngine(
-            lambda with_gpu: opened(choice, replace(settings, allow_gpu=settings.allow_gpu and with_gpu))
-        )
+        without = replace(settings, allow_gpu=False)
+        return FallbackEngine(lambda with_gpu: opened(choice, settings if with_gpu else without))
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""

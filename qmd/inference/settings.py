@@ -98,9 +98,7 @@ class EngineSettings(Struct, frozen=True):
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
-        """What applies to an embedding model of the user's own: the configuration's word, else the environment's.
-
-        A prompt that is there and empty means none.
+        """What applies to an embedding model of the user's own. A prompt that is there and empty means none.
 
         Raises:
             ModelError: `dim` is no whole number above 0.
@@ -132,11 +130,7 @@ class EngineSettings(Struct, frozen=True):
 
     @property
     def gpu_allowed(self) -> bool:
-        """False when switched off here, by `gpu_layers: 0`, `QMD_FORCE_CPU` or `QMD_LLAMA_GPU`.
-
-        Raises:
-            ModelError: `gpu_layers` is no number of layers.
-        """
+        """False when switched off here, by `gpu_layers: 0` or a variable; a ModelError for no number of layers."""
         from qmd.inference.runtime.sessions import gpu_allowed
 
         is_whole = self.options.get("gpu_layers", "").strip().lower() in _ALL_LAYERS

@@ -172,7 +172,7 @@ def measure(plan: Plan) -> Iterator[Row]:
 def used_mib() -> int | None:
     """The device's memory in use, that of other programs included; None without a device."""
     memory = memory_now(0)
-    return None if memory is None else memory.used_bytes >> 20
+    return None if memory is None else (memory.total_bytes - memory.free_bytes) >> 20
 
 
 def timed(work: Callable[[], object], repeat: int = 5) -> float:

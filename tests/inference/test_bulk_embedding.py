@@ -226,7 +226,7 @@ def test_with_a_driver_the_built_in_reranker_still_shares_the_session_of_the_cpu
 ) -> None:
     engines = loaded(monkeypatch, tmp_path, driver=True)
     assert isinstance(engines.embedder, BulkEmbedder)
-    assert engines.embedder.session is engines.reranker.session
+    assert engines.embedder.inner.session is engines.reranker.session
     assert engines.embedder.fingerprint == load_embedder(locate_builtin(), MINILM).fingerprint
 
 
@@ -237,7 +237,8 @@ def test_a_driver_without_cuda_libraries_embeds_on_the_cpu_without_a_word(
     monkeypatch.setattr(
         sessions, "cuda_verdict", lambda device=0: sessions.NoCuda("the libraries of CUDA 13 do not load")
     )
-    assert engines.embedder.open_now(sentences(20)) is None
+    engines.embedder.open_now(sentences(20))
+    assert engines.embedder.runs is None
     assert (engines.embedder.description.provider, engines.embedder.description.note) == ("cpu", None)
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder
     from qmd.inference.engines.encoder_graph import BatchRuns
     from qmd.inference.runtime.gpu_memory import GpuUse
-    from qmd.inference.runtime.sessions import Session
 
 SAME_VECTORS = 0.998
 """Mean cosine to the CPU's vectors from which those of another device count as the same model's. Between two
@@ -57,6 +56,8 @@ class BulkEmbedder(ReadingEmbedder):
         self.inner = inner
         self.dim, self.fingerprint, self.max_tokens = inner.dim, inner.fingerprint, inner.max_tokens
         self.runs: BatchRuns | None = None
+        self.cosine = 0.0
+        """Of the vectors of both devices, on average, once they were compared."""
         self._open_runs: Callable[[], BatchRuns | None] | None = open_runs
         self._open_on_cpu = open_on_cpu
         self._patience = patience
@@ -73,11 +74,6 @@ class BulkEmbedder(ReadingEmbedder):
         """Why documents no longer run on the GPU, for the report of what was embedded."""
         return () if self._note is None else (self._note,)
 
-    @property
-    def session(self) -> Session:
-        """See `OnnxEmbedder`."""
-        return self.inner.session
-
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return self._embed(lambda: self.inner.embed_queries(texts))
 
@@ -88,7 +84,7 @@ class BulkEmbedder(ReadingEmbedder):
             return self._embed(lambda: self.inner.embed_documents(texts, on_progress))
         self._patience -= len(texts)
         if self._open_runs is not None and self._patience < 0:
-            self._open(texts)
+            self.open_now(texts)
         return self._embed(
             lambda: (
                 self.inner.embed_documents_in(self.runs, texts, on_progress)
@@ -108,20 +104,16 @@ class BulkEmbedder(ReadingEmbedder):
         self._leave_gpu()
         return run()
 
-    def open_now(self, texts: Sequence[str]) -> float | None:
-        """Open the GPU's batches, for `doctor`: their mean cosine to the CPU's vectors of `texts`; None without."""
-        self._open(texts)
-        return None if self.runs is None else self._agreement(self.runs, texts)
-
-    def _open(self, texts: Sequence[str]) -> None:
+    def open_now(self, texts: Sequence[str]) -> None:
+        """Open the GPU's batches, where that was not tried, and compare their vectors of some texts to the CPU's."""
         open_runs, self._open_runs = self._open_runs, None
         try:
             opened = open_runs() if open_runs is not None else None
             if opened is None:
                 return
-            cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)])
-            if cosine < SAME_VECTORS:
-                raise ModelError(f"the GPU's vectors agree with its own by {cosine:.4f} only")
+            self.cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)])
+            if self.cosine < SAME_VECTORS:
+                raise ModelError(f"the GPU's vectors agree with its own by {self.cosine:.4f} only")
             self.runs = opened
         except ModelError as exc:
             self._note = f"no documents go to the GPU in batches: {exc.message}"

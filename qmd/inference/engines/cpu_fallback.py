@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.runtime.gpu_memory import OutOfMemory
-from qmd.inference.runtime.sessions import Session
 
 _Answer = TypeVar("_Answer")
 
@@ -30,12 +29,6 @@ class FallbackEngine:
         """That of the engine, with why it is no longer on the GPU."""
         description: EngineDescription = self.engine.description
         return replace(description, note=self._note)
-
-    @property
-    def session(self) -> Session | None:
-        """That of the engine, where it has one."""
-        session: Session | None = getattr(self.engine, "session", None)
-        return session
 
     def score(self, query: str, passages: Sequence[str], **limits: Any) -> Sequence[float | None]:
         """See `Reranker`."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import checked_path
-from qmd.inference.onnx_files import DTYPES, FLOAT, FLOAT16, Entry, read_model
+from qmd.inference.onnx_files import DTYPES, FLOAT, FLOAT16, Constant, Graph, Model, Node, read_model
 from qmd.inference.runtime.tokenization import read_json
 
 _FLOATING = {FLOAT: "fp32", FLOAT16: "fp16"}
@@ -30,52 +30,12 @@ _BYTES, _FOUR_BITS = (2, 3), (21, 22)
 _MOST = 1 << 48
 
 
-class _Constant(Struct, frozen=True):
-    """Of a tensor, its size, type, name and place."""
-
-    dims: Annotated[tuple[int, ...], 1] = ()
-    data_type: Annotated[int, 2] = 0
-    name: Annotated[str, 8] = ""
-    external_data: Annotated[tuple[Entry, ...], 13] = ()
-
-
 class _Graph(Struct, frozen=True):
-    initializer: Annotated[tuple[_Constant, ...], 5] = ()
+    initializer: Annotated[tuple[Constant, ...], 5] = ()
 
 
 class _Model(Struct, frozen=True):
     graph: Annotated[_Graph | None, 7] = None
-
-
-class _Attribute(Struct, frozen=True):
-    name: Annotated[str, 1] = ""
-    i: Annotated[int, 3] = 0
-
-
-class _Node(Struct, frozen=True):
-    input: Annotated[tuple[str, ...], 1] = ()
-    op_type: Annotated[str, 4] = ""
-    attribute: Annotated[tuple[_Attribute, ...], 5] = ()
-
-    def number(self, name: str) -> int:
-        """An attribute; 0 where it has none of that name."""
-        return next((one.i for one in self.attribute if one.name == name), 0)
-
-
-class _WholeGraph(_Graph, frozen=True):
-    node: Annotated[tuple[_Node, ...], 1] = ()
-
-    def inputs(self, places: Mapping[str, slice]) -> set[str]:
-        """What is at these places among the inputs of these operators."""
-        return {name for node in self.node for name in node.input[places.get(node.op_type, slice(0))]}
-
-    def largest(self, names: set[str]) -> int:
-        """The most rows of these constants, or values of vectors; 0 for none."""
-        return max((one.dims[0] for one in self.initializer if one.name in names and one.dims), default=0)
-
-
-class _WholeModel(Struct, frozen=True):
-    graph: Annotated[_WholeGraph, 7] = _WholeGraph()
 
 
 class Network(Struct, frozen=True):
@@ -96,7 +56,7 @@ class Network(Struct, frozen=True):
 def read_network(path: Path, folder: Path) -> Network:
     """What a model file, and where it is silent the `config.json` in `folder`, say; nothing where one is damaged."""
     try:
-        graph, config = read_model(path, _WholeModel).graph, read_json(folder / "config.json")
+        graph, config = read_model(path, Model).graph, read_json(folder / "config.json")
     except ModelError:
         return Network()
 
@@ -105,17 +65,17 @@ def read_network(path: Path, folder: Path) -> Network:
         return int(said) if isinstance(said, int | float) and 0 < said < _MOST else None
 
     attention = [node for node in graph.node if node.op_type in _ATTENTION]
-    first = attention[0] if attention else _Node()
-    norms, tables = graph.inputs(_NORMS), graph.inputs(_TABLES)
+    first = attention[0] if attention else Node()
+    norms, tables = _inputs(graph, _NORMS), _inputs(graph, _TABLES)
     n_parameters, n_bits = _count(graph, tables)
     heads = number(first.number("num_heads"), "num_attention_heads")
     return Network(
         layers=number(len(attention), "num_hidden_layers"),
         heads=heads,
         kv_heads=number(first.number("kv_num_heads"), "num_key_value_heads") or heads,
-        width=number(graph.largest(norms), "hidden_size"),
-        rope_base=number(0, "rope_theta"),
-        positions=number(graph.largest(tables), "max_position_embeddings"),
+        width=number(_largest(graph, norms), "hidden_size"),
+        rope_base=number(0, "rope_theta") if tables else None,
+        positions=number(_largest(graph, tables), "max_position_embeddings"),
         parameters=n_parameters or None,
         bits_per_weight=n_bits / n_parameters if n_parameters else None,
     )
@@ -148,7 +108,7 @@ def beside(path: str, name: str) -> str:
     return str(PurePosixPath(path).parent / name)
 
 
-def _constants(path: Path) -> tuple[_Constant, ...]:
+def _constants(path: Path) -> tuple[Constant, ...]:
     """The constants of a graph; none of a file that cannot be read."""
     try:
         graph = read_model(path, _Model).graph
@@ -157,7 +117,17 @@ def _constants(path: Path) -> tuple[_Constant, ...]:
     return graph.initializer if graph else ()
 
 
-def _count(graph: _WholeGraph, tables: set[str]) -> tuple[int, int]:
+def _inputs(graph: Graph, places: Mapping[str, slice]) -> set[str]:
+    """What is at these places among the inputs of these operators."""
+    return {name for node in graph.node for name in node.input[places.get(node.op_type, slice(0))]}
+
+
+def _largest(graph: Graph, names: set[str]) -> int:
+    """The most rows of these constants, or values of vectors; 0 for none."""
+    return max((one.dims[0] for one in graph.initializer if one.name in names and one.dims), default=0)
+
+
+def _count(graph: Graph, tables: set[str]) -> tuple[int, int]:
     """Parameters, and the bits of all that stands for them; what two names share is there once.
 
     Of constants whose names differ in the end alone, some of which are quantized values, the largest counts: the others

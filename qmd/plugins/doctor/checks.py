@@ -60,13 +60,10 @@ class Diagnosis(Struct, frozen=True):
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
     """Examine everything, in the order shown."""
-    from qmd.plugins.doctor.in_force import idle
+    from qmd.plugins.doctor.in_force import mark_idle
 
     checks, reports = _examine(locations, index, environ)
-    variables, settings = (
-        tuple(replace(one, overruled_by=one.overruled_by or idle(one, reports)) for one in found)
-        for found in _in_force(locations, environ)
-    )
+    variables, settings = (mark_idle(found, reports) for found in _in_force(locations, environ))
     return Diagnosis(locations, checks, reports, variables, settings, _environment(environ))
 
 
@@ -177,7 +174,9 @@ def _cuda(index: OpenIndex) -> str:
     memory = memory_at_start(device)
     if memory is None:
         return "works (a test session ran on it)"
-    used = f"{memory.used_bytes / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
+    used = (
+        f"{(memory.total_bytes - memory.free_bytes) / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
+    )
     limits = ((role, settings.gpu_use(role).limit_bytes()) for role in _ROLES)
     shares = ", ".join(f"{role} {limit / MEBIBYTE:.0f}" for role, limit in limits if limit is not None)
     return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"

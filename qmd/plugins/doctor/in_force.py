@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.config.settings import MODEL_OPTIONS, Config
 from qmd.inference.settings import OPTION_VARIABLES, SLOTS
@@ -73,15 +74,19 @@ def settings_in_force(
     return tuple(found)
 
 
-def idle(one: InForce, reports: Sequence[EngineReport]) -> str | None:
-    """Why a setting of models, or its variable, has no effect on the engines that run; None where it has one."""
+def mark_idle(found: Sequence[InForce], reports: Sequence[EngineReport]) -> tuple[InForce, ...]:
+    """The same, with the reason for each setting of models, or its variable, that has no effect on what runs."""
+    return tuple(replace(one, overruled_by=one.overruled_by or _idle(one, reports)) for one in found)
+
+
+def _idle(one: InForce, reports: Sequence[EngineReport]) -> str | None:
     known = (option for option, variable in OPTION_VARIABLES.items() if variable == one.name)
     slot, _, name = next(known, one.name.removeprefix("models.")).rpartition(".")
     of = [report for report in reports if slot in ("", SLOTS[report.role])]
     if name in ("context", "max_tokens") and not any(report.is_decoder or report.notes for report in of):
         return "no decoder runs here in this role"
-    is_elsewhere = all(report.description is not None and report.description.tier == "remote" for report in of)
-    return "servers have threads of their own" if name == "threads" and of and is_elsewhere else None
+    is_elsewhere = bool(of) and not any(report.asked for report in of)
+    return "no model runs here" if name in ("threads", "gpu_layers") and is_elsewhere else None
 
 
 def _setting_before(name: str, config: Config | None) -> str | None:

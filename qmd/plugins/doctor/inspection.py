@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
@@ -160,10 +160,8 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
         notes.append(f"{exc.message}{f'; {exc.hint}' if exc.hint else ''}")
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
-    handling: tuple[str, ...] = getattr(unwrapped(engine), "handling", ())
-    sampling: Mapping[str, str] = getattr(unwrapped(engine), "drawing", {})
-    bulk = bulk_line(engine)
-    session: Session | None = getattr(engine, "session", None)
+    inner, bulk = unwrapped(engine), bulk_line(engine)
+    session: Session | None = getattr(inner, "session", None)
     # None of it is of interest where the model is another room's.
     model = choose_model(settings, role) if settings.room_for(role) is None else None
     form, step = _form(settings, model, engine.description) if model else (None, None)
@@ -174,11 +172,11 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
         answer_s=answer_s and round(answer_s, 3),
         memory_bytes=grown,
         notes=tuple(notes),
-        handling=handling,
-        sampling=sampling,
+        handling=getattr(inner, "handling", ()),
+        sampling=getattr(inner, "drawing", {}),
         facts=read_facts(engine, model),
         bulk=bulk,
-        is_decoder=hasattr(unwrapped(engine), "context"),
+        is_decoder=hasattr(inner, "context"),
         gpu_step=missing_gpu_file(settings, model) if model else None,
         form=form,
         step=step,
@@ -243,31 +241,23 @@ def unwrapped(engine: object) -> object:
 def read_facts(engine: object, model: ModelChoice | None) -> ModelFacts:
     """The facts of a local engine, by its open session, its files and its record (None: another room's model)."""
     inner = unwrapped(engine)
-    session: Session | None = getattr(inner, "session", None)
-    tokenizer = getattr(inner, "tokenizer", None)
     context: int | None = getattr(inner, "context", (model.record or MINILM).context if model else None)
-    facts = ModelFacts(context_tokens=context)
+    session, tokenizer = getattr(inner, "session", None), getattr(inner, "tokenizer", None)
     if session is None:
-        return facts
+        return ModelFacts(context_tokens=context)
     folder = (model and model.folder) or session.path.parent
+    found = {**asdict(read_network(session.path, folder)), "context_tokens": context}
     with suppress(ModelError):
-        facts = replace(facts, **asdict(read_network(session.path, folder)))
         made = read_imported(folder)
-        facts = replace(facts, file_type=", ".join(made.number_formats[:2]) or None) if made else facts
+        found["file_type"] = ", ".join(made.number_formats[:2]) or None if made else None
     if tokenizer is not None:
-        facts = replace(facts, vocabulary=tokenizer.n_tokens, end_tokens=tuple(tokenizer.end_tokens))
-        with suppress(ModelError):
-            signature = hook("doctor: inputs of a decoder")(session)
-            each = signature.kv_bytes_per_token
-            facts = replace(
-                facts,
-                layers=signature.layers or facts.layers,
-                kv_heads=signature.kv_heads or facts.kv_heads,
-                kv_type=signature.kv_dtype if each else None,
-                kv_bytes_per_token=each or None,
-                kv_bytes=(context or 0) * each or None,
-            )
-    return facts
+        found |= {"vocabulary": tokenizer.n_tokens, "end_tokens": tuple(tokenizer.end_tokens)}
+    with suppress(ModelError):
+        signature = hook("doctor: inputs of a decoder")(session)
+        if each := signature.kv_bytes_per_token:
+            found |= {"layers": signature.layers, "kv_heads": signature.kv_heads, "kv_type": signature.kv_dtype}
+            found |= {"kv_bytes_per_token": each, "kv_bytes": (context or 0) * each}
+    return ModelFacts(**found)
 
 
 def operators_left_behind(session: Session) -> Mapping[str, int]:
@@ -287,10 +277,10 @@ def bulk_line(engine: object) -> str | None:
 
     if not isinstance(engine, BulkEmbedder):
         return None
-    cosine = engine.open_now(_BULK_TEXTS)
-    if cosine is None:
+    engine.open_now(_BULK_TEXTS)
+    if engine.runs is None:
         return engine.description.note
-    return f"many documents at a time run on cuda; cosine to single ones {cosine:.4f}"
+    return f"many documents at a time run on cuda; cosine to single ones {engine.cosine:.4f}"
 
 
 def missing_gpu_file(settings: EngineSettings, model: ModelChoice) -> str | None:

@@ -145,12 +145,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.generate", "model that proposes more queries", "auto"),
     Setting("models.rerank_form", "form of the model that reranks: auto, published, q8, fp32 or w8a8", "auto"),
     Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
-    Setting(
-        "models.rerank.context", "tokens of the longest prompt, up to what the graph holds", "what 512 of a note need"
-    ),
-    Setting(
-        "models.generate.context", "tokens that the KV cache has room for; what is left is the query's", "as needed"
-    ),
+    Setting("models.rerank.context", "tokens of the longest prompt, up to what the graph holds", "fits 512 of a note"),
+    Setting("models.generate.context", "tokens that the KV cache has room for, prompt and lines", "as needed"),
     Setting("models.generate.max_tokens", "tokens of all lines that it writes, 32 to 512", "108"),
     Setting("models.threads", "threads of each model, 1 to 256", "CPUs that qmd may use"),
     Setting("models.gpu_layers", "0: never the GPU; any other number: whole models, never part of one", "all"),

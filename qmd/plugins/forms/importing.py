@@ -235,6 +235,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
     settings = network.gguf.settings
     ends = {settings.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot")}
     listed = sorted(int(index) for index in ends if index is not None)
+    (place / "config.json").write_text(json.dumps({"rope_theta": network.sizes.rope_theta}), "utf-8")
     (place / "generation_config.json").write_text(json.dumps({"eos_token_id": listed}), "utf-8")
 
 

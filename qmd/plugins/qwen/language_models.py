@@ -24,11 +24,7 @@ class LanguageModel(Struct, frozen=True):
 
 
 def asked_context(model: LanguageModel, folder: Path, settings: EngineSettings, least: int) -> int | None:
-    """The tokens that a model is to read at most, `least` or more; None where nobody says.
-
-    Raises:
-        ModelError: It is no such number, or more than the graph holds.
-    """
+    """The tokens that a model is to read at most, from `least` to what its graph holds; None where nobody says."""
     option = f"{SLOTS[model.description.role]}.context"
     most = (read_network(model.session.path, folder).positions or least) if settings.said(option) else least
     return settings.number(option, least, most)

@@ -12,14 +12,15 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.stored_types import Network, read_network
-from qmd.inference.runtime import sessions
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.forms.importing import import_weights
 from qmd.plugins.qwen.cross_encoder import QwenReranker, SharedPrefixRunner, load_cross_encoder
 from qmd.plugins.qwen.expansion import QwenExpander, load_expander
 from qmd.plugins.qwen.kv_context import InPlaceContext
 from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
+from tests.plugins.forms.gguf_files import write_qwen3
 from tests.program import Qmd
 
 OWN = ExportForm(linear="q8", table="q8", block=32)
@@ -130,23 +131,9 @@ def test_a_number_of_layers_that_is_none_is_refused() -> None:
         _ = EngineSettings(Path(), options={"gpu_layers": "some"}).gpu_allowed
 
 
-def test_no_layers_on_the_gpu_means_no_session_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tokenizer(tmp_path)
-    write_model(tmp_path / "model.onnx", replace(PUBLISHED, activations="fp16", linear="q4"), random_weights())
-    monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: sessions.NoCuda("asked"))
-    for layers, note in (("0", "GPU use is switched off"), ("7", "asked")):
-        settings = EngineSettings(tmp_path, options={"gpu_layers": layers}, threads=1)
-        opened = load_expander(tmp_path, replace(QWEN_EXPANDER, formats=QWEN_EXPANDER.formats[:0]), settings)
-        assert note in str(
-            sessions.open_session(tmp_path / "model.onnx", format="fp16", allow_gpu=settings.gpu_allowed).note
-        )
-        assert opened.session.got == "cpu"
-
-
 # --- what a graph says of itself ---
 
 
-@pytest.mark.parametrize("external", [False, True])
 @pytest.mark.parametrize(
     ("form", "bits"),
     [
@@ -159,19 +146,24 @@ def test_no_layers_on_the_gpu_means_no_session_there(tmp_path: Path, monkeypatch
     ids=["fp32", "q4", "q4f16", "q8", "w8a8"],
 )
 def test_sizes_and_parameters_of_a_network_are_read_from_its_graph(
-    tmp_path: Path, form: ExportForm, bits: float, external: bool
+    tmp_path: Path, form: ExportForm, bits: float
 ) -> None:
     weights = random_weights()
-    write_model(tmp_path / "model.onnx", form, weights, external=external)
+    write_model(tmp_path / "model.onnx", form, weights, external=True)
     (tmp_path / "config.json").write_text('{"rope_theta": 1e6, "hidden_size": 7}')
     found = read_network(tmp_path / "model.onnx", tmp_path)
     sizes = (found.layers, found.heads, found.kv_heads, found.width, found.positions, found.rope_base)
     assert sizes == (SHAPE.layers, SHAPE.heads, SHAPE.kv_heads, SHAPE.hidden, HELD, 1_000_000)
     n_parameters = sum(weight.size for name, weight in weights.items() if name != "score")
-    if external or form.table == "fp":
-        # A table within a small file is there twice.
-        assert found.parameters == pytest.approx(n_parameters, rel=0.01)
+    assert found.parameters == pytest.approx(n_parameters, rel=0.01)
     assert found.bits_per_weight == pytest.approx(bits, abs=0.5)
+
+
+def test_an_import_keeps_what_its_file_held(tmp_path: Path) -> None:
+    write_qwen3(tmp_path / "m.gguf", "Q8_0")
+    made = import_weights(tmp_path / "m.gguf", tmp_path / "models")
+    assert made.model.number_formats[0] == "Q8_0"
+    assert read_network(made.folder / "model.onnx", made.folder).rope_base == 1_000_000
 
 
 @pytest.mark.parametrize("config", ["[]", '{"rope_theta": "x"}', '{"hidden_size": 1e400}', "{" * 9999])
