@@ -20,7 +20,7 @@ BUDGETS: dict[str, int] = {
     "store": 4870,
     "cli": 4200,
     "retrieval": 4420,
-    "inference": 3820,
+    "inference": 3790,
     "app": 4220,
     "plugins/forms": 3320,
     "plugins/mcp": 3480,
@@ -28,11 +28,11 @@ BUDGETS: dict[str, int] = {
     "ingest": 2390,
     "plugins/lance": 2140,
     "plugins/qwen": 2200,
-    "(root)": 2080,
+    "(root)": 2090,
     "plugins/models": 1640,
     "indexing": 1560,
     "plugins/servers": 1270,
-    "plugins/doctor": 1210,
+    "plugins/doctor": 1200,
     "plugins/browse": 1240,
     "config": 1010,
     "plugins/bench": 880,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_860, 202
+MOST_LINES, MOST_FILES = 33_840, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_050
-MOST_LINES_OF_TESTS = 44_590
+MOST_LINES_OF_ALL = 56_010
+MOST_LINES_OF_TESTS = 44_600
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
