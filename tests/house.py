@@ -20,16 +20,16 @@ BUDGETS: dict[str, int] = {
     "store": 4870,
     "cli": 4200,
     "retrieval": 4420,
-    "inference": 3790,
+    "inference": 3820,
     "app": 4220,
-    "plugins/forms": 3320,
+    "plugins/forms": 3600,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2390,
     "plugins/lance": 2140,
     "plugins/qwen": 2200,
     "(root)": 2090,
-    "plugins/models": 1640,
+    "plugins/models": 1610,
     "indexing": 1560,
     "plugins/servers": 1270,
     "plugins/doctor": 1200,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_840, 202
+MOST_LINES, MOST_FILES = 33_870, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_010
-MOST_LINES_OF_TESTS = 44_600
+MOST_LINES_OF_ALL = 56_290
+MOST_LINES_OF_TESTS = 45_060
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
