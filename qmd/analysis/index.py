@@ -40,4 +40,4 @@ def analyze_document(document: Document) -> IndexTerms:
 
 def _language(text: str) -> str | None:
     """The language that the beginning of a text shows."""
-    return language_of_words(frozenset(text[:_BEGINNING].lower().split()), _SIGNS)
+    return language_of_words(text[:_BEGINNING].lower().split(), _SIGNS)

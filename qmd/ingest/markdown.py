@@ -19,12 +19,12 @@ FENCE = r"(`{3,}|~{3,})([^\n]*)"
 # would be tried at every character; the first line of the range is tested separately. Then one look at the next
 # character decides for most lines.
 _LINE_MARK = (
-    r" {0,3}(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
+    r" {0,3}(?=[#`~=-])(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
     rf"|{FENCE}"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
 _FENCE_LINE = rf"(?m)^ {{0,3}}{FENCE}(?:\n|\Z)"
-_MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
+_MARK_AFTER_BREAK = re.compile(r"\n" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
 _NOT_PARAGRAPH = r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)"
 _TAG = r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])"
@@ -178,7 +178,7 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
     if "`" in text:
         text = _without_code_spans(text, kept)
     for marks, without in _STEPS:
-        if any(mark in text for mark in marks):
+        if any(map(text.__contains__, marks)):
             text = without(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)

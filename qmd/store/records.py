@@ -142,8 +142,8 @@ class NamedDocument(Struct, frozen=True):
     kind: NameKind
 
 
-_LEVEL = 3
-"""Of ISA-L, which has four. A quarter of the time that zlib takes at its level 5, for a twentieth more room."""
+_LEVEL = 1
+"""Of ISA-L, which has four. A quarter of the time that zlib takes at its level 5, for a twelfth more room."""
 
 _LEVEL_OF_ZLIB = 5
 """Where ISA-L has no wheel: the same format, made more slowly."""
