@@ -25,7 +25,7 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3320,
     "plugins/mcp": 3480,
     "render": 2950,
-    "ingest": 2390,
+    "ingest": 2420,
     "plugins/lance": 2140,
     "plugins/qwen": 2160,
     "(root)": 2080,
@@ -36,7 +36,7 @@ BUDGETS: dict[str, int] = {
     "plugins/browse": 1240,
     "config": 1000,
     "plugins/bench": 880,
-    "analysis": 890,
+    "analysis": 900,
     "plugins/fastembed": 690,
     "plugins/page": 720,
     "dates": 690,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_700, 202
+MOST_LINES, MOST_FILES = 33_750, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_840
+MOST_LINES_OF_ALL = 55_890
 MOST_LINES_OF_TESTS = 44_160
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

@@ -55,21 +55,16 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
     """
     if "[" not in text:
         return ()
-    definitions: Mapping[str, _Target] | None = None
-    mark: str | None = None
+    rules: _Rules | None = None
     found: list[Link] = []
     line, counted = 1, 0
     for match in _marks(text, code):
         start = match.start()
-        is_wiki = text[start] == "["
-        if definitions is None and (is_wiki or match[match.re.groups] is not None):
-            definitions = _definitions(text) if "]:" in text else {}
-            # What a name behind the bar has to hold to be the target; None where that stands before the bar.
-            mark = "" if _DENDRON.match(text) else "." if _ID.match(text) else None
-        target, shown, is_embed = _wiki_link(match, mark) if is_wiki else _markdown_link(match, definitions)
-        if definitions and is_wiki:
-            # Foam writes where its wiki links lead at the end of the note.
-            target = definitions.get(_label(match[match.lastindex or 0]), target)
+        read = _wiki_link if text[start] == "[" else _markdown_link
+        # Few markdown links ask for them.
+        if rules is None and (read is _wiki_link or match[match.re.groups] is not None):
+            rules = _definitions(text), "" if _DENDRON.match(text) else "." if _ID.match(text) else None
+        target, shown, is_embed = read(match, rules or ({}, None))
         if target is None or not any(target):
             continue
         line += text.count("\n", counted, start)
@@ -83,28 +78,36 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
 _Target = tuple[str, str]
 """The note, and the part of it."""
 
+_Rules = tuple[Mapping[str, _Target], str | None]
+"""The definitions of a text, and what a name behind the bar has to hold to be the target; None where that stands before
+the bar."""
 
-def _wiki_link(match: re.Match[str], mark: str | None) -> tuple[_Target | None, str, bool]:
+
+def _wiki_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
     """(target, shown text, whether it embeds) of a wiki link."""
-    place, bar, shown = match[match.lastindex or 0].partition("|")
+    definitions, mark = rules
+    written = match[match.lastindex or 0]
+    place, bar, shown = written.partition("|")
     if bar and mark is not None:
         name = shown.partition("#")[0].strip()
         if mark in name and " " not in name and not (mark and mark in place):
             place, shown = shown, place
     # In a table the bar is escaped.
-    return _split(place.removesuffix("\\")), shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
+    target = _split(place.removesuffix("\\"))
+    if definitions:
+        # Foam writes where its wiki links lead at the end of the note.
+        target = definitions.get(_label(written), target)
+    return target, shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
 
 
-def _markdown_link(match: re.Match[str], definitions: Mapping[str, _Target] | None) -> tuple[_Target | None, str, bool]:
+def _markdown_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
     """The same of a markdown link, to a file or to a definition."""
     *_, quoted, bare, reference = match.groups()
     target = _local(bare if quoted is None else quoted) if reference is None else None
     if reference is None and target is None:
         return None, "", False
     shown, is_embed = _shown_text(match.string, match.start())
-    if reference is not None and definitions:
-        target = definitions.get(_label(reference or shown))
-    return target, shown, is_embed
+    return rules[0].get(_label(reference or shown)) if reference is not None else target, shown, is_embed
 
 
 def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
@@ -113,14 +116,11 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
     if "]]" in text:
         both, place = (marks, re.finditer(_WIKI_LINK, text)), re.Match[str].start
         marks = merge(*both, key=place) if len(text) > _LONG else iter(sorted(chain(*both), key=place))
-    n_passed = read = 0
-    has_ticks = "`" in text
-    for match, behind in pairwise(chain(marks, (None,))):
+    read, has_ticks = 0, "`" in text
+    for match, behind in pairwise(chain(_outside(marks, code) if code else marks, (None,))):
         assert match is not None
         start, end = match.span()
-        while n_passed < len(code) and code[n_passed][1] <= start:
-            n_passed += 1
-        if start < read or (n_passed < len(code) and code[n_passed][0] <= start):
+        if start < read:
             continue
         is_code = has_ticks and _may_be_code(text[max(text.rfind("\n", read, start), read) : start])
         # What may be code, or begins inside another mark, is told by a look for all kinds at once.
@@ -133,6 +133,16 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
         read = end
 
 
+def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[re.Match[str]]:
+    """Those of `marks` that are in no code."""
+    n_passed = 0
+    for match in marks:
+        while n_passed < len(code) and code[n_passed][1] <= match.start():
+            n_passed += 1
+        if n_passed == len(code) or match.start() < code[n_passed][0]:
+            yield match
+
+
 def _may_be_code(before: str) -> bool:
     """Whether code that began on a line may not have ended yet."""
     return "`" in before and ("``" in before or before.count("`") % 2 == 1)
@@ -141,7 +151,7 @@ def _may_be_code(before: str) -> bool:
 def _definitions(text: str) -> Mapping[str, _Target]:
     """Label → target of each `[label]: place`; of equal labels the first."""
     found: dict[str, _Target] = {}
-    for match in _DEFINITION.finditer(f"\n{text}"):
+    for match in _DEFINITION.finditer(f"\n{text}") if "]:" in text else ():
         target = _local(match[3] if match[2] is None else match[2])
         if target is not None:
             found.setdefault(_label(match[1]), target)
