@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import merge
 from itertools import chain, pairwise
 from urllib.parse import unquote
 
@@ -18,8 +17,6 @@ MAX_TEXT_CHARACTERS = 200
 """Longest shown text that is looked for and kept."""
 
 MAX_TARGET_CHARACTERS = 1_000
-_LONG = 1_000_000
-"""Characters of a text whose marks are not all kept at once."""
 
 # Each begins with one character, which the engine looks for at memory speed, and ends on its line and before the mark
 # that begins another of its kind: the time is in proportion to the text, whatever it holds.
@@ -114,8 +111,7 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
     """What may be a link outside fenced code, each kind looked for alone."""
     marks = re.finditer(_LINK, text)
     if "]]" in text:
-        both, place = (marks, re.finditer(_WIKI_LINK, text)), re.Match[str].start
-        marks = merge(*both, key=place) if len(text) > _LONG else iter(sorted(chain(*both), key=place))
+        marks = iter(sorted(chain(marks, re.finditer(_WIKI_LINK, text)), key=re.Match[str].start))
     read, has_ticks = 0, "`" in text
     for match, behind in pairwise(chain(_outside(marks, code) if code else marks, (None,))):
         assert match is not None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -50,7 +51,10 @@ def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...],
     """Headings from `body_offset` on, and the spans of fenced code, both ascending."""
     headings: list[Heading] = []
     fences = FenceScanner()
-    for match, line_start in _line_marks(text, body_offset):
+    first = _MARK_AT_START.match(text, body_offset)
+    others = _MARK_AFTER_BREAK.finditer(text, body_offset if first is None else first.end())
+    for match in others if first is None else chain([first], others):
+        line_start = match.start() + (match is not first)
         hashes, atx, mark, info, rule = match.groups()
         if mark:
             fences.line(mark, info, line_start, match.end())
@@ -63,16 +67,6 @@ def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...],
             if title and len(headings) < MAX_HEADINGS:
                 headings.append(Heading(len(hashes), title, line_start))
     return tuple(headings), fences.finish(len(text))
-
-
-def _line_marks(text: str, offset: int) -> Iterator[tuple[re.Match[str], int]]:
-    """Lines from `offset` on that look like headings, underlines or fences, with their offsets."""
-    first = _MARK_AT_START.match(text, offset)
-    if first is not None:
-        yield first, offset
-        offset = first.end()
-    for match in _MARK_AFTER_BREAK.finditer(text, offset):
-        yield match, match.start() + 1
 
 
 def _closing_hashes(text: str) -> str:
