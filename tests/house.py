@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4870,
+    "store": 4850,
     "cli": 4200,
     "retrieval": 4420,
     "inference": 3820,
@@ -25,7 +25,7 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3600,
     "plugins/mcp": 3480,
     "render": 2950,
-    "ingest": 2390,
+    "ingest": 2420,
     "plugins/lance": 2140,
     "plugins/qwen": 2200,
     "(root)": 2090,
@@ -36,7 +36,7 @@ BUDGETS: dict[str, int] = {
     "plugins/browse": 1240,
     "config": 1010,
     "plugins/bench": 880,
-    "analysis": 900,
+    "analysis": 920,
     "plugins/fastembed": 690,
     "plugins/page": 720,
     "dates": 690,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_870, 202
+MOST_LINES, MOST_FILES = 33_900, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_290
+MOST_LINES_OF_ALL = 56_320
 MOST_LINES_OF_TESTS = 45_060
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
