@@ -138,7 +138,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
-    Setting("models.rerank_form", "form of the model that reranks: auto, published, q8, fp32 or w8a8", "auto"),
+    Setting("models.rerank_form", "form of the model that reranks: auto, published, i16w8, i16w16, q8 or fp32", "auto"),
     Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
     Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
     Setting("models.ROLE.model", "name of the model on that server"),
