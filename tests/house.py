@@ -21,7 +21,7 @@ BUDGETS: dict[str, int] = {
     "cli": 4200,
     "retrieval": 4420,
     "inference": 3740,
-    "app": 4170,
+    "app": 4220,
     "plugins/forms": 3320,
     "plugins/mcp": 3480,
     "render": 2950,
@@ -30,13 +30,13 @@ BUDGETS: dict[str, int] = {
     "plugins/qwen": 2160,
     "(root)": 2080,
     "plugins/models": 1640,
-    "indexing": 1550,
+    "indexing": 1560,
     "plugins/servers": 1270,
     "plugins/doctor": 1200,
     "plugins/browse": 1240,
     "config": 1000,
     "plugins/bench": 880,
-    "analysis": 890,
+    "analysis": 900,
     "plugins/fastembed": 690,
     "plugins/page": 720,
     "dates": 690,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_700, 202
+MOST_LINES, MOST_FILES = 33_780, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_840
-MOST_LINES_OF_TESTS = 44_160
+MOST_LINES_OF_ALL = 55_920
+MOST_LINES_OF_TESTS = 44_260
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
