@@ -22,7 +22,7 @@ BUDGETS: dict[str, int] = {
     "retrieval": 4420,
     "inference": 3740,
     "app": 4220,
-    "plugins/forms": 3320,
+    "plugins/forms": 3300,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2390,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_780, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 55_920
-MOST_LINES_OF_TESTS = 44_260
+MOST_LINES_OF_ALL = 55_900
+MOST_LINES_OF_TESTS = 44_360
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

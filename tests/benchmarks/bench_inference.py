@@ -88,7 +88,7 @@ class Plan:
     limit_s: float
     """Cells predicted to take longer are left out."""
     skipped: Sequence[str] = ()
-    """Rerankers left out."""
+    """Rerankers left out, and ways to run one."""
     allow_gpu: bool = False
     """Formats meant for CUDA run there where it works; rates are then of wall time."""
 
@@ -228,7 +228,8 @@ def rerank_prompts(n: int, length: int) -> tuple[list[int], list[list[int]]]:
 def bench_rerank(plan: Plan) -> Iterator[Row]:
     """Each form one prompt at a time, batched, and with a shared prefix. Tokens count the prefix for every passage.
 
-    The scores are compared with those of the first form, which has all of the weights.
+    Scores are compared with those of the first form, which has all of the weights. With ten passages the correlation
+    tells more than the worst error.
     """
     expected: dict[str, npt.NDArray[np.float32]] = {}
     for name, format in RERANKERS.items():
@@ -243,6 +244,8 @@ def bench_rerank(plan: Plan) -> Iterator[Row]:
         if signature.layers:
             runners["prefix"] = SharedPrefixRunner(Decoder(session))
         for mode, runner in runners.items():
+            if mode in plan.skipped:
+                continue
             # Two short prompts of unequal length: how the graph takes padding is tried here, outside the clock.
             _score(runner, [5] * 8, [[6] * 8, [7] * 9], np.zeros(2, np.float32))
             yield from _rerank_with(plan, name, mode, runner, expected)
@@ -376,6 +379,7 @@ def summary(rows: Sequence[Row]) -> str:
             cells = {row.case: row for row in inside if (row.model, row.mode) == key}
             shown = [
                 f"{cells[case].tokens_s:.1f} ({cells[case].tokens_s / base[case]:.2f}x)"  # type: ignore[operator]
+                + (f" {error:.4f} sd" if (error := cells[case].worst_error) is not None else "")
                 if case in cells
                 else "–"
                 for case in cases
@@ -455,7 +459,13 @@ def main() -> None:
     parser.add_argument("--lengths", default="100,300", help="comma-separated, in tokens")
     parser.add_argument("--full", action="store_true", help="10 and 30 passages of 100, 300 and 700 tokens")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that one cell may take")
-    parser.add_argument("--skip", action="append", default=[], choices=RERANKERS, help="a reranker to leave out")
+    parser.add_argument(
+        "--skip",
+        action="append",
+        default=[],
+        choices=[*RERANKERS, "serial", "batched"],
+        help="a reranker, or a way to run it, to leave out",
+    )
     parser.add_argument("--gpu", action="store_true", help="let formats meant for CUDA run there")
     parser.add_argument("--llama", action="store_true", help="beside llama.cpp")
     parser.add_argument("--results", type=Path)

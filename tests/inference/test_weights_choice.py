@@ -47,15 +47,18 @@ def test_a_reranker_runs_in_its_fastest_exact_form_and_as_published_when_asked(t
     assert _chosen(tmp_path, QWEN_RERANKER, "q8") == "prepared/q8/model.onnx"
 
 
-def test_products_of_bytes_are_taken_before_blocks_and_never_without_the_instruction(
+def test_products_of_bytes_come_first_with_amx_after_blocks_with_vnni_and_never_without_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _folder(tmp_path, QWEN_RERANKER, "fp32", "q8", "i16w8", "i16w16")
-    for has_instruction, first in ((True, "i16w8"), (False, "fp32")):
-        monkeypatch.setattr(prepared, "has_byte_products", lambda value=has_instruction: value)
+    for flags, first, asked in (
+        ("avx512_vnni amx_int8", "i16w8", "i16w16"),
+        ("avx_vnni", "q8", "i16w16"),
+        ("avx2", "fp32", "fp32"),
+    ):
+        monkeypatch.setattr(prepared, "_processor_flags", lambda cpuinfo, value=flags: frozenset(value.split()))
         assert _chosen(tmp_path, QWEN_RERANKER) == f"prepared/{first}/model.onnx"
-        taken = "i16w16" if has_instruction else "fp32"
-        assert _chosen(tmp_path, QWEN_RERANKER, "i16w16") == f"prepared/{taken}/model.onnx"
+        assert _chosen(tmp_path, QWEN_RERANKER, "i16w16") == f"prepared/{asked}/model.onnx"
     assert "has no form 'i16w16'; possible: auto, published, fp32, q8" in (
         form_note(tmp_path, QWEN_RERANKER, "i16w16") or ""
     )
