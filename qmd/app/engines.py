@@ -134,11 +134,8 @@ class EnginePool(Generic[SettingsT]):
     def unload(self, timeout_s: float | None = None) -> None:
         """Drop the models once no search uses them, or never if that takes longer than `timeout_s`."""
         with self._changed:
-            was_loaded = self._changed.wait_for(lambda: not self._searches, timeout_s) and self._loaded is not None
-            if was_loaded:
+            if self._changed.wait_for(lambda: not self._searches, timeout_s):
                 self._loaded = None
-        if was_loaded:
-            release_memory()
 
     def _served(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
         """The loaded models of these roles, if all are there.
