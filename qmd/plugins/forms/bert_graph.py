@@ -60,7 +60,7 @@ class BertWriter(StoredWriter):
         return self.op("Add", [product, bias])[0] if bias else product
 
     def _attend(self, prefix: str, x: str) -> str:
-        heads, hidden = self.shape.heads, self.shape.hidden
+        heads = self.shape.heads
         parts = [f"{prefix}.{part}" for part in ("q", "k", "v")]
         if f"{prefix}.qkv" in self.weights:
             parts = [f"{prefix}.qkv"]
