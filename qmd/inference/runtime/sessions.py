@@ -6,18 +6,17 @@ import contextlib
 import functools
 import io
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from qmd.environment import is_on
+from qmd.environment import is_off, is_on
 from qmd.errors import ModelError
-from qmd.inference.onnx_files import read_model
+from qmd.inference.onnx_files import Model, read_model
 from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
 
 if TYPE_CHECKING:
@@ -77,18 +76,6 @@ class NoCuda(Struct, frozen=True):
     """What to do where there is a driver, and so a GPU to use."""
 
 
-class _Node(Struct, frozen=True):
-    op_type: Annotated[str, 4] = ""
-
-
-class _Graph(Struct, frozen=True):
-    node: Annotated[tuple[_Node, ...], 1] = ()
-
-
-class _Model(Struct, frozen=True):
-    graph: Annotated[_Graph, 7] = _Graph()
-
-
 class Session(Struct, frozen=True):
     """An open model and where it really runs."""
 
@@ -97,7 +84,6 @@ class Session(Struct, frozen=True):
     format: str
     asked: Provider
     got: Provider
-    load_s: float
     note: str | None = None
     """One line when the session is not where the format belongs, else None."""
     device_id: int = 0
@@ -122,7 +108,7 @@ class Session(Struct, frozen=True):
         """Number of graph nodes per (provider, operator), the provider as `cpu` or `cuda`."""
         if not hasattr(self.ort, "get_provider_graph_assignment_info"):
             # Up to ONNX Runtime 1.23, the last for Intel Macs and macOS 13: the file's own nodes, all on the CPU.
-            return Counter((self.got, node.op_type) for node in read_model(self.path, _Model).graph.node)
+            return Counter((self.got, node.op_type) for node in read_model(self.path, Model).graph.node)
         with mapped_errors(self.name):
             parts = self.ort.get_provider_graph_assignment_info()
             return Counter(
@@ -137,8 +123,8 @@ class Session(Struct, frozen=True):
 
 
 def gpu_allowed(env: Mapping[str, str]) -> bool:
-    """False when `QMD_FORCE_CPU` is set to anything but an off-word."""
-    return not is_on(env.get("QMD_FORCE_CPU"))
+    """False when `QMD_FORCE_CPU` is set to anything but an off-word, or `QMD_LLAMA_GPU` to one."""
+    return not is_on(env.get("QMD_FORCE_CPU")) and not is_off(env.get("QMD_LLAMA_GPU"))
 
 
 def preferred_provider(format: str) -> ProviderPreference:
@@ -205,7 +191,6 @@ def open_session(
             # Its own fallback prints, and hides why the GPU was left.
             return runtime.InferenceSession(str(path), session_options, providers=providers, enable_fallback=0)
 
-    started = time.perf_counter()
     verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
@@ -224,7 +209,7 @@ def open_session(
     note: str | None = None
     if asked != got:
         note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
-    return Session(opened, path, format, asked, got, time.perf_counter() - started, note, device_id)
+    return Session(opened, path, format, asked, got, note, device_id)
 
 
 def cuda_works(device: int = 0) -> bool:

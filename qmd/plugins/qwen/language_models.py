@@ -7,10 +7,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from qmd.inference.base import EngineDescription
+from qmd.inference.models.stored_types import read_network
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import Session, open_session
-from qmd.inference.settings import EngineSettings
+from qmd.inference.settings import SLOTS, EngineSettings
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
 
 
@@ -22,6 +23,13 @@ class LanguageModel(Struct, frozen=True):
     description: EngineDescription
 
 
+def asked_context(model: LanguageModel, folder: Path, settings: EngineSettings, least: int) -> int | None:
+    """The tokens that a model is to read at most, from `least` to what its graph holds; None where nobody says."""
+    option = f"{SLOTS[model.description.role]}.context"
+    most = (read_network(model.session.path, folder).positions or least) if settings.said(option) else least
+    return settings.number(option, least, most)
+
+
 def open_language_model(folder: Path, record: ModelRecord, settings: EngineSettings) -> LanguageModel:
     """Open the folder of a reranker or an expander.
 
@@ -31,11 +39,10 @@ def open_language_model(folder: Path, record: ModelRecord, settings: EngineSetti
     allow_gpu = settings.gpu_allowed
     weights = choose_weights(folder, record, allow_gpu=allow_gpu, form=settings.form_for(record.role))
     tokenizer = load_chat_tokenizer(folder)
-    threads = settings.usable_threads
     session = open_session(
         weights.path,
         format=weights.format,
-        threads=threads,
+        threads=settings.threads_for(record.role),
         allow_gpu=allow_gpu,
         gpu=settings.gpu_use(record.role),
     )
