@@ -22,11 +22,11 @@ BUDGETS: dict[str, int] = {
     "retrieval": 4420,
     "inference": 3840,
     "app": 4220,
-    "plugins/forms": 3580,
+    "plugins/forms": 3560,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2420,
-    "plugins/lance": 2140,
+    "plugins/lance": 2180,
     "plugins/qwen": 2200,
     "(root)": 2090,
     "plugins/models": 1610,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_920, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_320
-MOST_LINES_OF_TESTS = 45_170
+MOST_LINES_OF_ALL = 56_340
+MOST_LINES_OF_TESTS = 45_130
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -50,7 +50,7 @@ class BertWriter(StoredWriter):
 
     def _layer_norm(self, x: str, other: str, norm: str) -> str:
         """The norm of a sum. By plain nodes: `SkipLayerNormalization` takes a sixth more time for the whole graph."""
-        weights = [self.initializer(name, self.weight(name)) for name in (norm, f"{norm}.bias")]
+        weights = (self.initializer(name, self.weight(name)) for name in (norm, f"{norm}.bias"))
         inputs = [self.op("Add", [x, other])[0], *weights]
         return self.op("LayerNormalization", inputs, axis=-1, epsilon=self.shape.eps)[0]
 
@@ -69,11 +69,10 @@ class BertWriter(StoredWriter):
             q, k, v = self.project(x, prefix, "q", "k", "v")
         if self._is_rotary:
             q, k = (
-                self.op("RotaryEmbedding", [one, *self._rotary], domain=MS_DOMAIN, num_heads=heads)[0] for one in (q, k)
+                self.op("RotaryEmbedding", [y, *self._rotary], domain=MS_DOMAIN, num_heads=heads)[0] for y in (q, k)
             )
         inputs = [q, k, v, self._bias(parts), self._mask]
-        name = f"{prefix}.attention"
-        attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, name=name, num_heads=heads)[0]
+        attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, num_heads=heads)[0]
         return self._biased(attended, f"{prefix}.o")
 
     def _feed(self, prefix: str, x: str) -> str:
