@@ -102,6 +102,8 @@ class Session(Struct, frozen=True):
     """One line when the session is not where the format belongs, else None."""
     device_id: int = 0
     """The GPU, where it runs on one, else 0."""
+    head: Any = None
+    """The `OutputHead` (`qmd.plugins.forms`) of a graph that gives hidden states; None where it gives logits."""
 
     @property
     def name(self) -> str:
@@ -180,6 +182,7 @@ def open_session(
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
     gpu: GpuUse | None = None,
+    graph: bytes | None = None,
 ) -> Session:
     """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
@@ -188,6 +191,7 @@ def open_session(
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
         gpu: Which GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
+        graph: What to open in place of what the file holds; its constants lie in the file's folder.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
@@ -196,14 +200,15 @@ def open_session(
     if not path.is_file():
         raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
     asked = preferred_provider(format).provider
-    session_options = _session_options(runtime, threads, fuse, options or {})
+    beside = {"session.model_external_initializers_file_folder_path": str(path.parent)}
+    session_options = _session_options(runtime, threads, fuse, beside | dict(options or {}))
 
     use = gpu or GpuUse("embed")
 
     def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
             # Its own fallback prints, and hides why the GPU was left.
-            return runtime.InferenceSession(str(path), session_options, providers=providers, enable_fallback=0)
+            return runtime.InferenceSession(graph or str(path), session_options, providers=providers, enable_fallback=0)
 
     started = time.perf_counter()
     verdict: str | None = None
