@@ -12,6 +12,7 @@ on GGUF stand-ins of the same size where `llama_cpp` can be imported (see `llama
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import importlib.util
 import json
@@ -188,32 +189,41 @@ def _decode_with(plan: Plan, name: str, session: Session, mode: str, batched: st
 def bench_expand(plan: Plan) -> Iterator[Row]:
     """A whole expansion with every budget used, 108 tokens: its lines one after the other, and as one batch.
 
-    Each with all logits, and with those that a query in Latin letters needs.
+    Each with all logits, and (`rows`) with those that a query in Latin letters needs. They take turns.
     """
+    once = dataclasses.replace(plan, repeat=1)
     for name in ("decoder-cpu-int4", "decoder-q4"):
         write_tokenizer(plan.folder / name)
+        works: dict[str, Callable[[], object]] = {}
         for kind, open_one in {"": open_standin, " rows": open_apart}.items():
-            yield from _expand_with(plan, name, kind, Decoder(open_one(plan, name, DECODERS[name])))
-            gc.collect()
+            decoder = Decoder(open_one(plan, name, DECODERS[name]))
+            for mode in ("sequential", "batched"):
+                works[mode + kind] = partial(_expander(plan.folder / name, decoder, mode).expand, "how to mend")
+        best: dict[str, Row] = {}
+        n_tokens = sum(branch.max_tokens for branch in ExpanderOptions().branches)
+        for _ in range(plan.repeat + 1):
+            for mode, work in works.items():
+                row = once.measure("expand", name, mode, "4 lines", n_tokens, work)
+                best[mode] = max(row, best.get(mode, row), key=lambda one: one.tokens_s)
+        yield from best.values()
+        del decoder, works, work
+        gc.collect()
 
 
-def _expand_with(plan: Plan, name: str, kind: str, decoder: Decoder) -> Iterator[Row]:
-    tokenizer = load_chat_tokenizer(plan.folder / name)
-    description = EngineDescription("expand", name, DECODERS[name], "full", "cpu")
+def _expander(folder: Path, decoder: Decoder, mode: str) -> QwenExpander:
+    """An expander whose vocabulary is as large as Qwen3's, and whose lines never end before their budget."""
+    tokenizer = load_chat_tokenizer(folder)
+    description = EngineDescription("expand", folder.name, DECODERS[folder.name], "full", "cpu")
     # As long as the real ones are in tokens of Qwen3, where here a letter is one.
     prompt = ExpansionPrompt("h" * 80, "", "f" * 10)
+    options = ExpanderOptions(mode=mode)  # type: ignore[arg-type]
+    expander = QwenExpander(decoder, tokenizer, description, options, prompt=prompt)
     known = tokenizer.token_bytes()
     others = ["w" if is_latin else "中" for is_latin in latin_share()[len(known) : 151_643]]
     spellings = [*known, *(f" {word}{index}".encode() for index, word in enumerate(others))]
-    for mode in ("sequential", "batched"):
-        options = ExpanderOptions(mode=mode)
-        expander = QwenExpander(decoder, tokenizer, description, options, prompt=prompt)
-        expander._grammar, expander._spellings = LineGrammar(spellings, tokenizer.end_ids), spellings
-        expander._grammar._open[sorted(expander._grammar.end_ids)] = False
-        n_tokens = sum(branch.max_tokens for branch in options.branches)
-        work = partial(expander.expand, "how to mend")
-        work()
-        yield plan.measure("expand", name, mode + kind, "4 lines", n_tokens, work)
+    expander._grammar, expander._spellings = LineGrammar(spellings, tokenizer.end_ids), spellings
+    expander._grammar._open[sorted(expander._grammar.end_ids)] = False
+    return expander
 
 
 class NaiveLoop:
