@@ -63,7 +63,7 @@ class FileEntry(Struct, frozen=True, gc=False):
         return self.folder / to_disk(self.path)
 
 
-class Heading(Struct, frozen=True):
+class Heading(Struct, frozen=True, gc=False):
     """One heading: `level` 1-6, plain `text`, `offset` of its line's first character."""
 
     level: int
@@ -71,7 +71,7 @@ class Heading(Struct, frozen=True):
     offset: int
 
 
-class Link(Struct, frozen=True, array_like=True):
+class Link(Struct, frozen=True, gc=False, array_like=True):
     """A link as the note writes it: `target` names a note or its path, and is empty for `[[#Heading]]`.
 
     An index keeps the links of a note as one JSON array of such arrays.

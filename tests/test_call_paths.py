@@ -25,9 +25,9 @@ PACKAGE = str(ROOT / "qmd") + "/"
 MOST = {
     ("status",): {"functions": 147, "modules": 61, "median": 11, "deepest": 18},
     ("get", "pricing.md"): {"functions": 153, "modules": 62, "median": 14, "deepest": 20},
-    ("search", "pricing"): {"functions": 349, "modules": 87, "median": 15, "deepest": 19},
-    ("query", "how is the price decided"): {"functions": 507, "modules": 124, "median": 16, "deepest": 21},
-    ("index",): {"functions": 312, "modules": 107, "median": 12, "deepest": 20},
+    ("search", "pricing"): {"functions": 352, "modules": 87, "median": 15, "deepest": 19},
+    ("query", "how is the price decided"): {"functions": 511, "modules": 124, "median": 16, "deepest": 21},
+    ("index",): {"functions": 313, "modules": 107, "median": 12, "deepest": 20},
 }
 """Functions that a command runs, modules of ours that it imports, and our frames above its SQL statements."""
 

@@ -18,11 +18,11 @@ _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])",
         {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
     ),
-    ("NET", r"NET(?<=\.NET)(?<!\.....)\b", {".": "dotnet"}),
-    ("net", r"net(?<=\.net)(?<![\w.]....)\b", {".": "dotnet"}),
+    (".NET", r"NET(?<=\.NET)(?<!\.....)\b", {".": "dotnet"}),
+    (".net", r"net(?<=\.net)(?<![\w.]....)\b", {".": "dotnet"}),
 )
-"""(how it begins, pattern, term by the character before the match). Conditions on what comes before are written after
-the symbols: what begins with a literal is searched at memory speed."""
+"""(what has to be there, pattern, term by the character before the match). Conditions on what comes before are written
+after the symbols: what begins with a literal is searched at memory speed."""
 
 _PART = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
 _PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"
@@ -34,7 +34,7 @@ _CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
-_LOWER_UPPER = rb"aA[aA0]*"
+_LOWER_UPPER = b"aA"
 _ACRONYM_FIRST = rb" AAA*a[aA0]*"
 
 
@@ -51,7 +51,8 @@ def symbol_terms(text: str) -> list[str]:
     """Terms for names that are told apart by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
     found: list[str] = []
     for start, pattern, terms in _SYMBOLS:
-        if start not in text:
+        # Looking for one character is much cheaper, and most texts have no `+`.
+        if start[0] not in text or start not in text:
             continue
         names = {text[max(match.start() - 1, 0)] for match in re.finditer(pattern, text)}
         found.extend(term for name, term in terms.items() if name in names)
@@ -60,9 +61,12 @@ def symbol_terms(text: str) -> list[str]:
 
 def camel_words(text: str) -> Iterable[str]:
     """Distinct camelCase words of `text`, sorted."""
-    raw = f" {text}".encode("utf-8", "replace")
+    raw = f" {text} ".encode("utf-8", "replace")
     classes = raw.translate(_CLASSES)
-    last_border = classes.rfind
-    found = {raw[last_border(b" ", 0, match.start()) + 1 : match.end()] for match in re.finditer(_LOWER_UPPER, classes)}
-    found.update([raw[match.start() + 1 : match.end()] for match in re.finditer(_ACRONYM_FIRST, classes)])
+    found = {raw[match.start() + 1 : match.end()] for match in re.finditer(_ACRONYM_FIRST, classes)}
+    place = classes.find(_LOWER_UPPER)
+    while place >= 0:
+        end = classes.find(b" ", place)
+        found.add(raw[classes.rfind(b" ", 0, place) + 1 : end])
+        place = classes.find(_LOWER_UPPER, end)
     return [word.decode("ascii") for word in sorted(found)]

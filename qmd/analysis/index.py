@@ -27,7 +27,8 @@ def analyze_document(document: Document) -> IndexTerms:
         from qmd.analysis.dates import date_terms
 
         dates = date_terms(document.dates)
-    marks = [f"{LANGUAGE_MARK}{found}0" for found in [_language(text)] if found in LANGUAGES]
+    language = language_of_words(text[:_BEGINNING].lower().split(), _SIGNS)
+    marks = [f"{LANGUAGE_MARK}{language}0"] if language in LANGUAGES else []
     parts = [part for word in camel_words(derived) for part in identifier_parts(word) if len(part) > 1]
     return IndexTerms(
         title=analyze_text(names),
@@ -36,8 +37,3 @@ def analyze_document(document: Document) -> IndexTerms:
         body=analyze_text(text),
         extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *dates, *marks])),
     )
-
-
-def _language(text: str) -> str | None:
-    """The language that the beginning of a text shows."""
-    return language_of_words(frozenset(text[:_BEGINNING].lower().split()), _SIGNS)

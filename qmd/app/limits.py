@@ -26,6 +26,11 @@ REST_S = 2.0
 """For so long after an answer the next question is expected."""
 
 _POLL_S = 0.05
+_LINE_POLL_S = 0.2
+
+AT_ONCE = 2
+"""Searches of one kind at a time. One computes while another reads: a model's operators and SQLite let the interpreter
+go on, and more would only take turns at it."""
 
 
 def parse_timeout(environ: Mapping[str, str]) -> float | None:
@@ -85,6 +90,11 @@ class Deadline(Listener):
     def is_gone(self) -> bool:
         return self._listener.is_gone or self._is_over
 
+    @property
+    def spent_ms(self) -> int:
+        """Since the request came."""
+        return int((time.monotonic() - self._started) * 1000)
+
     def stage(self, name: str, /) -> None:
         self._listener.stage(name)
 
@@ -135,6 +145,35 @@ class LoadingBudget:
             return None
         spent_ms = self._overhead_ms + (time.monotonic() - self._started) * 1000
         return max(int(self._budget_ms - spent_ms), 1)
+
+
+class Line:
+    """Who comes first is served first, so many at a time."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._present: list[object] = []
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def turn(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """A place for the block; until it is free `check` is asked now and then, and raises to end the waiting."""
+        own = object()
+        with self._changed:
+            self._present.append(own)
+        try:
+            while not self._is_served(own):
+                check()
+            yield
+        finally:
+            with self._changed:
+                self._present.remove(own)
+                self._changed.notify_all()
+
+    def _is_served(self, own: object) -> bool:
+        """Whether its turn has come, or comes within a moment."""
+        with self._changed:
+            return self._changed.wait_for(lambda: own in self._present[: self._places], _LINE_POLL_S)
 
 
 class StoppedError(QmdError):

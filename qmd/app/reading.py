@@ -67,7 +67,8 @@ class ReadingIndex(OpenedIndex):
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
         asked = read_request(request)
         try:
-            with self._request(listener) as (reader, deadline):
+            line = self._models_line if asked.roles else self._words_line
+            with self._request(listener, line) as (reader, deadline):
                 meant, warnings = narrow_request(request, asked, reader)
                 # Where milliseconds are counted, none go into looking.
                 has_time = request.budget_ms is None
@@ -134,7 +135,8 @@ class ReadingIndex(OpenedIndex):
         if not asked.roles:
             return search(reader, Engines(), query, options, deadline)
         settings = self.engine_settings()
-        budget = LoadingBudget(options.budget_ms, overhead_ms, is_loaded=self._engines.is_loaded)
+        spent_ms = overhead_ms + deadline.spent_ms
+        budget = LoadingBudget(options.budget_ms, spent_ms, is_loaded=self._engines.is_loaded)
         if budget.refusal is not None:
             by_words = search(reader, Engines(), query, replace(options, mode="lexical"), deadline)
             return replace(by_words, warnings=(budget.refusal, *by_words.warnings))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from qmd.app.freshness import Refresher
-from qmd.app.limits import Deadline, Turns, parse_model_ttl
+from qmd.app.limits import AT_ONCE, Deadline, Line, Turns, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.environment import is_off
 from qmd.errors import StoreError
@@ -145,6 +145,8 @@ class OpenedIndex:
         )
         self._refresher = Refresher(configuration, locations, self._environ)
         self._turns = Turns()
+        # A question of words, a matter of milliseconds, does not wait for models.
+        self._words_line, self._models_line = Line(AT_ONCE), Line(AT_ONCE)
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -191,7 +193,6 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
-        from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
         written = self._configuration.settings()
@@ -201,9 +202,7 @@ class OpenedIndex:
             embed=models.get("embed", "auto"),
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
-            rerank_form=models.get("rerank_form", "auto"),
-            expand_form=models.get("generate_form", "auto"),
-            embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
+            options=models,
             sampling=written.sampling or {},
             allow_gpu=self._allow_gpu,
             env=self._environ,
@@ -226,10 +225,16 @@ class OpenedIndex:
             yield engines
 
     @contextmanager
-    def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:
-        """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
+    def _request(
+        self, listener: Listener = Listener(), line: Line | None = None
+    ) -> Iterator[tuple[IndexReader, Deadline]]:
+        """A reader that stops when the time is over or the listener has gone, and who to ask about that.
+
+        With `line` those who came before are served first.
+        """
         deadline = Deadline(listener, self.timeout_s)
-        with self._turns.request(), self._readers.reader() as reader:
+        turn = line.turn(deadline.check) if line else nullcontext()
+        with self._turns.request(), turn, self._readers.reader() as reader:
             reader.stop_when(lambda: deadline.is_gone)
             try:
                 yield reader, deadline

@@ -15,7 +15,7 @@ from qmd.dates.words import MONTHS, ORDINALS, SEASONS
 MAX_CHARACTERS = 100_000
 """What is read of one text; no query and no heading is longer."""
 
-_MARK = re.compile(r"(?:19|20)[0-9]{2}")
+YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 """Every date that does not depend on today holds a year in full."""
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -39,7 +39,7 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
         day_first: How 5/6/2018 is read; None for both ways. Points (5.6.2018) always mean day first.
         years: Whether a year alone (`2018`) is one, too.
     """
-    if not _MARK.search(text):
+    if not YEAR.search(text):
         return []
     text = text[:MAX_CHARACTERS]
     found: list[DateSpan] = []

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from qmd.clock import batches
 from qmd.environment import usable_cpus
-from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, is_converted, read_files
 from qmd.ingest.outline import bytes_read, kind_of
 from qmd.records import FileEntry
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _FILES_PER_TASK = 16
 _MAX_PROCESSES = 4
@@ -37,19 +39,26 @@ Read = Callable[[Sequence[FileEntry]], list[FileReading]]
 def read_ahead(
     entries: Sequence[FileEntry],
     n_processes: int | None = None,
-    budget_s: Callable[[FileEntry], float] = time_budget_s,
+    budget_s: Callable[[FileEntry], float] | None = None,
 ) -> Iterator[list[FileReading]]:
     """Files read and analysed while the caller writes, in order, a bounded number ahead.
 
     Args:
         entries: The files.
         n_processes: How many processes read; 0 for threads of this one. By default as their size is worth.
-        budget_s: Seconds that a process may take for a file before the file is left out.
+        budget_s: Seconds that a process may take for a file before the file is left out; None for `time_budget_s`.
     """
     if not entries:
         return
     tasks = list(batches(entries, _FILES_PER_TASK))
-    with _readers(_worthwhile_processes(entries) if n_processes is None else n_processes, budget_s) as readers:
+    n_processes = _worthwhile_processes(entries) if n_processes is None else n_processes
+    if not n_processes and len(tasks) == 1:
+        # A few edited notes, before a search: without threads, and without what these import.
+        yield read_files(entries)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with _readers(n_processes, budget_s) as readers:
         idle: SimpleQueue[Read] = SimpleQueue()
         for reader in readers:
             idle.put(reader)
@@ -88,8 +97,10 @@ def _is_harmless(entry: FileEntry) -> bool:
 
 
 @contextmanager
-def _readers(n_processes: int, budget_s: Callable[[FileEntry], float]) -> Iterator[list[Read]]:
+def _readers(n_processes: int, budget_s: Callable[[FileEntry], float] | None) -> Iterator[list[Read]]:
     """What reads at the same time: processes, or this one twice, so that one file is parsed while another is read."""
+    from qmd.indexing.reader_process import ReaderProcess, time_budget_s
+
     with ExitStack() as stack:
-        processes = [stack.enter_context(ReaderProcess(budget_s)) for _ in range(n_processes)]
+        processes = [stack.enter_context(ReaderProcess(budget_s or time_budget_s)) for _ in range(n_processes)]
         yield [process.read for process in processes] or [read_files, read_files]

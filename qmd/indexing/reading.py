@@ -57,6 +57,7 @@ class FileReading(Struct, frozen=True):
         return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _Failure = tuple[str, UnindexableReason, str | None]
 _Words = tuple[str, ...]
 _DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words])
@@ -164,7 +165,7 @@ def stored_form(
         n_chars=len(document.text),
         doc=pack_text(document.text),
         terms=analyze_document(document),
-        metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
+        metadata_json=_ENCODER.encode(document.metadata) if document.metadata else "{}",
         size_bytes=size_bytes,
         mtime_ns=known_mtime_ns,
         created_at=file_time_text(created_ns),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from urllib.parse import unquote
 
 from qmd.ingest.markdown import Span, plain_text, split_size
@@ -17,17 +18,17 @@ MAX_TEXT_CHARACTERS = 200
 
 MAX_TARGET_CHARACTERS = 1_000
 
-# Each alternative begins with one of two characters, which the engine looks for at memory speed, and ends before the
-# mark that begins another of its kind: the time is in proportion to the text, whatever it holds. Code spans come first,
-# as what begins inside one is no link.
-_MARK = re.compile(
-    r"``+[^\n]*?``+|`[^`\n]*`"
-    r"|\[\[([^\[\]\n]+)\]\]"
-    r"|\]\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]+(?:\([^\s()]*\)[^\s()]*)*))"
+# Each begins with one character, which the engine looks for at memory speed, and ends on its line and before the mark
+# that begins another of its kind: the time is in proportion to the text, whatever it holds.
+_WIKI_LINK = r"\[\[([^\[\]\n]+)\]\]"
+_LINK = (
+    r"\](?:\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]+(?:\([^\s()]*\)[^\s()]*)*))"
     r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'))?[ \t]*\)"
-    r"|\]\[([^\[\]\n]*)\]"
+    r"|\[([^\[\]\n]*)\])"
 )
-_DEFINITION = re.compile(r"(?:\n|\A) {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))")
+_MARK = rf"``+[^\n]*?``+|`[^`\n]*`|{_WIKI_LINK}|{_LINK}"
+"""Code spans come first, as what begins inside one is no link."""
+_DEFINITION = re.compile(r"\n {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))")
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|//|\\\\")
 MEDIA = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|ico|avif|heic|tiff?|mp[34]|webm|mov|mkv|avi|wav|ogg|m4a|flac|pdf|zip|gz|xz|7z"
@@ -51,19 +52,16 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
     """
     if "[" not in text:
         return ()
-    definitions = _definitions(text) if "]:" in text else {}
+    rules: _Rules | None = None
     found: list[Link] = []
-    # What a name behind the bar has to hold to be the target; None where that stands before the bar.
-    mark = "" if _DENDRON.match(text) else "." if _ID.match(text) else None
     line, counted = 1, 0
     for match in _marks(text, code):
         start = match.start()
-        target, shown, is_embed = (
-            _wiki_link(match, mark) if match[1] is not None else _markdown_link(match, definitions)
-        )
-        if definitions and match[1] is not None:
-            # Foam writes where its wiki links lead at the end of the note.
-            target = definitions.get(_label(match[1]), target)
+        read = _wiki_link if text[start] == "[" else _markdown_link
+        # Few markdown links ask for them.
+        if rules is None and (read is _wiki_link or match[match.re.groups] is not None):
+            rules = _definitions(text), "" if _DENDRON.match(text) else "." if _ID.match(text) else None
+        target, shown, is_embed = read(match, rules or ({}, None))
         if target is None or not any(target):
             continue
         line += text.count("\n", counted, start)
@@ -77,41 +75,79 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
 _Target = tuple[str, str]
 """The note, and the part of it."""
 
+_Rules = tuple[Mapping[str, _Target], str | None]
+"""The definitions of a text, and what a name behind the bar has to hold to be the target; None where that stands before
+the bar."""
 
-def _wiki_link(match: re.Match[str], mark: str | None) -> tuple[_Target | None, str, bool]:
+
+def _wiki_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
     """(target, shown text, whether it embeds) of a wiki link."""
-    place, bar, shown = match[1].partition("|")
-    name = shown.partition("#")[0].strip()
-    if bar and mark is not None and mark in name and " " not in name and not (mark and mark in place):
-        place, shown = shown, place
+    definitions, mark = rules
+    written = match[match.lastindex or 0]
+    place, bar, shown = written.partition("|")
+    if bar and mark is not None:
+        name = shown.partition("#")[0].strip()
+        if mark in name and " " not in name and not (mark and mark in place):
+            place, shown = shown, place
     # In a table the bar is escaped.
-    return _split(place.removesuffix("\\")), shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
+    target = _split(place.removesuffix("\\"))
+    if definitions:
+        # Foam writes where its wiki links lead at the end of the note.
+        target = definitions.get(_label(written), target)
+    return target, shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
 
 
-def _markdown_link(match: re.Match[str], definitions: Mapping[str, _Target]) -> tuple[_Target | None, str, bool]:
+def _markdown_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
     """The same of a markdown link, to a file or to a definition."""
-    _, quoted, bare, reference = match.groups()
+    *_, quoted, bare, reference = match.groups()
     target = _local(bare if quoted is None else quoted) if reference is None else None
     if reference is None and target is None:
         return None, "", False
     shown, is_embed = _shown_text(match.string, match.start())
-    return definitions.get(_label(reference or shown)) if reference is not None else target, shown, is_embed
+    return rules[0].get(_label(reference or shown)) if reference is not None else target, shown, is_embed
 
 
 def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
-    """What may be a link outside fenced code."""
-    position = 0
-    for start, end in (*code, (len(text), len(text))):
-        for match in _MARK.finditer(text, position, start):
-            if match.lastindex is not None:
-                yield match
-        position = end
+    """What may be a link outside fenced code, each kind looked for alone."""
+    marks = re.finditer(_LINK, text)
+    if "]]" in text:
+        marks = iter(sorted(chain(marks, re.finditer(_WIKI_LINK, text)), key=re.Match[str].start))
+    read, has_ticks = 0, "`" in text
+    for match, behind in pairwise(chain(_outside(marks, code) if code else marks, (None,))):
+        assert match is not None
+        start, end = match.span()
+        if start < read:
+            continue
+        is_code = has_ticks and _may_be_code(text[max(text.rfind("\n", read, start), read) : start])
+        # What may be code, or begins inside another mark, is told by a look for all kinds at once.
+        if is_code or (behind is not None and behind.start() < end):
+            line, end = max(text.rfind("\n", read, start) + 1, read), text.find("\n", end)
+            end = len(text) if end < 0 else end
+            yield from (one for one in re.compile(_MARK).finditer(text, line, end) if one.lastindex)
+        else:
+            yield match
+        read = end
+
+
+def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[re.Match[str]]:
+    """Those of `marks` that are in no code."""
+    n_passed = 0
+    for match in marks:
+        while n_passed < len(code) and code[n_passed][1] <= match.start():
+            n_passed += 1
+        if n_passed == len(code) or match.start() < code[n_passed][0]:
+            yield match
+
+
+def _may_be_code(before: str) -> bool:
+    """Whether code that began on a line may not have ended yet."""
+    return "`" in before and ("``" in before or before.count("`") % 2 == 1)
 
 
 def _definitions(text: str) -> Mapping[str, _Target]:
     """Label → target of each `[label]: place`; of equal labels the first."""
     found: dict[str, _Target] = {}
-    for match in _DEFINITION.finditer(text):
+    for match in _DEFINITION.finditer(f"\n{text}") if "]:" in text else ():
         target = _local(match[3] if match[2] is None else match[2])
         if target is not None:
             found.setdefault(_label(match[1]), target)
@@ -136,8 +172,7 @@ def _local(place: str) -> _Target | None:
 
 def _split(place: str) -> _Target | None:
     """(note, fragment) of a wiki link; a sign with nothing behind it belongs to the name (`C#`)."""
-    place = re.sub(r"\A\s*dendron://[^/]*/", "", place)
-    if "://" in place:
+    if "://" in place and "://" in (place := re.sub(r"\A\s*dendron://[^/]*/", "", place)):
         return None
     name, _, fragment = place.strip().partition("#")
     if name and not fragment:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -19,12 +20,12 @@ FENCE = r"(`{3,}|~{3,})([^\n]*)"
 # would be tried at every character; the first line of the range is tested separately. Then one look at the next
 # character decides for most lines.
 _LINE_MARK = (
-    r" {0,3}(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
+    r" {0,3}(?=[#`~=-])(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
     rf"|{FENCE}"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
 _FENCE_LINE = rf"(?m)^ {{0,3}}{FENCE}(?:\n|\Z)"
-_MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
+_MARK_AFTER_BREAK = re.compile(r"\n" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
 _NOT_PARAGRAPH = r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)"
 _TAG = r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])"
@@ -50,7 +51,10 @@ def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...],
     """Headings from `body_offset` on, and the spans of fenced code, both ascending."""
     headings: list[Heading] = []
     fences = FenceScanner()
-    for match, line_start in _line_marks(text, body_offset):
+    first = _MARK_AT_START.match(text, body_offset)
+    others = _MARK_AFTER_BREAK.finditer(text, body_offset if first is None else first.end())
+    for match in others if first is None else chain([first], others):
+        line_start = match.start() + (match is not first)
         hashes, atx, mark, info, rule = match.groups()
         if mark:
             fences.line(mark, info, line_start, match.end())
@@ -63,16 +67,6 @@ def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...],
             if title and len(headings) < MAX_HEADINGS:
                 headings.append(Heading(len(hashes), title, line_start))
     return tuple(headings), fences.finish(len(text))
-
-
-def _line_marks(text: str, offset: int) -> Iterator[tuple[re.Match[str], int]]:
-    """Lines from `offset` on that look like headings, underlines or fences, with their offsets."""
-    first = _MARK_AT_START.match(text, offset)
-    if first is not None:
-        yield first, offset
-        offset = first.end()
-    for match in _MARK_AFTER_BREAK.finditer(text, offset):
-        yield match, match.start() + 1
 
 
 def _closing_hashes(text: str) -> str:
@@ -178,7 +172,7 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
     if "`" in text:
         text = _without_code_spans(text, kept)
     for marks, without in _STEPS:
-        if any(mark in text for mark in marks):
+        if any(map(text.__contains__, marks)):
             text = without(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from qmd.dates.days import DateSpan, month_of
-from qmd.dates.reading import find_dates
+from qmd.dates.reading import YEAR, find_dates
 from qmd.dates.words import MONTHS
 from qmd.names import file_name
 from qmd.records import Heading, MetadataValue
@@ -53,9 +53,10 @@ def dates_of(path: str, metadata: Mapping[str, MetadataValue], headings: Sequenc
     told = _told(metadata)
     written: Sequence[DateSpan] = next((told[key] for key in _OWN_KEYS if key in told), ())
     folder = _folder_date(path)
-    said = find_dates("\n".join(heading.text for heading in headings)) if headings else []
+    # No date crosses lines, and none is without a year.
+    said = find_dates("\n".join([one.text for one in headings if "20" in one.text or "19" in one.text]))
     first = find_dates("\n".join([title, *(heading.text for heading in headings[:1])]))
-    own = next((found for found in (name, written, folder, first) if found), ())
+    own = name or written or folder or first
     every = [*name, *(one for found in told.values() for one in found), *folder, *first, *said]
     unique = {(one.first, one.last): one for one in every[:MAX_DATES]}
     return NoteDates(own[0].iso if own else None, tuple(unique.values()))
@@ -75,7 +76,7 @@ def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]
 def _folder_date(path: str) -> Sequence[DateSpan]:
     """The day of `2018-10/oct-17.md` or `2018/10/17 standup.md`, else the month of the folder."""
     folder = path.rpartition("/")[0]
-    if not folder:
+    if not YEAR.search(folder):
         return ()
     whole = find_dates(folder)
     if whole and whole[-1].first == whole[-1].last:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Protocol
-
-from msgspec import Struct
 
 from qmd.analysis.note_names import Named, choose_target, link_key, name_key
 from qmd.analysis.scripts import analyze_text
@@ -33,13 +32,8 @@ MANY_NOTES = 3
 """Notes of one collection that make their common heading no title; two may well be drafts of one another."""
 
 
-class WrittenLink(Struct, frozen=True):
-    """A link, the document that holds it, the path of that, and the link's key (`link_key`)."""
-
-    source: int
-    path: str
-    key: str
-    link: Link
+Written = tuple[int, str, Sequence[Link]]
+"""A document, its path, and links that it holds."""
 
 
 class LinkTables(Protocol):
@@ -48,8 +42,8 @@ class LinkTables(Protocol):
     def links_in(self, document_id: int) -> Sequence[Link]:
         """The links in a document, in its order."""
 
-    def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[WrittenLink]:
-        """A collection's links with one of these keys, by path and place; of so many documents, where limited."""
+    def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterable[Written]:
+        """All links of a collection's documents that hold one with such a key, by path; of so many, where limited."""
 
     def count_links(self, keys: Collection[str]) -> int:
         """Number of links with one of these keys."""
@@ -64,17 +58,17 @@ class LinkTables(Protocol):
 def links_from(tables: LinkTables, document: StoredDocument) -> list[ResolvedLink]:
     """The links in a document, in its order."""
     links = tables.links_in(document.id)
-    written = [WrittenLink(document.id, document.path, link_key(link.target), link) for link in links]
-    named = tables.named(document.collection, {one.key for one in written})
-    return list(_resolved(named, written))
+    named = tables.named(document.collection, {link_key(link.target) for link in links})
+    return list(_resolved(named, [(document.id, document.path, links)]))
 
 
 def links_to(tables: LinkTables, document_id: int, collection: str, limit: int | None = None) -> list[ResolvedLink]:
     """The links of other documents that mean this one, by path and place; with a limit, of so many with its name."""
     keys = {key for _, key in tables.names_of([document_id])}
-    written = list(tables.written(collection, keys, limit))
+    documents = tables.written(collection, keys, limit)
+    written = [(at, path, [link]) for at, path, links in documents for link in links if link_key(link.target) in keys]
     if limit is not None:
-        written = sorted(sorted(written, key=lambda one: one.source)[:limit], key=lambda one: one.path)
+        written = sorted(sorted(written, key=itemgetter(0))[:limit], key=itemgetter(1))
     found = _resolved(tables.named(collection, keys), written)
     return [one for one in found if one.target == document_id != one.source]
 
@@ -96,30 +90,36 @@ def count_shared_links(tables: LinkTables, document: StoredDocument) -> dict[int
 
 def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[int, str]:
     """What others call each of these documents in their links, and it does not call itself, as full text sees it."""
-    own: defaultdict[int, set[str]] = defaultdict(set)
-    for document_id, key in tables.names_of(ids):
-        own[document_id].add(key)
-    keys = {key for names in own.values() for key in names}
+    wanted, keys = set(ids), {key for _, key in tables.names_of(ids)}
     texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    key_of = cache(name_key)
-    written = (one for one in tables.written(collection, keys) if one.link.text)
-    for one in _resolved(tables.named(collection, keys), written):
-        target, text = one.target, one.link.text
-        if target is None or target not in own or target == one.source or len(texts[target]) == MAX_ANCHORS:
+    key_of, called, named = cache(link_key), cache(name_key), tables.named(collection, keys)
+
+    def adds(link: Link) -> bool:
+        # What calls the note as the target does adds nothing, and most links do.
+        return link.text != "" and (key := key_of(link.target)) in named and called(link.text) != key
+
+    written = ((source, path, list(filter(adds, links))) for source, path, links in tables.written(collection, keys))
+    for one in _resolved(named, written):
+        target, key = one.target, called(one.link.text)
+        if target is None or target not in wanted or target == one.source or len(texts[target]) == MAX_ANCHORS:
             continue
-        if key_of(text) not in own[target]:
-            texts[target].setdefault(key_of(text), text)
+        if key not in texts[target] and all(other.document_id != target for other in named.get(key, ())):
+            texts[target][key] = one.link.text
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[WrittenLink]) -> Iterator[ResolvedLink]:
+def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
     """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
-    known: dict[tuple[str, str], int | None] = {}
-    for one in written:
-        place = one.path.rpartition("/")[0], one.link.target
-        if one.key and place not in known:
-            known[place] = choose_target(one.link.target, one.path, named.get(one.key, ()))
-        yield ResolvedLink(one.source, known[place] if one.key else one.source, one.link)
+    known: dict[tuple[str, str], tuple[bool, int | None]] = {}
+    for source, path, links in written:
+        folder = path.rpartition("/")[0]
+        for link in links:
+            found = known.get((folder, link.target))
+            if found is None:
+                key = link_key(link.target)
+                found = bool(key), choose_target(link.target, path, named.get(key, ())) if key else None
+                known[folder, link.target] = found
+            yield ResolvedLink(source, found[1] if found[0] else source, link)
 
 
 def settled_title(path: str, heading: str, *, is_shared: bool) -> str:

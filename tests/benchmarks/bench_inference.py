@@ -138,7 +138,9 @@ def open_apart(plan: Plan, name: str, format: str) -> Session:
     """Open a decoder without its last product, which waits for the choice of rows."""
     path = plan.folder / name / "model.onnx"
     head = OutputHead(path, plan.threads)
-    return replace(open_session(path, format=format, threads=plan.threads, graph=head.graph), head=head)
+    return replace(
+        open_session(path, format=format, threads=plan.threads, graph=head.graph, options=head.options), head=head
+    )
 
 
 def latin_share() -> np.ndarray[Any, np.dtype[np.bool_]]:

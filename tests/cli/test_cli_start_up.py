@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,17 @@ def test_a_command_that_finds_every_vector_in_place_loads_no_model(indexed: Qmd,
     # Once a day `index` verifies the whole index, its vectors as well.
     assert indexed("index").status == 0
     assert not imported_by((command,)) & {"numpy", "onnxruntime", "sqlite_vec", "tokenizers"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads that Linux lists")
+@pytest.mark.parametrize(("given", "most"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "3"}, 3)])
+def test_the_program_starts_no_threads_for_numpy_unless_it_is_told_to(given: dict[str, str], most: int) -> None:
+    code = (
+        "import os, qmd.__main__ as program; program.keep_numpy_to_one_thread(); import numpy;"
+        "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
+    )
+    environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env={**environ, **given}, capture_output=True, text=True)
+    threads, told = done.stdout.split()
+    # No more than there are processors.
+    assert int(threads) <= most and told == str(given.get("OPENBLAS_NUM_THREADS"))

@@ -25,6 +25,7 @@ from qmd.inference.settings import EngineSettings
 from qmd.plugins.doctor.inspection import operators_left_behind
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
+from tests.benchmarks import bench_cuda
 from tests.inference.tiny_models import PUBLISHED, SHAPE, Weights, random_weights, reference_logits, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -133,8 +134,8 @@ def test_the_built_in_model_embeds_many_documents_on_the_device(bulk: BulkEmbedd
 
 
 def test_every_product_of_the_batches_is_on_the_device(bulk: BulkEmbedder) -> None:
-    assert bulk.open_now(_texts(32)) is not None
-    assert bulk.runs is not None
+    bulk.open_now(_texts(32))
+    assert bulk.runs is not None and bulk.cosine >= SAME_VECTORS
     assert operators_left_behind(bulk.runs.session) == {}
 
 
@@ -153,6 +154,39 @@ def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_sam
     assert on_gpu.fingerprint == on_cpu.fingerprint
     # CUDA rounds products of a float graph to 11 bits here, which this graph, made of roundings, shows most.
     assert (on_gpu.embed_documents(texts) * on_cpu.embed_documents(texts)).sum(axis=1).mean() >= 0.98
+
+
+# --- every point of the table that `bench_cuda.py` prints, with tiny graphs ---
+
+
+def test_every_point_of_the_table_holds_on_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = bench_cuda.Plan(tmp_path, is_tiny=True, texts=600, queries=5)
+    bench_cuda.build(plan)
+    rows = list(bench_cuda.measure(plan))
+    with capsys.disabled():
+        print(capsys.readouterr().out)
+    assert [row for row in rows if not row.holds] == []
+
+
+def test_the_verdict_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cuda_verdict.cache_info().misses
+    assert cuda_works() and cuda_verdict() is None
+    assert cuda_verdict.cache_info().misses == before
+
+
+def test_a_batch_of_branches_is_taken_or_the_reason_is_told(decoder: tuple[Decoder, Weights]) -> None:
+    refusal = decoder[0].branches_refusal
+    assert refusal is None, refusal
+
+
+def test_a_prompt_in_two_runs_gives_the_logits_of_one(decoder: tuple[Decoder, Weights]) -> None:
+    context = decoder[0].open_context(32)
+    assert context.reads_in_two
+    empty = context.checkpoint()
+    in_two = context.append([IDS])
+    context.restore(empty)
+    context.reads_in_two = False
+    assert np.abs(context.append([IDS]) - in_two).max() < TOLERANCE
 
 
 # --- memory ---

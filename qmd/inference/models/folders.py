@@ -10,8 +10,9 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from qmd.inference.models.catalogue import find_model
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.prepared import read_file_list
 from qmd.inference.models.weights import locate_model
-from qmd.inference.records import ModelFile, ModelRecord
+from qmd.inference.records import ModelFile, ModelRecord, Pooling
 from qmd.inference.settings import room_of
 
 MANIFEST_NAME = "qmd-model.json"
@@ -31,6 +32,19 @@ MAX_MANIFEST_BYTES = 1 << 20
 STAGING = ".staging"
 _SPARE_BYTES = 64 << 20
 """Left free on the disk besides what is written."""
+
+_POOLINGS: Mapping[str, Pooling] = {
+    "cls": "first",
+    "mean": "mean",
+    "max": "max",
+    "mean_sqrt_len": "mean_sqrt_len",
+    "weightedmean": "weighted_mean",
+    "lasttoken": "last",
+}
+"""`pooling_mode` of version 6 of sentence-transformers, and what follows `pooling_mode_` in the keys before it."""
+_QUERY_NAMES = ("query", "retrieval.query", "Retrieval-query", "search_query", "s2p_query")
+_DOCUMENT_NAMES = ("document", "passage", "corpus", "retrieval.passage", "Retrieval-document", "search_document")
+"""Names of prompts, first come first taken: sentence-transformers' own, then those of Jina, Gemma, Nomic and Stella."""
 
 
 class Manifest(Struct, frozen=True):
@@ -167,3 +181,23 @@ def check_space(folder: Path, needed: int) -> None:
             f" {free >> 20} MiB free",
             "free some space, or move the models folder",
         )
+
+
+def stated_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
+    """The pooling of `1_Pooling/config.json`, in the words of either version, and these; `none` where it is unknown."""
+    given = config.get("pooling_mode")
+    modes = [given] if isinstance(given, str) else given
+    if modes is None:
+        modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if on and "pooling_mode_" in key]
+    named = "+".join(map(str, modes or ("mean",)))
+    return _POOLINGS.get(named.removesuffix("_tokens").removesuffix("_token"), "none"), named
+
+
+def stated_prompts(config: Mapping[str, Any]) -> tuple[str, str, Mapping[str, str]]:
+    """The query's and the document's prompt in `config_sentence_transformers.json`, and all that it has by name."""
+    stated = config.get("prompts")
+    # Version 5 of sentence-transformers and later write empty ones into every model.
+    prompts = {str(name): str(text) for name, text in stated.items() if text} if isinstance(stated, dict) else {}
+    default = prompts.get(str(config.get("default_prompt_name")), "")
+    query = next((prompts[name] for name in _QUERY_NAMES if name in prompts), default)
+    return query, next((prompts[name] for name in _DOCUMENT_NAMES if name in prompts), default), prompts

@@ -126,7 +126,7 @@ def launch(plan: Launch) -> None:
     if PurePath(found).suffix.lower() in (".cmd", ".bat") and any(_READ_BY_CMD & {*word} for word in plan.argv[1:]):
         raise QmdError(f"'{found}' might run a part of '{plan.argv[-1]}'", "rename the note, or choose another editor")
     try:
-        status = subprocess.run([found, *plan.argv[1:]], check=False).returncode
+        status = subprocess.run([found, *plan.argv[1:]], env=os.environ, check=False).returncode
     except OSError as exc:
         raise QmdError(f"cannot run '{program}': {exc.strerror}", _NO_PROGRAM) from exc
     if status:

@@ -19,7 +19,7 @@ from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import file_below, folded, reading, short
-from qmd.inference.models.catalogue import find_model
+from qmd.inference.models.catalogue import chunk_tokens, find_model
 from qmd.inference.models.folders import (
     Manifest,
     check_space,
@@ -44,6 +44,7 @@ from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
 from qmd.plugins import hook
+from qmd.plugins.forms.bert_graph import BertWriter
 from qmd.plugins.forms.gemma_graph import GemmaWriter
 from qmd.plugins.forms.graph_writer import Head
 from qmd.plugins.forms.graphs import OUTPUT, StoredWriter
@@ -56,7 +57,7 @@ from qmd.plugins.forms.vocabulary import tokenizer_json
 _GRAPH = "model.onnx"
 _CONTEXT = {"embed": 1024, "rerank": 1024, "expand": 2048}
 """Tokens in one run, as the full set's models have."""
-_MAX_TOKENS = {"embed": 480, "rerank": 800, "expand": 2048}
+_MAX_TOKENS = {"rerank": 800, "expand": 2048}
 _COPIED = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json")
 """What a folder of safetensors brings along."""
 
@@ -113,7 +114,7 @@ def import_weights(
             if before is not None and before.source.sha256 == source.sha256 and before.record == record:
                 return ImportReport(before, folder, network.number_formats, source.size_bytes, False, _note(network))
             check_space(models_dir, _graph_bytes(network))
-            model = ImportedModel(record, source, __version__)
+            model = ImportedModel(record, source, __version__, network.number_formats)
             files = _make(staging / "ready", network, model, on_progress)
             if folder.exists():
                 # Deleted with the rest: a process that has the old model open keeps its files.
@@ -157,6 +158,7 @@ def _check_name(name: str, models_dir: Path) -> None:
 def _record(name: str, network: Network) -> ModelRecord:
     """The record of the model to be made."""
     bits = FORMATS[network.number_formats[0]].bits
+    context = network.context or _CONTEXT[network.role]
     return ModelRecord(
         name=name,
         role=network.role,
@@ -168,8 +170,8 @@ def _record(name: str, network: Network) -> ModelRecord:
         scripts=(),
         formats=(ModelFormat(f"q{bits}", ModelFile(_GRAPH), "cpu"),),
         files=(ModelFile("tokenizer.json"), ModelFile(IMPORT_FILE)),
-        context=_CONTEXT[network.role],
-        max_tokens=_MAX_TOKENS[network.role],
+        context=context,
+        max_tokens=_MAX_TOKENS.get(network.role) or chunk_tokens(context, network.document_prompt),
         dim=network.sizes.hidden if network.role == "embed" else None,
         pooling=network.pooling,
         document_prompt=network.document_prompt,
@@ -220,7 +222,8 @@ def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int],
         GemmaWriter(path, network.gemma, weights, count).write()
         return
     heads: dict[Role, Head] = {"embed": "hidden", "rerank": "score", "expand": "lm"}
-    StoredWriter(path, network.sizes, heads[network.role], weights, count).write()
+    writer = BertWriter if network.context else StoredWriter
+    writer(path, network.sizes, heads[network.role], weights, count).write()
 
 
 def _write_tokenizer(place: Path, network: Network) -> None:
@@ -235,6 +238,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
     settings = network.gguf.settings
     ends = {settings.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot")}
     listed = sorted(int(index) for index in ends if index is not None)
+    (place / "config.json").write_text(json.dumps({"rope_theta": network.sizes.rope_theta}), "utf-8")
     (place / "generation_config.json").write_text(json.dumps({"eos_token_id": listed}), "utf-8")
 
 

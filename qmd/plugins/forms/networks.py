@@ -2,93 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.foreign import file_below, short
+from qmd.foreign import short
+from qmd.inference.models.catalogue import MAX_CONTEXT, Family
 from qmd.inference.records import Pooling, Role
-from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.forms.gemma_graph import GemmaShape
 from qmd.plugins.forms.gguf import GgufFile
 from qmd.plugins.forms.graph_writer import Qwen3Shape
+from qmd.plugins.forms.network_files import ARE_READ, NetworkSource, read_folder, read_gguf
 from qmd.plugins.forms.number_formats import Floats
-from qmd.plugins.forms.safetensors import read_file, read_safetensors
 from qmd.plugins.forms.stored_weights import StoredTensor
 
-Architecture = Literal["qwen3", "gemma-embedding"]
-_ARCHITECTURES: Mapping[str, Architecture] = {
-    "qwen3": "qwen3",
-    "gemma-embedding": "gemma-embedding",
-    "gemma3_text": "gemma-embedding",
-}
-"""By the name in a GGUF file, or the `model_type` of a configuration."""
-
-ARE_READ = "Qwen3 (expansion, reranking, embedding) and EmbeddingGemma"
 _MAX_POSITIONS = 4096
-_POOLINGS: Mapping[int, Pooling] = {1: "mean", 2: "first", 3: "last"}
-_RANK = 4
-"""Values of `pooling_type`."""
-_ST_POOLINGS: Mapping[str, Pooling] = {
-    "pooling_mode_lasttoken": "last",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "first",
-}
-"""Keys of `1_Pooling/config.json`."""
 _YES = ("yes", "relevant", "true", "label_1")
 _QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+_ANY = Family("", "", "mean", MAX_CONTEXT, "")
+"""What is taken for granted of an encoder that is not known."""
+_LEAST_CONTEXT = 64
+"""Tokens: with fewer a prompt and a title would leave no room for a text."""
 _GEMMA_PERIOD = 6
 """Every sixth layer of Gemma 3 looks at all tokens."""
 
-_GGUF_PARTS = {
-    "attn_norm": "in_norm",
-    "attn_q": "q",
-    "attn_k": "k",
-    "attn_v": "v",
-    "attn_output": "o",
-    "attn_q_norm": "q_norm",
-    "attn_k_norm": "k_norm",
-    "post_attention_norm": "attended_norm",
-    "ffn_norm": "post_norm",
-    "ffn_gate": "gate",
-    "ffn_up": "up",
-    "ffn_down": "down",
-    "post_ffw_norm": "fed_norm",
-}
-_GGUF_WHOLE = {
-    "token_embd.weight": "embed",
-    "output_norm.weight": "norm",
-    "output.weight": "head",
-    "cls.output.weight": "labels",
-    "dense_2.weight": "dense_2",
-    "dense_3.weight": "dense_3",
-}
-_HF_PARTS = {
-    "input_layernorm": "in_norm",
-    "self_attn.q_proj": "q",
-    "self_attn.k_proj": "k",
-    "self_attn.v_proj": "v",
-    "self_attn.o_proj": "o",
-    "self_attn.q_norm": "q_norm",
-    "self_attn.k_norm": "k_norm",
-    "post_attention_layernorm": "post_norm",
-    "pre_feedforward_layernorm": "post_norm",
-    "post_feedforward_layernorm": "fed_norm",
-    "mlp.gate_proj": "gate",
-    "mlp.up_proj": "up",
-    "mlp.down_proj": "down",
-}
-_HF_WHOLE = {"embed_tokens.weight": "embed", "norm.weight": "norm", "lm_head.weight": "head", "score.weight": "labels"}
-
 
 class Network(Struct, frozen=True):
-    """A network as a file stores it. `made` are weights computed from others: `score`, `dense`, shifted norms."""
+    """A network as a file stores it. `made` are computed from its weights: `score`, `dense`, `start`, shifted norms."""
 
     source: Path
     role: Role
@@ -97,6 +42,8 @@ class Network(Struct, frozen=True):
     made: Mapping[str, Floats]
     pooling: Pooling = "none"
     gemma: GemmaShape | None = None
+    context: int = 0
+    """Tokens that an encoder may be given; 0 for other networks, which take what we choose."""
     query_prompt: str = ""
     document_prompt: str = ""
     gguf: GgufFile | None = None
@@ -112,57 +59,6 @@ class Network(Struct, frozen=True):
         return tuple(sorted(sizes, key=lambda kind: -sizes[kind]))
 
 
-class _Source(Struct, frozen=True):
-    """What a file or a folder says of its network, whatever words it has for that."""
-
-    path: Path
-    architecture: Architecture
-    role: Role
-    tensors: dict[str, StoredTensor]
-    """By our names; `labels`, `dense_2` and `dense_3` are those that others are made of."""
-    layers: int
-    theta: float
-    eps: float
-    pooling: Pooling
-    labels: Sequence[str]
-    """Of a reranker that sorts into classes."""
-    yes_no: Mapping[str, int]
-    """The tokens by which one without classes answers."""
-    window: int
-    local: Any
-    """Which layers of Gemma look at the tokens around alone: a list, every how many one does not, or nothing."""
-    local_theta: float
-    prompts: tuple[str, str] | None = None
-    """Before queries and documents."""
-    gguf: GgufFile | None = None
-
-
-def guess_role(settings: Mapping[str, Any], file_name: str) -> Role:
-    """The role a GGUF file is for, by its pooling and its names: a decoder that says nothing else is an expander."""
-    architecture = str(settings.get("general.architecture", ""))
-    pooling = settings.get(f"{architecture}.pooling_type")
-    words = [file_name, *(str(settings.get(f"general.{key}", "")) for key in ("name", "basename"))]
-    words += [str(tag) for tag in settings.get("general.tags", ())]
-    text = " ".join(words).lower()
-    if pooling == _RANK or "rerank" in text or "text-ranking" in text:
-        return "rerank"
-    if pooling in _POOLINGS or "embed" in f"{text} {architecture}" or "feature-extraction" in text:
-        return "embed"
-    return "expand"
-
-
-def architecture_of(name: str, file_name: str) -> Architecture:
-    """The architecture of a name.
-
-    Raises:
-        ModelError: It is not one of ours.
-    """
-    if name not in _ARCHITECTURES:
-        hint = f"read are {ARE_READ}; others: qmd models list --available"
-        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", hint)
-    return _ARCHITECTURES[name]
-
-
 def read_network(path: Path, role: Role | None = None, name: str | None = None) -> Network:
     """The network of a GGUF file, or of a folder with `config.json` and safetensors.
 
@@ -173,119 +69,16 @@ def read_network(path: Path, role: Role | None = None, name: str | None = None) 
     Raises:
         ModelError: The file is damaged, or not of an architecture that is read.
     """
-    source = _read_folder(path, role) if path.is_dir() else _read_gguf(path, role, name or path.stem)
+    source = read_folder(path, role) if path.is_dir() else read_gguf(path, role, name or path.stem)
+    if "bert" in source.architecture:
+        return _encoder(source)
     return (_gemma if source.architecture == "gemma-embedding" else _qwen3)(source, _sizes(source))
 
 
-def _read_gguf(path: Path, role: Role | None, name: str) -> _Source:
-    file = GgufFile(path)
-    architecture = architecture_of(file.architecture, path.name)
-    scaling = file.setting("rope.scaling.type", "none")
-    if scaling != "none":
-        raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not read here")
-    role = role or guess_role(file.settings, name)
-    tokens = file.settings.get("tokenizer.ggml.tokens") or []
-    return _Source(
-        path,
-        architecture,
-        role,
-        _renamed(path.name, file.tensors, _GGUF_PARTS, _GGUF_WHOLE, r"blk\.(\d+)\.(\w+)\.weight"),
-        layers=int(file.setting("block_count", 0)),
-        theta=float(file.setting("rope.freq_base", 1e6)),
-        eps=float(file.setting("attention.layer_norm_rms_epsilon", 1e-6)),
-        pooling=_POOLINGS.get(file.setting("pooling_type", 0), "last"),
-        labels=[str(label).lower() for label in file.setting("classifier.output_labels", ())],
-        yes_no={word: tokens.index(word) for word in ("yes", "no") if role == "rerank" and word in tokens},
-        window=int(file.setting("attention.sliding_window", 512)),
-        local=file.setting("attention.sliding_window_pattern"),
-        local_theta=float(file.setting("rope.freq_base_swa", 1e4)),
-        gguf=file,
-    )
-
-
-def _read_folder(folder: Path, role: Role | None) -> _Source:
-    config = read_json(folder / "config.json")
-    architecture = architecture_of(str(config.get("model_type", "")), folder.name)
-    theta = _rotary_base(folder, config)
-    role = role or _folder_role(folder, config)
-    kinds = config.get("layer_types")
-    vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
-    modes = read_json(folder / "1_Pooling" / "config.json")
-    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-    return _Source(
-        folder,
-        architecture,
-        role,
-        _folder_tensors(folder, architecture, is_tied=bool(config.get("tie_word_embeddings"))),
-        layers=int(config.get("num_hidden_layers", 0)),
-        theta=theta,
-        eps=float(config.get("rms_norm_eps", 1e-6)),
-        pooling=next((name for key, name in _ST_POOLINGS.items() if modes.get(key)), "last"),
-        labels=[str(label).lower() for _, label in sorted((config.get("id2label") or {}).items())],
-        yes_no={word: int(vocabulary[word]) for word in ("yes", "no") if word in vocabulary},
-        window=int(config.get("sliding_window") or 512),
-        local=[kind == "sliding_attention" for kind in kinds] if kinds else None,
-        local_theta=float(config.get("rope_local_base_freq") or 1e4),
-        prompts=(str(prompts["query"]), str(prompts.get("document", ""))) if "query" in prompts else None,
-    )
-
-
-def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
-    """The base of rotary positions; of Gemma that of the layers which look at all tokens."""
-    rope: Mapping[str, Any] = config.get("rope_parameters") or {}
-    scaling = config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
-    if scaling and "full_attention" not in rope:
-        raise ModelError(f"'{folder.name}' scales its rotary positions, which is not read here")
-    by_layer: Mapping[str, Any] = rope.get("full_attention", {})
-    return float(config.get("rope_theta") or rope.get("rope_theta") or by_layer.get("rope_theta", 1e6))
-
-
-def _folder_role(folder: Path, config: Mapping[str, Any]) -> Role:
-    architectures = " ".join(config.get("architectures") or ())
-    name = folder.resolve().name.lower()
-    if "SequenceClassification" in architectures or "rerank" in name:
-        return "rerank"
-    return "embed" if (folder / "modules.json").is_file() or "embed" in name else "expand"
-
-
-def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) -> dict[str, StoredTensor]:
-    is_gemma = architecture == "gemma-embedding"
-    parts = {**_HF_PARTS, "post_attention_layernorm": "attended_norm"} if is_gemma else _HF_PARTS
-    pattern = r"(?:model\.)?layers\.(\d+)\.([\w.]+)\.weight"
-    tensors = _renamed(folder.name, read_safetensors(folder), parts, _HF_WHOLE, pattern)
-    if is_tied:
-        tensors.pop("head", None)
-    for path in sorted(folder.glob("[23]_Dense/model.safetensors")) if is_gemma else ():
-        place = file_below(folder, path.relative_to(folder).as_posix(), folder.name)
-        (tensors[f"dense_{path.parent.name[0]}"],) = read_file(place).values()
-    return tensors
-
-
-def _renamed(
-    source: str, tensors: Mapping[str, StoredTensor], parts: Mapping[str, str], whole: Mapping[str, str], layer: str
-) -> dict[str, StoredTensor]:
-    """Tensors by our names; one that our graphs do not have says that the network is another."""
-    found: dict[str, StoredTensor] = {}
-    for name, tensor in tensors.items():
-        match = re.fullmatch(layer, name)
-        label = whole.get(name.removeprefix("model."))
-        if match and match[2] in parts:
-            label = f"layers.{int(match[1])}.{parts[match[2]]}"
-        if label is None:
-            raise ModelError(
-                f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
-                f"read are {ARE_READ}",
-            )
-        found[label] = tensor
-    return found
-
-
-def _sizes(source: _Source) -> Qwen3Shape:
+def _sizes(source: NetworkSource) -> Qwen3Shape:
     tensors, name, layers = source.tensors, source.path.name, source.layers
     needed = ("embed", "norm", *(f"layers.0.{part}" for part in ("q", "k", "gate", "q_norm")))
-    missing = next((one for one in (*needed, f"layers.{layers - 1}.down") if one not in tensors), None)
-    if missing is not None:
-        raise ModelError(f"weight '{missing}' is not found in '{name}'")
+    _need(source, [*needed, f"layers.{layers - 1}.down"])
     vocab, hidden = (*tensors["embed"].shape, 0)[:2]
     head_size = tensors["layers.0.q_norm"].shape[0]
     rows = {part: tensors[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
@@ -305,17 +98,26 @@ def _sizes(source: _Source) -> Qwen3Shape:
     return shape
 
 
+def _need(source: NetworkSource, names: Iterable[str]) -> None:
+    missing = next((one for one in names if one not in source.tensors), None)
+    if missing is not None:
+        raise ModelError(f"weight '{missing}' is not found in '{source.path.name}'")
+
+
 def _check_shapes(source: str, tensors: Mapping[str, StoredTensor], shape: Qwen3Shape) -> None:
     """Refuse tensors that do not fit together: the runtime would compute nonsense, or end the process."""
     hidden, head, ffn = shape.hidden, shape.head_size, shape.ffn
     queries, keys = shape.heads * head, shape.kv_heads * head
     inputs = {"o": queries, "down": ffn}
     outputs = {"embed": shape.vocab, "head": shape.vocab, "gate": ffn, "up": ffn, "q": queries, "k": keys, "v": keys}
+    outputs["qkv"] = queries + 2 * keys
     for name, tensor in tensors.items():
-        part = name.rpartition(".")[2]
+        part = name.removesuffix(".bias").rpartition(".")[2]
         fitting: tuple[int, ...] = (outputs.get(part, hidden), inputs.get(part, hidden))
         if part.endswith("norm"):
             fitting = (head if part in ("q_norm", "k_norm") else hidden,)
+        elif name.endswith(".bias"):
+            fitting = fitting[:1]
         is_whole = tensor.shape == fitting and (len(fitting) == 1 or fitting[1] % tensor.format.run == 0)
         if not is_whole and part not in ("labels", "dense_2", "dense_3"):
             listed = short(" x ".join(map(str, tensor.shape)))
@@ -325,17 +127,17 @@ def _check_shapes(source: str, tensors: Mapping[str, StoredTensor], shape: Qwen3
         raise ModelError(f"'{source}' has settings that no network of its kind has", "get the file again")
 
 
-def _qwen3(source: _Source, sizes: Qwen3Shape) -> Network:
+def _qwen3(source: NetworkSource, sizes: Qwen3Shape) -> Network:
     of_labels = source.tensors.pop("labels", None)
     made = {"score": _score(source, of_labels, sizes)} if source.role == "rerank" else {}
     network = Network(source.path, source.role, sizes, source.tensors, made, gguf=source.gguf)
     if source.role != "embed":
         return network
     query, document = source.prompts or (_QWEN_QUERY, "")
-    return replace(network, pooling=source.pooling, query_prompt=query, document_prompt=document)
+    return replace(network, pooling=source.pooling or "last", query_prompt=query, document_prompt=document)
 
 
-def _score(source: _Source, of_labels: StoredTensor | None, sizes: Qwen3Shape) -> Floats:
+def _score(source: NetworkSource, of_labels: StoredTensor | None, sizes: Qwen3Shape) -> Floats:
     """The row whose product with the last token is the logit of P(yes), shape (1, hidden).
 
     A softmax over two logits is the sigmoid of their difference, so two rows become one.
@@ -356,7 +158,7 @@ def _score(source: _Source, of_labels: StoredTensor | None, sizes: Qwen3Shape) -
     return yes_row - no_row
 
 
-def _gemma(source: _Source, sizes: Qwen3Shape) -> Network:
+def _gemma(source: NetworkSource, sizes: Qwen3Shape) -> Network:
     """EmbeddingGemma. Its makers store norms less one; GGUF files hold them as they are applied."""
     tensors, name = source.tensors, source.path.name
     made: dict[str, Floats] = {}
@@ -391,3 +193,41 @@ def _local_layers(layers: int, pattern: Any) -> tuple[bool, ...]:
         return tuple(bool(item) for item in pattern)
     period = pattern or _GEMMA_PERIOD
     return tuple((index + 1) % period != 0 for index in range(layers))
+
+
+def _encoder(source: NetworkSource) -> Network:
+    """BERT and its kin. The rows of their positions and that of the first kind of token are added into one table."""
+    tensors, name, family, first = source.tensors, source.path.name, source.family or _ANY, source.first_position
+    if source.role != "embed":
+        raise ModelError(f"'{name}' is an encoder, and these embed alone here", "others: qmd models list --available")
+    _need(source, _encoder_weights(source))
+    other = min(tensors.keys() - {"types", *_encoder_weights(source)}, default=None)
+    if other is not None:
+        raise ModelError(f"weight '{other}' of '{name}' is of a network that is not read here", f"read are {ARE_READ}")
+    (vocab, hidden), heads = (*tensors["embed"].shape, 0)[:2], source.heads
+    size, ffn = hidden // max(heads, 1), len(tensors["layers.0.up"].rows)
+    positions, types = tensors.pop("positions", None), tensors.pop("types", None)
+    rows = MAX_CONTEXT if positions is None else len(positions.rows) - first
+    context = min(rows, source.context or MAX_CONTEXT, family.max_length, MAX_CONTEXT)
+    shape = Qwen3Shape(source.layers, hidden, heads, heads, size, ffn, vocab, source.theta, source.eps, context)
+    _check_shapes(name, tensors, shape)
+    start = np.zeros((1, hidden), np.float32) if types is None else types.floats_of([0])
+    if positions is not None:
+        start = start + positions.floats_of(slice(first, first + context))
+    n_tokens = len(source.gguf.settings.get("tokenizer.ggml.tokens", ())) if source.gguf else 0
+    if context < _LEAST_CONTEXT or n_tokens > vocab or start.shape[1] != hidden:
+        raise ModelError(f"'{name}' has {context} positions, and {vocab} vectors of tokens for {n_tokens}")
+    query, document = source.prompts or (family.query_prompt, family.document_prompt)
+    pooling, made = source.pooling or family.pooling, {"start": start}
+    return Network(source.path, "embed", shape, tensors, made, pooling, None, context, query, document, source.gguf)
+
+
+def _encoder_weights(source: NetworkSource) -> Iterator[str]:
+    """Every weight that an encoder has; the row of a kind of token may be missing."""
+    is_nomic = source.architecture == "nomic-bert"
+    products = ["qkv"] if "layers.0.qkv" in source.tensors else ["q", "k", "v"]
+    products += ["o", "up", "down", *(["gate"] if is_nomic else [])]
+    norms = ["attended_norm", "fed_norm"]
+    parts = [*products, *norms, *(f"{part}.bias" for part in (norms if is_nomic else products + norms))]
+    yield from ("embed", "embed_norm", "embed_norm.bias", *(() if is_nomic else ("positions",)))
+    yield from (f"layers.{layer}.{part}" for layer in range(max(source.layers, 1)) for part in parts)

@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from qmd.inference.models.weights import size_of
 from qmd.inference.onnx_files import FLOAT, decode, encode, read_model
 from qmd.inference.runtime.sessions import import_runtime, mapped_errors
-from qmd.plugins.forms.onnx_model import OnnxFile, ValueInfo, attribute, external_tensor, value_info
+from qmd.plugins.forms.onnx_model import Graph, OnnxFile, ValueInfo, attribute, external_tensor, value_info
 
-_GROUP = 16
-"""Rows that kernels take together: what is left over at the end would be summed in another order."""
+_GROUP = 16  # Rows that kernels take together: what is left over at the end would be summed in another order.
 
 
 class _Graph(Struct, frozen=True):
@@ -34,12 +33,12 @@ class _Graph(Struct, frozen=True):
 
 class _Model(Struct, frozen=True):
     ir_version: Annotated[int, 1] = 0
-    graph: Annotated[_Graph | None, 7] = None
+    graph: Annotated[_Graph, 7] = _Graph()
     opset_import: Annotated[tuple[memoryview, ...], 8] = ()
 
 
 class OutputHead:
-    """The last product of the model in a file; `graph` is the model without it.
+    """The last product of the model in a file; `graph` is the model without it, which is opened with `options`.
 
     Raises:
         LookupError, ModelError, ValueError: The file is damaged, or ends in another product.
@@ -49,23 +48,19 @@ class OutputHead:
         if size_of(path) > 64 << 20:
             raise ValueError("its weights are in the file itself, which would be copied")
         file, self._model, self._path, self._threads = OnnxFile(path), read_model(path, _Model), path, threads
-        nodes, graph = file.graph.node, self._model.graph or _Graph()
-        makers = {name: place for place, node in enumerate(nodes) for name in node.output}
-        last = place = makers["logits"]
-        if nodes[last].op_type == "Cast":
-            place = makers[nodes[last].input[0]]
-        self._node = nodes[place]
+        places, graph = _last_places(file.graph), self._model.graph
+        self._node = file.graph.node[places[-1]]
         constants = {tensor.name: tensor for tensor in file.graph.initializer}
         if self._node.op_type != "MatMulNBits" or constants[self._node.input[2]].data_type != FLOAT:
             raise ValueError("it ends in another product")
         self._size, self._width = (self._node.attributes()[name] for name in "NK")
-        weights = (file.array(constants[name]) for name in self._node.input[1:])
-        # Scales and zero points may be flat.
+        weights = (file.array(constants[name]) for name in self._node.input[1:])  # scales, zero points may be flat
         self._weights = [array.reshape(self._size, *(array.shape[1:] or (-1,))) for array in weights]
-        kept = tuple(block for index, block in enumerate(graph.node) if index not in (place, last))
+        kept = tuple(block for index, block in enumerate(graph.node) if index not in places)
         hidden = _block(value_info(self._node.input[0], FLOAT, ("batch", "positions", self._width)))
         others = (block for block in graph.output if decode(ValueInfo, block).name != "logits")
         self.graph = encode(replace(self._model, graph=replace(graph, node=kept, output=(hidden, *others))))
+        self.options = {"session.model_external_initializers_file_folder_path": str(path.parent)}
         self._opened = lru_cache(2)(self._open)
         self._chosen: tuple[Any, npt.NDArray[np.int64]] | None = None
 
@@ -108,6 +103,13 @@ class OutputHead:
         model = encode(replace(self._model, graph=graph))
         with mapped_errors(self._path.name):
             return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"]), columns
+
+
+def _last_places(graph: Graph) -> list[int]:
+    """Where the node that gives the logits is, and the one before where that is a change of types."""
+    makers = {name: place for place, node in enumerate(graph.node) for name in node.output}
+    last = makers["logits"]
+    return [last, makers[graph.node[last].input[0]]] if graph.node[last].op_type == "Cast" else [last]
 
 
 def _block(message: Struct) -> memoryview:

@@ -99,7 +99,7 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
     if not files:
         return ()
     from qmd.plugins.forms.gguf import read_head
-    from qmd.plugins.forms.networks import architecture_of, guess_role
+    from qmd.plugins.forms.network_files import architecture_of, guess_role
 
     known = [model.source for model in imported_models(models_dir)]
     found: list[Importable] = []
@@ -175,7 +175,7 @@ def cached_file_of(address: str, models_dir: Path) -> Path | None:
 def remedy_for(address: str, models_dir: Path) -> str:
     """What is to be done about a GGUF model that is asked for and was not imported."""
     from qmd.plugins.forms.gguf import read_head
-    from qmd.plugins.forms.networks import ARE_READ, architecture_of
+    from qmd.plugins.forms.network_files import ARE_READ, architecture_of
 
     here = expand_home(address)
     file = here if here.is_file() else cached_file_of(address, models_dir)

@@ -1,15 +1,19 @@
 """The tokenizer of a GGUF file, from its vocabulary, as `tokenizer.json` of the package `tokenizers`.
 
-Two kinds are read: byte-level BPE with the splitting of Qwen2 (`gpt2` with `qwen2`), and SentencePiece's BPE with
-scores (`llama`, which Gemma has).
+Four kinds are read: byte-level BPE with the splitting of Qwen2 (`gpt2` with `qwen2`), SentencePiece's BPE with scores
+(`llama`, which Gemma has), the word pieces of BERT (`bert`), and SentencePiece's Unigram (`t5`, which XLM-RoBERTa has).
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from qmd.errors import ModelError
+from qmd.foreign import short
 from qmd.plugins.forms.gguf import GgufFile
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
@@ -41,13 +45,11 @@ def tokenizer_json(file: GgufFile, *, ends_by_default: bool = False) -> dict[str
     """
     vocabulary = _Vocabulary(file)
     kind = vocabulary.setting("model", "")
-    if kind == "gpt2":
-        content = _byte_level(vocabulary)
-    elif kind == "llama":
-        content = _sentence_piece(vocabulary)
-    else:
-        raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{kind}', which is not read here")
-    content["post_processor"] = _template(vocabulary, begins=kind == "llama", ends=ends_by_default)
+    kinds = {"gpt2": _byte_level, "llama": _sentence_piece, "bert": _word_pieces, "t5": _unigram}
+    if kind not in kinds:
+        raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{short(kind)}', which is not read here")
+    content = kinds[kind](vocabulary)
+    content["post_processor"] = _template(vocabulary, kind, ends=ends_by_default)
     return {"version": "1.0", "truncation": None, "padding": None, **content}
 
 
@@ -64,6 +66,14 @@ class _Vocabulary:
 
     def setting(self, name: str, default: Any = None) -> Any:
         return self.file.settings.get(f"tokenizer.ggml.{name}", default)
+
+    def mark(self, name: str, usual: str) -> int:
+        """Id of a token by the setting that names it, else by its usual text."""
+        index = self.setting(f"{name}_token_id")
+        index = self.tokens.index(usual) if index is None and usual in self.tokens else index
+        if index is None or not 0 <= index < len(self.tokens):
+            raise ModelError(f"'{self.file.path.name}' does not say which token is its '{usual}'", "get another file")
+        return int(index)
 
     def ids(self) -> dict[str, int]:
         """Tokens by text, without those that only fill the table up; the first of equal ones counts."""
@@ -129,6 +139,67 @@ def _sentence_piece(vocabulary: _Vocabulary) -> dict[str, Any]:
     }
 
 
+def _word_pieces(vocabulary: _Vocabulary) -> dict[str, Any]:
+    """BERT's. These files mark the beginning of a word, where `tokenizers` marks what goes on with one."""
+    vocabulary.tokens = list(map(_word_piece, vocabulary.tokens, vocabulary.types))
+    # No setting tells; every cased vocabulary has thousands of capitals, and others a handful.
+    n_cased = sum(token != token.lower() for token in vocabulary.tokens if not token.startswith("["))
+    clean = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    unknown = vocabulary.tokens[vocabulary.mark("unknown", "[UNK]")]
+    prefix = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    return {
+        "added_tokens": vocabulary.added(),
+        "normalizer": {"type": "BertNormalizer", **clean, "lowercase": n_cased < len(vocabulary.tokens) / 20},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": unknown, **prefix, "vocab": vocabulary.ids()},
+    }
+
+
+def _word_piece(token: str, kind: int) -> str:
+    """A token as BERT's own files spell it; a mark as `[CLS]` stays as it is, also where its type does not say so."""
+    if len(token) > 1 and token.startswith(_SPACE):
+        return token[1:]
+    return token if kind == _CONTROL or (token[:1], token[-1:]) == ("[", "]") else f"##{token}"
+
+
+def _unigram(vocabulary: _Vocabulary) -> dict[str, Any]:
+    """SentencePiece's, cut at blanks as XLM-RoBERTa cuts it: no piece of its vocabulary spans two words."""
+    scores, charsmap = vocabulary.setting("scores", ()), vocabulary.setting("precompiled_charsmap")
+    if len(scores) != len(vocabulary.tokens) or not np.isfinite(scores).all():
+        raise ModelError(f"the vocabulary of '{vocabulary.file.path.name}' has no whole scores", "get the file again")
+    scheme = "always" if vocabulary.setting("add_space_prefix", True) else "never"
+    space = {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": scheme, "split": True}
+    pieces = list(zip(vocabulary.tokens, scores.tolist(), strict=True))
+    return {
+        "added_tokens": vocabulary.added(),
+        "normalizer": None if charsmap is None else _precompiled(charsmap.tobytes()),
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
+        "decoder": space,
+        "model": {"type": "Unigram", "unk_id": vocabulary.mark("unknown", "<unk>"), "vocab": pieces},
+    }
+
+
+def _precompiled(raw: bytes) -> dict[str, Any]:
+    """SentencePiece's normalisation: a trie's size in bytes, the trie, and what its leaves replace with, by NULs.
+
+    `tokenizers` ends the process where a node leads out of the trie or a leaf out of the texts, so none may.
+    Source: a node and its leaf as in darts-clone's double array.
+    """
+    size = int.from_bytes(raw[:4], "little")
+    units, texts = np.frombuffer(raw, "<u4", size // 4, 4).astype(np.int64), raw[4 + size :]
+    nodes = np.flatnonzero(units < 1 << 31)  # the others are leaves
+    reached = nodes ^ ((units[nodes] >> 10) << ((units[nodes] & 512) >> 6))
+    is_whole = size % 4 == 0 and nodes[:1].tolist() == [0] and bool(((reached | 255) < len(units)).all())
+    starts = units[reached[units[nodes] & 256 > 0]] & 0x7FFFFFFF if is_whole else np.array([len(texts)])
+    # A replacement begins where a letter does; the longest that Unicode has are 33 bytes.
+    begins = np.append(np.frombuffer(texts, np.uint8) & 192 != 128, False)[np.minimum(starts, len(texts))]
+    if not begins.all() or max(map(len, texts.split(b"\0"))) > 256:
+        raise ValueError("its normalisation of letters leads nowhere, or makes long texts of single ones")
+    texts.decode()
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}
+
+
 def _bpe(vocabulary: _Vocabulary, merges: Sequence[Sequence[str]], *, falls_back: bool = False) -> dict[str, Any]:
     """The model; `falls_back` spells what is not in the vocabulary as bytes, and else as the unknown token."""
     unknown = vocabulary.setting("unknown_token_id") if falls_back else None
@@ -162,17 +233,16 @@ def _merges(vocabulary: _Vocabulary) -> Iterator[tuple[str, str]]:
                 yield token[:cut], token[cut:]
 
 
-def _template(vocabulary: _Vocabulary, *, begins: bool, ends: bool) -> dict[str, Any] | None:
-    """Marks before and after each text."""
-    marks = {
-        "bos": vocabulary.setting("add_bos_token", begins),
-        "eos": vocabulary.setting("add_eos_token", ends),
-    }
-    ids = {name: vocabulary.setting(f"{name}_token_id") for name, wanted in marks.items() if wanted}
+def _template(vocabulary: _Vocabulary, kind: str, *, ends: bool) -> dict[str, Any] | None:
+    """Marks before and after each text; BERT has both, whatever a file says of other ones."""
+    names = ("bos", "<s>"), ("eos", "</s>")
+    if kind == "bert":
+        names = ("cls", "[CLS]"), ("seperator", "[SEP]")
+    asked = {"bos": kind in ("llama", "t5"), "eos": ends or kind == "t5"}.items()
+    wanted = [kind == "bert" or vocabulary.setting(f"add_{key}_token", default) for key, default in asked]
+    ids = {key: vocabulary.mark(*name) for key, name, on in zip(("bos", "eos"), names, wanted, strict=True) if on}
     if "eos" in ids and vocabulary.setting("add_eos_token") is None and _QWEN_END in vocabulary.tokens:
         ids["eos"] = vocabulary.tokens.index(_QWEN_END)
-    if any(index is None for index in ids.values()):
-        raise ModelError(f"'{vocabulary.file.path.name}' does not say which token begins or ends a text")
     if not ids:
         return None
     pieces: dict[str, Any] = {name: {"SpecialToken": {"id": name, "type_id": 0}} for name in ids}

@@ -20,7 +20,7 @@ from qmd.plugins.lance.tables import Connection, Row, Tables, both, is_in, liter
 from qmd.records import Collection, Link, NameKind, Scope, StoredDocument
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexReader
-from qmd.store.linking import WrittenLink
+from qmd.store.linking import Written
 from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_text
 
 COLUMNS = ("id", "collection", "path", "title", "hash", "modified_at", "n_chars", "metadata", "date")
@@ -161,14 +161,11 @@ class LanceLinks:
         rows = self._tables.select("documents", ("links",), f"id = {document_id}")
         return [link for row in rows for link in _links(self._tables, row["links"])]
 
-    def written(self, collection: str, keys: Names[str], limit: int | None = None) -> Iterator[WrittenLink]:
+    def written(self, collection: str, keys: Names[str], limit: int | None = None) -> Iterator[Written]:
         where = both(of_collection(collection), _has_any("link_keys", map(hash_key, keys)))
         rows = self._tables.select("documents", ("path", "id", "links"), where)
         for row in sorted(sorted(rows, key=lambda row: int(row["id"]))[:limit], key=lambda row: str(row["path"])):
-            for link in _links(self._tables, row["links"]):
-                key = link_key(link.target)
-                if key in keys:
-                    yield WrittenLink(row["id"], row["path"], key, link)
+            yield row["id"], row["path"], _links(self._tables, row["links"])
 
     def count_links(self, keys: Names[str]) -> int:
         wanted = set(map(hash_key, keys))

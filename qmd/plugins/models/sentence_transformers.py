@@ -15,6 +15,7 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
 from qmd.inference.models.catalogue import MAX_CONTEXT, Family, chunk_tokens, find_family
+from qmd.inference.models.folders import stated_pooling, stated_prompts
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json
@@ -29,24 +30,6 @@ _FORMAT_BY_FILE = {
     "model.onnx": "fp32",
 }
 """Usual file names and what they contain. No `*_uint8`: unsigned weights run no faster than fp32."""
-
-_MODES: Mapping[str, Pooling] = {
-    "cls": "first",
-    "cls_token": "first",
-    "mean": "mean",
-    "mean_tokens": "mean",
-    "max": "max",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len",
-    "weightedmean": "weighted_mean",
-    "weightedmean_tokens": "weighted_mean",
-    "lasttoken": "last",
-}
-"""`pooling_mode` of version 6 of sentence-transformers, and what follows `pooling_mode_` in the keys before it."""
-
-_QUERY_NAMES = ("query", "retrieval.query", "Retrieval-query", "search_query", "s2p_query")
-_DOCUMENT_NAMES = ("document", "passage", "corpus", "retrieval.passage", "Retrieval-document", "search_document")
-"""Names of prompts, first come first taken: sentence-transformers' own, then those of Jina, Gemma, Nomic and Stella."""
 
 _OFFSET_TYPES = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Types of models that count positions from behind the padding token's number."""
@@ -179,25 +162,15 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
     if config:
         origin = f"{module.name}/config.json"
         pools_prompt = bool(config.get("include_prompt", True))
-        names = _mode_names(config)
-        if len(names) == 1 and names[0] in _MODES:
-            return _MODES[names[0]], origin, extra, pools_prompt
-        return "none", origin, (f"pooling '{'+'.join(names)}' of '{origin}'", *extra), pools_prompt
+        pooling, named = stated_pooling(config)
+        unknown = (f"pooling '{named}' of '{origin}'",) if pooling == "none" else ()
+        return pooling, origin, (*unknown, *extra), pools_prompt
     if known is not None:
         return known.pooling, read.table, (*extra, *((known.only_in_graph,) if known.only_in_graph else ())), True
     architectures = [str(name) for name in read.config.get("architectures") or ()]
     if any(name.endswith("ForCausalLM") for name in architectures):
         return "none", "no file", ("a pooling that no file of the folder names", *extra), True
     return "mean", "no file says otherwise", extra, True
-
-
-def _mode_names(config: Mapping[str, Any]) -> list[str]:
-    """The poolings that a module's file names, in the words of either version of its format."""
-    given = config.get("pooling_mode")
-    modes = [given] if isinstance(given, str) else given
-    if modes is None:
-        modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if on and "pooling_mode_" in key]
-    return [str(mode) for mode in modes or ("mean",)]
 
 
 def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
@@ -212,13 +185,7 @@ def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
 
 def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
     file = "config_sentence_transformers.json"
-    config = read_json(read.path / file)
-    stated = config.get("prompts")
-    # Version 5 of sentence-transformers and later write empty ones into every model.
-    prompts = {str(name): str(text) for name, text in stated.items() if text} if isinstance(stated, dict) else {}
-    default = prompts.get(str(config.get("default_prompt_name")), "")
-    query = next((prompts[name] for name in _QUERY_NAMES if name in prompts), default)
-    document = next((prompts[name] for name in _DOCUMENT_NAMES if name in prompts), default)
+    query, document, prompts = stated_prompts(read_json(read.path / file))
     if query or document:
         return query, document, file
     if read.known is not None:

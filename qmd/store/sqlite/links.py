@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from qmd.analysis.note_names import Named, link_key, place_of
@@ -16,12 +15,12 @@ from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.documents import Documents
 
 if TYPE_CHECKING:
-    from qmd.store.linking import WrittenLink
+    from qmd.store.linking import Written
 
-_BATCH = 20_000
+_BATCH = 100_000
 """Notes whose anchors are in memory at once; each batch reads the links of its collection again."""
 
-_REMOVED_AT_ONCE = 500
+_REMOVED_AT_ONCE, _UNPACKED_AT_ONCE = 500, 100
 
 
 class SqliteLinks:
@@ -34,9 +33,7 @@ class SqliteLinks:
         rows = self._database.rows("SELECT packed FROM links WHERE source = ?", (document_id,))
         return [link for (packed,) in rows for link in _unpacked(self._database, packed)]
 
-    def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[WrittenLink]:
-        from qmd.store.linking import WrittenLink
-
+    def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[Written]:
         sql = (
             "SELECT source FROM link_keys CROSS JOIN documents ON id = source"
             f" WHERE collection = ? AND key IN ({{}}) LIMIT {-1 if limit is None else limit}"
@@ -44,12 +41,10 @@ class SqliteLinks:
         found = self._database.select_in(sql, sorted(set(map(hash_key, keys))), (collection,))
         sources = {one for (one,) in found}
         sql = "SELECT path, id, packed FROM documents JOIN links ON source = id WHERE id IN ({})"
-        key_of = cache(link_key)
-        for path, source, packed in sorted(self._database.select_in(sql, sorted(sources))):
-            for link in _unpacked(self._database, packed):
-                key = key_of(link.target)
-                if key in keys:
-                    yield WrittenLink(source, path, key, link)
+        for part in batches(sorted(self._database.select_in(sql, sorted(sources))), _UNPACKED_AT_ONCE):
+            with self._database.decoding():
+                documents = [(source, path, unpack_links(packed)) for path, source, packed in part]
+            yield from documents
 
     def count_links(self, keys: Collection[str]) -> int:
         sql = "SELECT sum(n) FROM link_keys WHERE key IN ({})"

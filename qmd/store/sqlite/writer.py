@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from qmd.names import to_text
@@ -29,6 +29,11 @@ _TABLES_OF_COLLECTIONS = (
     ("folders", "collection"),
 )
 """(table, column of the name), `documents` apart."""
+
+
+_STORED = attrgetter(
+    *("path", "title", "hash", "modified_at", "n_chars", "size_bytes", "mtime_ns", "metadata_json", "heading", "date")
+)
 
 
 class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
@@ -109,24 +114,11 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
                     stored.add(document.hash)
                     content = (document.hash, document.created_at, document.n_chars, document.doc)
                     database.run("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", content)
+                created_at = replaced[document.path][0] if document.path in replaced else document.created_at
                 database.run(
-                    "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars,"
+                    "INSERT INTO documents (id, collection, created_at, path, title, hash, modified_at, n_chars,"
                     " size_bytes, mtime_ns, metadata, heading, date) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        document_id,
-                        collection,
-                        document.path,
-                        document.title,
-                        document.hash,
-                        replaced[document.path][0] if document.path in replaced else document.created_at,
-                        document.modified_at,
-                        document.n_chars,
-                        document.size_bytes,
-                        document.mtime_ns,
-                        document.metadata_json,
-                        document.heading,
-                        document.date,
-                    ),
+                    (document_id, collection, created_at, *_STORED(document)),
                 )
                 names = [(key, document_id, kind) for key, kind in document.names.items()]
                 database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", names)

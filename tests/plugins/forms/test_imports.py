@@ -25,7 +25,7 @@ from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.forms.graph_writer import Qwen3Shape
 from qmd.plugins.forms.importing import import_weights
-from qmd.plugins.forms.networks import guess_role
+from qmd.plugins.forms.network_files import guess_role
 from qmd.plugins.forms.sources import (
     cached_file_of,
     find_files,
@@ -255,7 +255,7 @@ def test_a_folder_of_sentence_transformers_is_pooled_and_prompted_as_it_says(tmp
 # --- what is refused ---
 
 
-@pytest.mark.parametrize("architecture", ["llama", "bert", "nomic-bert", "qwen3moe"])
+@pytest.mark.parametrize("architecture", ["llama", "modern-bert", "nomic-bert-moe", "qwen3moe"])
 def test_another_architecture_is_named(tmp_path: Path, architecture: str) -> None:
     writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), architecture)
     writer.add_tensor("token_embd.weight", np.zeros((4, 4), np.float32))
@@ -398,15 +398,16 @@ def test_a_model_that_stands_in_for_a_gguf_address_is_said_to(tmp_path: Path) ->
 def test_a_gguf_model_that_no_import_reads_is_not_sent_to_one(tmp_path: Path) -> None:
     asked = "hf:gpustack/bge-m3-GGUF/bge-m3-Q8_0.gguf"
     unseen = choose_model(EngineSettings(tmp_path, embed=asked), "embed").note
-    assert unseen is not None and "which reads Qwen3" in unseen and "qmd models list --available" in unseen
-    writer = gguf.GGUFWriter(str(tmp_path / "bge-m3-Q8_0.gguf"), "bert")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    for address in (asked, str(tmp_path / "bge-m3-Q8_0.gguf")):
-        note = choose_model(EngineSettings(tmp_path, embed=address), "embed").note
-        assert note is not None and "architecture 'bert'" in note and "models import" not in note
-        assert "qmd models list --available" in note
+    assert unseen is not None and "which reads Qwen3" in unseen and "XLM-RoBERTa" in unseen
+    for kind in ("bert", "modern-bert"):
+        writer = gguf.GGUFWriter(str(tmp_path / "bge-m3-Q8_0.gguf"), kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        for address in (asked, str(tmp_path / "bge-m3-Q8_0.gguf")):
+            note = choose_model(EngineSettings(tmp_path, embed=address), "embed").note
+            assert note is not None and ("architecture 'modern-bert'" in note) == (kind != "bert")
+            assert ("qmd models list --available" in note) == (kind != "bert") != ("models import" in note)
     write_qwen3(tmp_path / "e.gguf", "Q8_0")
     note = choose_model(EngineSettings(tmp_path, embed=str(tmp_path / "e.gguf")), "embed").note
     assert note is not None and note.endswith(f"to use it: qmd models import {tmp_path / 'e.gguf'}")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from qmd.app.engines import EnginePool
-from qmd.app.limits import parse_model_ttl
+from qmd.app.limits import Line, parse_model_ttl
 from qmd.app.resources import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.inference.records import Role
+from qmd.retrieval.trace import CancelledSearch
 from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 
@@ -241,3 +245,94 @@ def test_work_beside_searches_is_told_why_its_model_is_missing() -> None:
     pool = EnginePool[str](lambda settings, roles: Engines(None, None, None, ("no model",)))
     with pool.lease("s", EMBED) as engines:
         assert engines.notes == ("no model",)
+
+
+def test_searches_use_the_models_side_by_side() -> None:
+    models = Models()
+    pool = EnginePool(models)
+    with pool.engines("s", BOTH) as first, pool.engines("s", EMBED) as second:
+        assert first.embedder is second.embedder is not None
+    assert len(models.loads) == 1
+
+
+def test_a_search_that_needs_other_models_waits_and_those_behind_it_wait_for_it() -> None:
+    pool, order, entered = EnginePool(Models()), list[str](), threading.Event()
+
+    def search(settings: str) -> None:
+        entered.set()
+        with pool.engines(settings, EMBED):
+            order.append(settings)
+
+    threads = []
+    with pool.engines("a", EMBED):
+        for settings in ("b", "a"):
+            entered.clear()
+            threads.append(threading.Thread(target=search, args=(settings,)))
+            threads[-1].start()
+            entered.wait(5)
+            until(lambda: len(pool._door._present) == len(threads))
+        assert order == []
+    for thread in threads:
+        thread.join(5)
+    assert order == ["b", "a"]
+
+
+def test_models_in_use_are_not_dropped_and_waiting_for_them_has_an_end() -> None:
+    models = Models()
+    pool = EnginePool(models)
+    with pool.engines("s", EMBED):
+        pool.unload(0.01)
+        with pool.engines("s", EMBED):
+            assert len(models.loads) == 1
+
+        def give_up() -> None:
+            raise CancelledSearch
+
+        with pytest.raises(CancelledSearch), pool.engines("other", EMBED, give_up):
+            pass
+    pool.unload(0.01)
+    with pool.engines("s", EMBED):
+        assert len(models.loads) == 2
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_who_comes_first_is_served_first(places: int) -> None:
+    line, served, done = Line(places), list[int](), threading.Event()
+
+    def come(number: int) -> None:
+        with line.turn():
+            served.append(number)
+            done.wait(5)
+
+    threads = []
+    for number in range(6):
+        threads.append(threading.Thread(target=come, args=(number,)))
+        threads[-1].start()
+        until(lambda: len(line._present) == len(threads))
+    until(lambda: len(served) == places)
+    assert sorted(served) == list(range(places))
+    done.set()
+    for thread in threads:
+        thread.join(5)
+    # Of several who are let in at once any may say so first.
+    assert len(served) == 6 and (places > 1 or served == sorted(served))
+
+
+def test_who_leaves_the_line_lets_the_next_one_in() -> None:
+    line = Line(1)
+
+    def leave() -> None:
+        raise CancelledSearch
+
+    with line.turn(), pytest.raises(CancelledSearch), line.turn(leave):
+        pass
+    with line.turn():
+        assert len(line._present) == 1
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait for another thread."""
+    end = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)

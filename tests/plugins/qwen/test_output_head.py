@@ -61,7 +61,9 @@ def test_lines_are_those_of_the_whole_graph(form: str, mode: str, tmp_path: Path
 def test_logits_of_the_chosen_rows_are_those_of_the_whole_graph(form: str, n_rows: int, tmp_path: Path) -> None:
     path = _write(tmp_path, FORMS[form])
     head = OutputHead(path, 1)
-    rest = Decoder(replace(open_session(path, format="q4", threads=1, graph=head.graph), head=head))
+    rest = Decoder(
+        replace(open_session(path, format="q4", threads=1, graph=head.graph, options=head.options), head=head)
+    )
     allowed = np.zeros(SHAPE.vocab, np.bool_)
     allowed[np.random.default_rng(n_rows).permutation(SHAPE.vocab)[:n_rows]] = True
     head.choose(allowed)
