@@ -63,7 +63,11 @@ _HF_NAMES = _pairs("""
     attention.output.LayerNorm=attended_norm output.LayerNorm=fed_norm
     attn.Wqkv=qkv attn.out_proj=o norm1=attended_norm mlp.fc11=up mlp.fc12=gate mlp.fc2=down norm2=fed_norm
 """)
-_EPS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon")
+_SAME = _pairs("""
+    n_layer=num_hidden_layers n_head=num_attention_heads n_positions=max_position_embeddings
+    layer_norm_eps=rms_norm_eps layer_norm_epsilon=rms_norm_eps rotary_emb_base=rope_theta
+""")
+"""Keys of a configuration that say what others do."""
 _NAME = re.compile(r"(?:(?:model|bert|roberta)\.)?(?:(?:blk|layers|encoder\.layers?)\.(\d+)\.)?(.+)\.(weight|bias)")
 _UNUSED = re.compile(r"(bert\.|roberta\.)?(pooler|cls\.(predictions|seq_relationship)|lm_head)\.")
 """Of encoders: what was trained beside the vectors of tokens."""
@@ -165,7 +169,7 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
 
 def read_folder(folder: Path, role: Role | None) -> NetworkSource:
     """What a folder with `config.json` and safetensors says; raises as `read_network`."""
-    config = read_json(folder / "config.json")
+    config = {_SAME.get(key, key): value for key, value in read_json(folder / "config.json").items()}
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
     is_encoder = "bert" in architecture
     role = role or _folder_role(folder, config, is_encoder=is_encoder)
@@ -179,9 +183,9 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
         architecture,
         role,
         _folder_tensors(folder, architecture, is_tied=bool(config.get("tie_word_embeddings"))),
-        layers=int(config.get("num_hidden_layers", config.get("n_layer", 0))),
+        layers=int(config.get("num_hidden_layers", 0)),
         theta=_rotary_base(folder, config),
-        eps=float(next((config[key] for key in _EPS if key in config), 1e-6)),
+        eps=float(config.get("rms_norm_eps", 1e-6)),
         pooling=_pooling(folder, config, is_encoder=is_encoder),
         labels=[str(label).lower() for _, label in sorted((config.get("id2label") or {}).items())],
         yes_no={word: int(vocabulary[word]) for word in ("yes", "no") if word in vocabulary},
@@ -189,8 +193,8 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
         local=[kind == "sliding_attention" for kind in kinds] if kinds else None,
         local_theta=float(config.get("rope_local_base_freq") or 1e4),
         prompts=(query, document) if query or document else None,
-        heads=int(config.get("num_attention_heads", config.get("n_head", 0))),
-        context=int(config.get("max_position_embeddings", config.get("n_positions", 0))) - first,
+        heads=int(config.get("num_attention_heads", 0)),
+        context=int(config.get("max_position_embeddings", 0)) - first,
         first_position=first,
         family=find_family([folder.resolve().name, str(config.get("_name_or_path", ""))], None),
     )
@@ -216,8 +220,7 @@ def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
     if scaling and "full_attention" not in rope:
         raise ModelError(f"'{folder.name}' scales its rotary positions, which is not read here")
     by_layer: Mapping[str, Any] = rope.get("full_attention", {})
-    theta = config.get("rotary_emb_base") or config.get("rope_theta") or rope.get("rope_theta")
-    return float(theta or by_layer.get("rope_theta", 1e6))
+    return float(config.get("rope_theta") or rope.get("rope_theta") or by_layer.get("rope_theta", 1e6))
 
 
 def _folder_role(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Role:
