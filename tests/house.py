@@ -17,24 +17,24 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4850,
+    "store": 4830,
     "cli": 4200,
     "retrieval": 4420,
-    "inference": 3770,
+    "inference": 3830,
     "app": 4220,
-    "plugins/forms": 3600,
+    "plugins/forms": 3690,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2420,
-    "plugins/lance": 2140,
-    "plugins/qwen": 2160,
+    "plugins/lance": 2180,
+    "plugins/qwen": 2230,
     "(root)": 2090,
     "plugins/models": 1610,
     "indexing": 1560,
     "plugins/servers": 1270,
     "plugins/doctor": 1200,
     "plugins/browse": 1240,
-    "config": 1000,
+    "config": 1010,
     "plugins/bench": 880,
     "analysis": 920,
     "plugins/fastembed": 690,
@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/readers": 790,
     "plugins/office": 170,
     "plugins/watch": 480,
-    "plugins": 450,
+    "plugins": 460,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_850, 202
+MOST_LINES, MOST_FILES = 33_880, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_230
-MOST_LINES_OF_TESTS = 44_730
+MOST_LINES_OF_ALL = 56_460
+MOST_LINES_OF_TESTS = 45_150
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

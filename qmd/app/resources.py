@@ -193,7 +193,6 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
-        from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
         written = self._configuration.settings()
@@ -203,9 +202,7 @@ class OpenedIndex:
             embed=models.get("embed", "auto"),
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
-            rerank_form=models.get("rerank_form", "auto"),
-            expand_form=models.get("generate_form", "auto"),
-            embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
+            options=models,
             sampling=written.sampling or {},
             allow_gpu=self._allow_gpu,
             env=self._environ,

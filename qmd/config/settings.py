@@ -20,7 +20,12 @@ MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
 AUTO_EMBED_KEY = "auto_embed"
-EMBED_OPTIONS = ("query_prompt", "document_prompt", "dim")
+MODEL_OPTIONS = (
+    *(f"embed.{name}" for name in ("query_prompt", "document_prompt", "dim", "threads")),
+    *("rerank.context", "generate.context", "generate.max_tokens"),
+    *("rerank_form", "generate_form", "threads", "gpu_layers"),
+)
+"""What is said besides the models: of the one before the dot, or of all."""
 SAMPLING_KEY = "sampling"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
@@ -32,9 +37,7 @@ class Config(Struct, frozen=True):
     global_context: str | None = None
     editor_uri: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)
-    """Slot (`embed`, `generate`, `rerank`) → model reference as written; `embed.dim` and its like (`EMBED_OPTIONS`) →
-    what is said besides the model.
-    """
+    """Slot (`embed`, `generate`, `rerank`) → model reference as written; and what is said besides (`MODEL_OPTIONS`)."""
     sampling: Mapping[str, object] | None = None
     """How the expansion model's tokens are drawn; None where the file does not say."""
     auto_update: bool = True
@@ -173,14 +176,15 @@ def _text(value: object, where: str, locations: Locations) -> str | None:
 
 
 def _models(slots: Mapping[object, object], locations: Locations) -> Mapping[str, str]:
-    """Each slot's model, and `embed.NAME` for what is said besides the embedding model."""
+    """Each slot's model, and what is said besides."""
     models = {str(slot): _model(one, f"models.{slot}", locations) for slot, one in slots.items() if one}
-    embed = slots.get("embed")
-    for name in EMBED_OPTIONS:
-        value = embed.get(name) if isinstance(embed, Mapping) else None
+    for option in MODEL_OPTIONS:
+        slot, _, name = option.rpartition(".")
+        of = slots.get(slot) if slot else slots
+        value = of.get(name) if isinstance(of, Mapping) else None
         if value is not None:
             # An empty prompt says that there is to be none.
-            models[f"embed.{name}"] = _text(value, f"models.embed.{name}", locations) or ""
+            models[option] = _text(value, f"models.{option}", locations) or ""
     return models
 
 
@@ -192,6 +196,8 @@ def _model(value: object, where: str, locations: Locations) -> str:
     if not isinstance(value, Mapping):
         return str(value)
     url, model, api = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model", "api"))
+    if not model and not url and not api and where != "models.embed":
+        return "auto"
     if not model:
         raise _wrong(where, "a name, or a mapping with 'model' (and 'url' for a server)", dict(value), locations)
     return f"{f'{api}+' if api else ''}{url}#{model}" if url else model

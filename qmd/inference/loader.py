@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines, Expander, Reranker, engine_room
+from qmd.inference.base import Embedder, EngineDescription, Engines, Reranker, engine_room
 from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
 from qmd.inference.models.catalogue import advice_on, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
@@ -40,10 +41,10 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     """
     loading = _Loading(settings)
     embedder = loading.attempt(loading.embedder, "embed") if "embed" in roles else None
-    reranker = loading.attempt(loading.reranker, "rerank") if "rerank" in roles else None
+    reranker = loading.attempt(partial(loading.local, "rerank"), "rerank") if "rerank" in roles else None
     if reranker is None and "rerank" in roles:
         reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
-    expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
+    expander = loading.attempt(partial(loading.local, "expand"), "expand") if "expand" in roles else None
     notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
     return Engines(
         embedder, reranker, expander, notes, standing=tuple(loading.standing), failures=tuple(loading.failures)
@@ -185,33 +186,22 @@ class _Loading:
             return engine_room(room).open_embedder(choice, self._settings)
         return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
 
-    def reranker(self) -> Reranker | None:
-        """The configured or full-tier reranker; None where the built-in one is meant."""
-        from qmd.inference.engines.cpu_fallback import FallbackReranker
+    def local(self, role: Role) -> Any:
+        """The configured or full-tier reranker or expander; one with files here goes on without the GPU if it must.
 
-        return self._open("rerank", lambda room, *chosen: room.open_reranker(*chosen), FallbackReranker)
-
-    def expander(self) -> Expander | None:
-        """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
-        from qmd.inference.engines.cpu_fallback import FallbackExpander
-
-        return self._open("expand", lambda room, *chosen: room.open_expander(*chosen), FallbackExpander)
-
-    def _open(
-        self,
-        role: Role,
-        open_in: Callable[[EngineRoom, ModelChoice, EngineSettings], _Engine],
-        with_fallback: Callable[[Callable[[bool], _Engine]], _Engine],
-    ) -> _Engine | None:
-        """The engine of a role that a room opens; one with files here goes on without the GPU where it must."""
+        None where the built-in reranker is meant. There is no such expander, for no small one earned its time.
+        """
         settings, choice, named = self._settings, self._choice(role), self._settings.room_for(role)
         if choice.folder is None and named is None:
             return None
+        from qmd.inference.engines.cpu_fallback import FallbackEngine
+
         room = engine_room(named or role)
+        opened: Callable[..., Any] = room.open_reranker if role == "rerank" else room.open_expander
         if choice.folder is None:
-            return open_in(room, choice, settings)
+            return opened(choice, settings)
         without = replace(settings, allow_gpu=False)
-        return with_fallback(lambda with_gpu: open_in(room, choice, settings if with_gpu else without))
+        return FallbackEngine(lambda with_gpu: opened(choice, settings if with_gpu else without))
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
@@ -224,7 +214,7 @@ class _Loading:
         if not isinstance(embedder, OnnxEmbedder) or embedder.description.tier != BUILT_IN:
             from qmd.inference.engines.embedder import load_embedder
 
-            embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.usable_threads)
+            embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.threads_for("embed"))
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
     def _choice(self, role: Role) -> ModelChoice:
@@ -251,15 +241,16 @@ def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) 
 
     def load(allow_gpu: bool) -> OnnxEmbedder:
         gpu = settings.gpu_use("embed")
-        return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=allow_gpu, gpu=gpu)
+        return load_embedder(folder, record, threads=settings.threads_for("embed"), allow_gpu=allow_gpu, gpu=gpu)
 
     inner = load(settings.gpu_allowed)
     if not settings.gpu_allowed or load_driver() is None:
         return inner
-    from qmd.inference.engines.bulk_embedding import BulkEmbedder, batches_of_session, open_batches
+    from qmd.inference.engines.bulk_embedding import BulkEmbedder, open_batches
+    from qmd.inference.engines.encoder_graph import BatchRuns
 
     if inner.session.got == "cuda":
-        return BulkEmbedder(inner, lambda: batches_of_session(inner.session), lambda: load(False), patience=0)
+        return BulkEmbedder(inner, lambda: BatchRuns(inner.session), lambda: load(False), patience=0)
     if record.batches is None:
         return inner
     path, use = folder / record.batches.path, replace(settings.gpu_use("embed"), needs_fp32=True)

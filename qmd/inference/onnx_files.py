@@ -63,6 +63,47 @@ class Entry(Struct, frozen=True):
     value: Annotated[str, 2] = ""
 
 
+class Constant(Struct, frozen=True):
+    """Of a tensor, its size, type, name and place."""
+
+    dims: Annotated[tuple[int, ...], 1] = ()
+    data_type: Annotated[int, 2] = 0
+    name: Annotated[str, 8] = ""
+    external_data: Annotated[tuple[Entry, ...], 13] = ()
+
+
+class Number(Struct, frozen=True):
+    """An attribute of a node, where it is a whole number."""
+
+    name: Annotated[str, 1] = ""
+    i: Annotated[int, 3] = 0
+
+
+class Node(Struct, frozen=True):
+    """An operator, what it reads, and its numbers."""
+
+    input: Annotated[tuple[str, ...], 1] = ()
+    op_type: Annotated[str, 4] = ""
+    attribute: Annotated[tuple[Number, ...], 5] = ()
+
+    def number(self, name: str) -> int:
+        """An attribute; 0 where it has none of that name."""
+        return next((one.i for one in self.attribute if one.name == name), 0)
+
+
+class Graph(Struct, frozen=True):
+    """`GraphProto` without the values of its constants."""
+
+    node: Annotated[tuple[Node, ...], 1] = ()
+    initializer: Annotated[tuple[Constant, ...], 5] = ()
+
+
+class Model(Struct, frozen=True):
+    """`ModelProto`."""
+
+    graph: Annotated[Graph, 7] = Graph()
+
+
 class _Field(Struct, frozen=True):
     """A field of a record."""
 

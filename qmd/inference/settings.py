@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
+from qmd.foreign import short
 from qmd.inference.records import EmbedOverrides, Role
 from qmd.plugins import ENGINES, find
 
@@ -24,12 +25,21 @@ SERVERS = "http://"
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
 
-EMBED_VARIABLES: Mapping[str, str] = {
-    "query_prompt": "QMD_EMBED_QUERY_PROMPT",
-    "document_prompt": "QMD_EMBED_DOCUMENT_PROMPT",
-    "dim": "QMD_EMBED_DIM",
+SLOTS: Mapping[Role, str] = {"embed": "embed", "rerank": "rerank", "expand": "generate"}
+"""What `models` in `index.yml` calls the roles."""
+
+OPTION_VARIABLES: Mapping[str, str] = {
+    "embed.query_prompt": "QMD_EMBED_QUERY_PROMPT",
+    "embed.document_prompt": "QMD_EMBED_DOCUMENT_PROMPT",
+    "embed.dim": "QMD_EMBED_DIM",
+    "embed.threads": "QMD_EMBED_PARALLELISM",
+    "rerank.context": "QMD_RERANK_CONTEXT_SIZE",
+    "generate.context": "QMD_EXPAND_CONTEXT_SIZE",
 }
-"""Options of `models.embed` in `index.yml` → the variables that apply where it does not say."""
+"""Options of `models` in `index.yml` → the variables that apply where it does not say."""
+
+_MOST_THREADS = 256
+_ALL_LAYERS = ("", "-1", "all", "auto")
 
 
 def room_of(name: str) -> str | None:
@@ -55,20 +65,17 @@ class EngineSettings(Struct, frozen=True):
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
-    rerank_form: str = AUTO
-    expand_form: str = AUTO
-    """Which file of a model is opened: `auto`, `published`, or a form that was prepared here."""
     sampling: Mapping[str, object] = field(default_factory=dict)
     """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
-    embed_options: Mapping[str, str] = field(default_factory=dict)
-    """What the configuration says besides the embedding model: `query_prompt`, `document_prompt`, `dim`."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the configuration says besides the models (`qmd.config.settings.MODEL_OPTIONS`)."""
     threads: int | None = None
-    """Threads per engine; None takes what this process may use."""
+    """Threads per engine, where no option says; None takes what this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are heard: `QMD_FORCE_CPU`, `QMD_GPU_DEVICE`, `QMD_GPU_MEMORY`, the models `QMD_EMBED_MODEL`,
-    `QMD_RERANK_MODEL`, `QMD_GENERATE_MODEL`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`, `QMD_EMBED_DIM`,
-    and those of servers (`qmd.plugins.servers.settings`).
+    """Variables that are heard: `QMD_FORCE_CPU`, `QMD_LLAMA_GPU`, `QMD_GPU_DEVICE`, `QMD_GPU_MEMORY`, the models
+    `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`, `QMD_GENERATE_MODEL`, those of `OPTION_VARIABLES`, and those of servers
+    (`qmd.plugins.servers.settings`).
     """
 
     def model_for(self, role: Role) -> str:
@@ -79,8 +86,8 @@ class EngineSettings(Struct, frozen=True):
         return self.env.get(f"{ENV_STEMS[role]}_MODEL", "").strip() or AUTO
 
     def form_for(self, role: Role) -> str:
-        """The form asked for: the configured one, else the environment's, else `auto`."""
-        configured = {"embed": AUTO, "rerank": self.rerank_form, "expand": self.expand_form}[role]
+        """Which file is opened: the configured form, else the environment's, else `auto`."""
+        configured = self.options.get(f"{SLOTS[role]}_form", AUTO)
         if configured not in ("", AUTO):
             return configured
         return self.env.get(f"{ENV_STEMS[role]}_FORM", "").strip().lower() or AUTO
@@ -91,35 +98,43 @@ class EngineSettings(Struct, frozen=True):
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
-        """What applies to an embedding model of the user's own: the configuration's word, else the environment's.
-
-        A prompt that is there and empty means none.
+        """What applies to an embedding model of the user's own. A prompt that is there and empty means none.
 
         Raises:
             ModelError: `dim` is no whole number above 0.
         """
-        said = {
-            name: self.embed_options.get(name, self.env.get(variable)) for name, variable in EMBED_VARIABLES.items()
-        }
-        dim = (said["dim"] or "").strip()
-        if dim and not (dim.isdecimal() and int(dim)):
-            raise ModelError(
-                f"the dimensions of embeddings are '{dim}', not a whole number above 0",
-                "correct QMD_EMBED_DIM, or 'dim' in index.yml",
-            )
-        return EmbedOverrides(said["query_prompt"], said["document_prompt"], int(dim) if dim else None)
+        dim = self.number("embed.dim", 1, 1 << 16)
+        return EmbedOverrides(self.said("embed.query_prompt"), self.said("embed.document_prompt"), dim)
 
-    @property
-    def usable_threads(self) -> int:
-        """Threads to use, at least 1."""
-        return max(1, self.threads) if self.threads is not None else usable_cpus()
+    def said(self, option: str) -> str | None:
+        """What the configuration says, else the environment, by the option's variable or a name of its own."""
+        return self.options.get(option, self.env.get(OPTION_VARIABLES.get(option, option)))
+
+    def number(self, option: str, least: int, most: int) -> int | None:
+        """The whole number that `said` gives; None for nothing.
+
+        Raises:
+            ModelError: It is something else, or not within `least` and `most`.
+        """
+        value = (self.said(option) or "").strip()
+        if value and not (value.isdecimal() and len(value) < 10 and least <= int(value) <= most):
+            place = f"models.{option} in index.yml" if option in self.options else OPTION_VARIABLES.get(option, option)
+            raise ModelError(f"'{option}' is '{short(value)}', expected {least} to {most}", f"correct {place}")
+        return int(value) if value else None
+
+    def threads_for(self, role: Role) -> int:
+        """Threads to use, at least 1; of an embedding model on a CPU, the texts that it reads at the same time."""
+        asked = self.number("embed.threads", 1, _MOST_THREADS) if role == "embed" else None
+        asked = asked or self.number("threads", 1, _MOST_THREADS) or self.threads
+        return usable_cpus() if asked is None else max(1, asked)
 
     @property
     def gpu_allowed(self) -> bool:
-        """False when switched off here or by `QMD_FORCE_CPU`."""
+        """False when switched off here, by `gpu_layers: 0` or a variable; a ModelError for no number of layers."""
         from qmd.inference.runtime.sessions import gpu_allowed
 
-        return self.allow_gpu and gpu_allowed(self.env)
+        is_whole = self.options.get("gpu_layers", "").strip().lower() in _ALL_LAYERS
+        return self.allow_gpu and gpu_allowed(self.env) and (is_whole or self.number("gpu_layers", 0, 9999) != 0)
 
     def gpu_use(self, role: Role) -> GpuUse:
         """The GPU that the environment names, and the share of its memory that the engine of a role may take.
@@ -129,11 +144,5 @@ class EngineSettings(Struct, frozen=True):
         """
         from qmd.inference.runtime.gpu_memory import GpuUse
 
-        memory_mib = self._number("QMD_GPU_MEMORY")
-        return GpuUse(role, self._number("QMD_GPU_DEVICE") or 0, memory_mib)
-
-    def _number(self, name: str) -> int | None:
-        value = self.env.get(name, "").strip()
-        if value and not value.isdecimal():
-            raise ModelError(f"'{name}' is '{value}', expected a whole number", f"unset {name}")
-        return int(value) if value else None
+        memory_mib = self.number("QMD_GPU_MEMORY", 0, 1 << 24)
+        return GpuUse(role, self.number("QMD_GPU_DEVICE", 0, 255) or 0, memory_mib)

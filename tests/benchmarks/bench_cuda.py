@@ -1,143 +1,489 @@
-"""What a GPU gives: its memory, the rate of embedding in bulk, a query cold and warm, and a run out of memory.
+"""Everything that only a GPU can show, as one table: asked, got, time, memory, how equal to the CPU.
 
-    python tests/benchmarks/bench_cuda.py [--texts 4096] [--queries 20] [--no-cpu]
+    python tests/benchmarks/bench_cuda.py [--layers 28] [--texts 4096] [--queries 20] [--dry]
 
-One command for a machine with CUDA; without one it says so and ends with status 1. The texts are this project's manual,
-cut into sentences and repeated with a number. Models are those that `qmd` would use here: the built-in ones, or what
-was pulled or is named by QMD_EMBED_MODEL, QMD_RERANK_MODEL and QMD_GENERATE_MODEL (for the size of the full set, the
-stand-ins of `models/build_standins.py`). A cold query is a process of its own, a warm one comes to an open index.
+For a machine with CUDA; without one it says so in a line and ends. Nothing is downloaded: decoder and reranker are
+stand-ins of the full set's size with random weights, built first, the embedder is the built-in one. `--dry` runs every
+part on the CPU with tiny graphs, which shows that the script works, and nothing about a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
+import platform
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "models")]
 
 import qmd  # noqa: E402
-from qmd.cli.app import main as qmd_main  # noqa: E402
-from qmd.inference.engines.bulk_embedding import BulkEmbedder  # noqa: E402
-from qmd.inference.engines.encoder_graph import BATCH_TOKENS, BatchRuns  # noqa: E402
+from qmd.inference.engines.bulk_embedding import SAME_VECTORS  # noqa: E402
+from qmd.inference.engines.embedder import load_embedder  # noqa: E402
+from qmd.inference.engines.encoder_graph import BatchRuns  # noqa: E402
 from qmd.inference.loader import load_engines  # noqa: E402
-from qmd.inference.models.builtin import locate_builtin  # noqa: E402
-from qmd.inference.runtime.gpu_memory import GpuUse, memory_now  # noqa: E402
-from qmd.inference.runtime.sessions import cuda_verdict, open_session  # noqa: E402
+from qmd.inference.models.builtin import MINILM, locate_builtin  # noqa: E402
+from qmd.inference.models.catalogue import QWEN_EXPANDER  # noqa: E402
+from qmd.inference.runtime.gpu_memory import GpuUse, driver_version, load_driver, memory_now  # noqa: E402
+from qmd.inference.runtime.sessions import cuda_verdict, import_runtime, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402
+from qmd.plugins.qwen.decoding import Decoder  # noqa: E402
+from tests.inference.exported_graphs import PublishedWriter  # noqa: E402
+from tests.inference.tiny_models import SHAPE, random_weights, write_model  # noqa: E402
+from tests.inference.tiny_tokenizer import write_tokenizer  # noqa: E402
 
-CPU_TEXTS = 256
+NO_DEVICE = "no CUDA device: nothing was run"
+MEMORY_MIB = 6000
+QUERY_MS, INDEX_CHUNKS = 150, 100_000
+ALIKE = 0.99
+"""Correlation of logits with the CPU's from which they count as the same: half precision has 0.999 and more."""
 QUERIES = ("where do engines run", "how is an index kept equal to its files", "what does doctor say of a model")
+DECODER, LAST_ONLY, RERANKER = "decoder", "last", "reranker"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point of the table; `holds` is None where there is nothing to hold."""
+
+    point: str
+    asked: str
+    got: str
+    time: str = "-"
+    memory: str = "-"
+    equality: str = "-"
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run, and how large."""
+
+    folder: Path
+    is_dry: bool = False
+    """Nothing is run on the device."""
+    is_tiny: bool = False
+    layers: int = 28
+    texts: int = 4096
+    queries: int = 20
+    steps: int = 600
+
+    def decoder(self, name: str = DECODER, *, on_cpu: bool = False, in_place: bool = True) -> Decoder:
+        """A stand-in, on the device where there is one and nothing else is asked."""
+        path = self.folder / name / QWEN_EXPANDER.formats[0].weights.path
+        allow_gpu = not (self.is_dry or on_cpu)
+        return Decoder(open_session(path, format="q4f16", allow_gpu=allow_gpu, gpu=GpuUse("expand")), in_place=in_place)
+
+    def tokens(self, n: int) -> list[int]:
+        """Tokens of the stand-ins' vocabulary, always the same."""
+        most = SHAPE.vocab if self.is_tiny else 150_000
+        return [int(token) for token in np.random.default_rng(0).integers(5, most, n)]
+
+    @property
+    def provider(self) -> str:
+        """Where the engines are to run."""
+        return "cpu" if self.is_dry else "cuda"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print every part; status 1 without CUDA."""
+    """Print the table; status 1 where a point does not hold."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--texts", type=int, default=4096)
     parser.add_argument("--queries", type=int, default=20)
-    parser.add_argument("--no-cpu", action="store_true", help="leave out the rate of the CPU")
+    parser.add_argument("--dry", action="store_true", help="every part on the CPU, with tiny graphs")
     arguments = parser.parse_args(argv)
-    hindrance = cuda_verdict()
+    hindrance = None if arguments.dry else cuda_verdict()
     if hindrance is not None:
-        print(f"CUDA is not used: {hindrance.reason}", file=sys.stderr)
-        return 1
-    show_memory("before")
-    embed_in_bulk(manual(arguments.texts), with_cpu=not arguments.no_cpu)
-    run_out_of_memory()
+        print(f"{NO_DEVICE} ({hindrance.reason})")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        query(Path(folder), arguments.queries)
-    show_memory("after")
-    print("\nqmd doctor")
-    return qmd_main(["doctor"])
+        sizes = {"layers": arguments.layers, "texts": arguments.texts, "queries": arguments.queries}
+        dry = {"is_tiny": True, "texts": 120, "queries": 3, "steps": 60}
+        plan = Plan(Path(folder), arguments.dry, **(dry if arguments.dry else sizes))
+        started = time.perf_counter()
+        build(plan)
+        print(
+            f"{platform.machine()}, {os.cpu_count()} CPUs; stand-ins built in {time.perf_counter() - started:.0f} s\n"
+        )
+        rows = list(measure(plan))
+    if plan.is_dry:
+        print("\ndry: all of it ran on the CPU, with tiny graphs")
+    return 1 if any(row.holds is False for row in rows) else 0
 
 
-def show_memory(when: str) -> None:
-    """The device's memory, that of other programs included."""
+def build(plan: Plan) -> None:
+    """Write the stand-ins: a decoder as it is published, the same with logits of the last token only, a reranker."""
+    from build_standins import RandomWeights, qwen_forms, qwen_shape
+
+    forms = qwen_forms()
+    graphs = {
+        f"{DECODER}/{QWEN_EXPANDER.formats[0].weights.path}": forms["decoder-q4f16"],
+        f"{LAST_ONLY}/{QWEN_EXPANDER.formats[0].weights.path}": replace(forms["decoder-q4f16"], last_only=True),
+        f"{RERANKER}/model.onnx": forms["reranker-fp16"],
+    }
+    for name, form in graphs.items():
+        path = plan.folder / name
+        if plan.is_tiny:
+            write_model(path, form, random_weights())
+        else:
+            path.parent.mkdir(parents=True)
+            shape = qwen_shape(plan.layers)
+            PublishedWriter(path, shape, form, RandomWeights(shape, form), external=True).write()
+        write_tokenizer(plan.folder / Path(name).parts[0])
+
+
+def measure(plan: Plan) -> Iterator[Row]:
+    """Every point in its order, printed as it comes; one that fails is a row that does not hold."""
+    print(
+        "| point | asked | got | time | memory | equal to the CPU | holds |\n|---|---|---|---|---|---|---|", flush=True
+    )
+    for name, show in POINTS.items():
+        before = used_mib()
+        try:
+            row = show(plan)
+        except Exception as exc:  # the next point needs the same, dear minutes on the device
+            row = Row(name, "", f"failed: {type(exc).__name__}: {' '.join(str(exc).split())[:200]}", holds=False)
+        gc.collect()
+        after = used_mib()
+        if row.memory == "-" and before is not None and after is not None:
+            row = Row(name, row.asked, row.got, row.time, f"{after - before:+d} MiB", row.equality, row.holds)
+        is_shown = row.holds is False or not plan.is_dry or name not in ONLY_ON_A_DEVICE
+        mark = {True: "yes", False: "NO", None: "-"}[row.holds if is_shown else None]
+        cells = (row.point, row.asked, row.got, row.time, row.memory, row.equality, mark)
+        print(f"| {' | '.join(cells)} |", flush=True)
+        yield row
+
+
+def used_mib() -> int | None:
+    """The device's memory in use, that of other programs included; None without a device."""
     memory = memory_now(0)
-    if memory is not None:
-        print(f"GPU memory {when}: {memory.used_bytes >> 20} of {memory.total_bytes >> 20} MiB in use")
+    return None if memory is None else (memory.total_bytes - memory.free_bytes) >> 20
+
+
+def timed(work: Callable[[], object], repeat: int = 5) -> float:
+    """Milliseconds, the best of some runs after one that does not count."""
+    work()
+    spent = []
+    for _ in range(repeat):
+        started = time.perf_counter()
+        work()
+        spent.append(1000 * (time.perf_counter() - started))
+    return min(spent)
+
+
+def alike(ours: Any, theirs: Any) -> tuple[str, bool]:
+    """How two arrays of logits, (rows, vocabulary), agree, in words, and whether they do."""
+    pairs = list(zip(ours, theirs, strict=True))
+    least = min(float(np.corrcoef(one, other)[0, 1]) for one, other in pairs)
+    same = sum(int(one.argmax()) == int(other.argmax()) for one, other in pairs)
+    return f"correlation {least:.5f}, likeliest token {same} of {len(pairs)}", least >= ALIKE
 
 
 def manual(n_texts: int) -> list[str]:
     """Sentences and paragraphs of the manual, none twice."""
     pages = "\n\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
-    parts = [part.strip() for part in re.split(r"\n\n|(?<=[.!?]) ", pages) if 15 < len(part) <= 1200]
+    found = (part.strip() for part in re.split(r"\n\n|(?<=[.!?]) ", pages))
+    parts = list(dict.fromkeys(part for part in found if 15 < len(part) <= 1200))
     return [f"{parts[index % len(parts)]} {index // len(parts)}" for index in range(n_texts)]
 
 
-def embed_in_bulk(texts: list[str], *, with_cpu: bool) -> None:
-    """Texts a second on both devices, and how far their vectors agree."""
-    embedder = load_engines(EngineSettings(Path("/nonexistent"), embed="built-in"), ["embed"]).embedder
-    assert isinstance(embedder, BulkEmbedder)
+# --- the nine points --------------------------------------------------------------------------------
+
+
+def show_libraries(plan: Plan) -> Row:
+    """Which NVIDIA wheels are installed, and which libraries are in the process once CUDA has run."""
+    runtime = import_runtime()
+    wheels = {one.name: one.version for one in metadata.distributions() if (one.name or "").startswith("nvidia-")}
+    maps: list[str] = []
+    with suppress(OSError):
+        maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
+    loaded = sorted({Path(line.split()[-1]).name for line in maps if re.search(r"/lib(cu|nv)\w+\.so", line)})
+    got = f"wheels: {', '.join(f'{name} {version}' for name, version in sorted(wheels.items())) or 'none'}; "
+    got += f"loaded: {', '.join(loaded) or 'none'}"
+    asked = f"ONNX Runtime {runtime.__version__} for CUDA {getattr(runtime, 'cuda_version', None) or 'none'}"
+    return Row("wheels and libraries", asked, got, holds=plan.is_dry or any("cublas" in name for name in loaded))
+
+
+def show_driver(plan: Plan) -> Row:
+    """The driver's CUDA beside that of the runtime."""
+    driver, wanted = load_driver(), str(getattr(import_runtime(), "cuda_version", "")).partition(".")[0]
+    version = driver and driver_version(driver)
+    memory = memory_now(0)
+    got = "no driver" if not version else f"driver for CUDA {version[0]}.{version[1]}"
+    got += "" if memory is None else f", {memory.total_bytes >> 20} MiB"
+    holds = plan.is_dry or bool(version and wanted.isdecimal() and version[0] >= int(wanted))
+    return Row("driver", f"CUDA {wanted or '-'} or newer", got, holds=holds)
+
+
+def show_three_engines(plan: Plan) -> Row:
+    """Three engines within `QMD_GPU_MEMORY`, each at work; what the device has used then, key-value tensors too."""
+    settings = EngineSettings(
+        plan.folder,
+        embed="built-in",
+        rerank=str(plan.folder / RERANKER),
+        expand=str(plan.folder / DECODER),
+        allow_gpu=not plan.is_dry,
+        env={"QMD_GPU_MEMORY": str(MEMORY_MIB)},
+    )
+    before, started, texts = used_mib(), time.perf_counter(), manual(40 if plan.is_dry else 600)
+    engines = load_engines(settings, ["embed", "rerank", "expand"])
+    assert engines.embedder is not None and engines.reranker is not None and engines.expander is not None
+    loaded_s = time.perf_counter() - started
+    for _ in range(6):  # past the patience of the embedder
+        engines.embedder.embed_documents(texts)
+    engines.reranker.score(QUERIES[0], texts[:10])
+    engines.expander.expand(QUERIES[0])
+    used = used_mib()
+    places = {one.role: one.provider for one in (engines.embedder.description, engines.reranker.description)}
+    places["expand"] = engines.expander.description.provider
+    grown = None if used is None or before is None else used - before
+    notes = [one.description.note for one in (engines.embedder, engines.reranker, engines.expander)]
+    got = ", ".join(f"{role} on {place}" for role, place in places.items())
+    got += "".join(f"; {note}" for note in (*notes, *engines.notes) if note)
+    holds = set(places.values()) == {plan.provider} and (grown is None or grown <= MEMORY_MIB)
+    memory = "-" if grown is None else f"{grown:+d} MiB"
+    return Row("three engines", f"{MEMORY_MIB} MiB", got, f"load {loaded_s:.1f} s", memory, holds=holds)
+
+
+def show_branches(plan: Plan) -> Row:
+    """Four branches as one batch: what the probe decides, and their logits beside the CPU's."""
+    found = []
+    times: list[float] = []
+    refusals: list[str | None] = []
+    for on_cpu in (False, True):
+        decoder = plan.decoder(on_cpu=on_cpu)
+        context = decoder.open_context(128)
+        context.append([plan.tokens(40)])
+        rows, first = context.fork([[7], [8], [9], [10]], 40)
+        found.append(np.concatenate([first, rows.append([[11], [12], [13], [14]])]))
+        times.append(timed(lambda rows=rows: rows.append([[11]] * 4)))  # type: ignore[misc]
+        refusals.append(decoder.branches_refusal)
+    words, is_alike = alike(*found)
+    got = "taken" if refusals[0] is None else f"refused: {refusals[0]}"
+    return Row(
+        "branches in one batch", "taken", got, f"{times[0]:.1f} ms a step", "-", words, is_alike and not refusals[0]
+    )
+
+
+def show_step(plan: Plan) -> Row:
+    """One token a step after a prompt of 100."""
+    found = []
+    for on_cpu in (False, True):
+        context = plan.decoder(on_cpu=on_cpu).open_context(256)
+        context.append([plan.tokens(100)])
+        found.append(np.concatenate([context.append([[token]]) for token in plan.tokens(20)]))
+        if not on_cpu:
+            spent = timed(lambda context=context: context.append([[7]]), 30)  # type: ignore[misc]
+    words, is_alike = alike(*found)
+    return Row("decode step", "3 to 5 ms", f"{1000 / spent:.0f} tokens/s", f"{spent:.2f} ms", "-", words, is_alike)
+
+
+def show_prompt(plan: Plan) -> Row:
+    """A prompt of 100 in two runs and in one, beside a graph that gives logits of the last token only."""
+    prompt, spent, found = plan.tokens(100), {}, []
+    for name in (DECODER, LAST_ONLY):
+        context = plan.decoder(name).open_context(128)
+        empty = context.checkpoint()
+        for in_two in (True, False):
+
+            def read(context: Any = context, empty: Any = empty) -> Any:
+                context.restore(empty)
+                return context.append([prompt])
+
+            context.reads_in_two = in_two
+            spent[name, in_two] = timed(read)
+            found.append(read())
+    words, is_alike = alike(np.concatenate(found), np.concatenate([found[0]] * 4))
+    got = ", ".join(f"{name} in {'two' if in_two else 'one'} {ms:.1f} ms" for (name, in_two), ms in spent.items())
+    time_ = f"{spent[DECODER, True]:.1f} ms"
+    return Row(
+        "prompt in two runs", "no slower than last-only", got, time_, "-", f"{words} (among themselves)", is_alike
+    )
+
+
+def show_shared_buffer(plan: Plan) -> Row:
+    """GroupQueryAttention in tensors of its own beside tensors that grow, over many steps."""
+    in_place, growing = plan.decoder(), plan.decoder(in_place=False)
+    contexts = [decoder.open_context(plan.steps + 16) for decoder in (in_place, growing)]
     started = time.perf_counter()
-    agreement = embedder.open_now(texts[:64])
-    print(f"CUDA opened and compared in {time.perf_counter() - started:.2f} s; mean cosine to the CPU: {agreement}")
-    if agreement is None:
-        print(f"not used: {embedder.description.note}")
-        return
-    show_memory("with the embedder")
-    for turn in ("first", "second"):
-        started = time.perf_counter()
-        vectors = embedder.embed_documents(texts)
-        elapsed = time.perf_counter() - started
-        print(f"GPU, {turn} time: {len(texts) / elapsed:.0f} texts/s, {elapsed:.2f} s for {len(texts)}")
-    if with_cpu:
-        started = time.perf_counter()
-        on_cpu = embedder.inner.embed_documents(texts[:CPU_TEXTS])
-        print(f"CPU: {CPU_TEXTS / (time.perf_counter() - started):.0f} texts/s")
-        cosines = (on_cpu * vectors[:CPU_TEXTS]).sum(axis=1)
-        print(f"cosine of both: mean {cosines.mean():.5f}, lowest {cosines.min():.5f}")
+    rows = [[context.append([[token]])[0] for context in contexts] for token in plan.tokens(plan.steps)]
+    words, is_alike = alike([one for one, _ in rows], [other for _, other in rows])
+    got = "in place" if in_place.in_place else "not in place"
+    time_ = f"{1000 * (time.perf_counter() - started) / plan.steps:.1f} ms for both"
+    holds = is_alike and in_place.in_place
+    return Row("shared key-value buffer", f"{plan.steps} tokens alike", got, time_, "-", f"{words} (to growing)", holds)
 
 
-def run_out_of_memory() -> None:
-    """Batches of 16,384 tokens under ever smaller limits: halved, then the session itself no longer fits."""
+def show_embedding(plan: Plan) -> Row:
+    """The built-in model's twin for CUDA without TF32: its cosine to the vectors of the CPU, and its rate."""
+    embedder, texts = load_embedder(locate_builtin(), MINILM, allow_gpu=False), manual(plan.texts)
+    use = GpuUse("embed", needs_fp32=True)
     path = locate_builtin() / "model_batches.onnx"
-    ids = [[101, *range(2000, 2254), 102]] * 128
-    for limit_mib in (4000, 1000, 400, 20):
-        use = GpuUse("embed", all_roles_mib=limit_mib, needs_fp32=True)
-        session = open_session(path, format="fp32", fuse=False, gpu=use)
-        share = (use.limit_bytes() or 0) >> 20
-        if session.got == "cpu":
-            print(f"limit {share} MiB: {session.note}")
-            continue
-        runs = BatchRuns(session)
-        try:
-            n_done = sum(1 for _ in runs.run(ids))
-            print(f"limit {share} MiB: {n_done} texts in batches of {runs.batch_tokens} tokens (asked: {BATCH_TOKENS})")
-        except qmd.ModelError as exc:
-            print(f"limit {share} MiB: {exc.message}; {exc.hint}")
+    session = open_session(path, format="fp32", fuse=False, allow_gpu=not plan.is_dry, gpu=use)
+    runs = BatchRuns(session)
+    started = time.perf_counter()
+    vectors = embedder.embed_documents_in(runs, texts)
+    rate = len(texts) / (time.perf_counter() - started)
+    n = min(256, len(texts))
+    cosines = (embedder.embed_documents(texts[:n]) * vectors[:n]).sum(axis=1)
+    equality = f"cosine {cosines.mean():.5f}, lowest {cosines.min():.5f}"
+    holds = bool(cosines.mean() >= SAME_VECTORS) and session.got == plan.provider
+    return Row("TF32 off", f"cosine {SAME_VECTORS}", f"on {session.got}", f"{rate:.0f} texts/s", "-", equality, holds)
 
 
-def query(folder: Path, n_queries: int) -> None:
-    """Milliseconds of a query in a new process, and to an index that is open."""
-    database = folder / "index.sqlite"
-    environ = {**os.environ, "INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(folder), "QMD_DAEMON": "0"}
-    qmd_command = [sys.executable, "-m", "qmd"]
-    subprocess.run([*qmd_command, "index", str(ROOT / "docs")], env=environ, cwd=ROOT, check=True, capture_output=True)
-    cold = []
-    for text in QUERIES:
+TAKEN = """
+import sys
+from tests.benchmarks.bench_cuda import take_memory
+held = take_memory()
+print(len(held), flush=True)
+sys.stdin.readline()
+"""
+ASKED_TWICE = """
+import sys
+from qmd.inference.runtime.sessions import cuda_verdict
+def ask():
+    verdict = cuda_verdict()
+    print("works" if verdict is None else verdict.reason, flush=True)
+ask()
+sys.stdin.readline()
+ask()
+"""
+
+
+def show_verdict(plan: Plan) -> Row:
+    """A process that asks for CUDA while the device's memory is taken, and again once it is free."""
+    # A process of its own: what an arena has taken it keeps.
+    with talking_to(TAKEN) as (_, let_go):
         started = time.perf_counter()
-        subprocess.run([*qmd_command, "query", text], env=environ, cwd=ROOT, check=True, capture_output=True)
-        cold.append(1000 * (time.perf_counter() - started))
-    print(f"cold query: {', '.join(f'{ms:.0f}' for ms in cold)} ms")
-    with qmd.open_index(str(database)) as index:
-        index.search(QUERIES[0])
-        warm = []
-        for number in range(n_queries):
-            started = time.perf_counter()
-            # Never the same twice: nothing may come from a cache.
-            response = index.search(f"{QUERIES[number % len(QUERIES)]} {number}")
-            warm.append(1000 * (time.perf_counter() - started))
-    print(f"warm query: median {statistics.median(warm):.0f} ms, slowest {max(warm):.0f} ms (target: 150 ms)")
-    print(f"models: {', '.join(response.models)}; warnings: {list(response.warnings)}")
+        with talking_to(ASKED_TWICE) as (first, ask_again):
+            spent = time.perf_counter() - started
+            let_go()
+            second = ask_again()
+    got = f"memory taken: {first}; free again: {second}"
+    return Row("verdict of a process", "the first one, kept", got, f"{spent:.1f} s", holds=first == second)
+
+
+@contextmanager
+def talking_to(program: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The first line that a program of Python prints, and what writes it a line and gives the next one."""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        written, read = child.stdin, child.stdout
+
+        def go_on() -> str:
+            written.write("\n")
+            written.flush()
+            return read.readline().strip()
+
+        yield read.readline().strip(), go_on
+
+
+def take_memory() -> list[Any]:
+    """Tensors on the device until less than 200 MiB are free."""
+    runtime, held = import_runtime(), []
+    while (memory := memory_now(0)) is not None and memory.free_bytes > 200 << 20:
+        size = min(memory.free_bytes - (150 << 20), 4 << 30)
+        try:
+            held.append(runtime.OrtValue.ortvalue_from_shape_and_type([size // 4], np.float32, "cuda", 0))
+        except Exception:  # whatever the runtime says of a full device
+            break
+    return held
+
+
+# --- what users feel ------------------------------------------------------------------------------
+
+
+def show_query(plan: Plan) -> Row:
+    """Milliseconds of a query with all three engines: a new process's, and an index's that is open."""
+    notes = plan.folder / "notes"
+    notes.mkdir()
+    for page in sorted((ROOT / "docs").glob("*.md"))[: 2 if plan.is_dry else None]:
+        (notes / page.name).write_bytes(page.read_bytes())
+    database = plan.folder / "index.sqlite"
+    chosen = {
+        "INDEX_PATH": str(database),
+        "QMD_CONFIG_DIR": str(plan.folder),
+        "QMD_DAEMON": "0",
+        "QMD_EMBED_MODEL": "built-in",
+        "QMD_RERANK_MODEL": str(plan.folder / RERANKER),
+        "QMD_GENERATE_MODEL": str(plan.folder / DECODER),
+        **({"QMD_FORCE_CPU": "1"} if plan.is_dry else {}),
+    }
+    command, environ = [sys.executable, "-m", "qmd"], {**os.environ, **chosen}
+    subprocess.run([*command, "index", str(notes)], env=environ, cwd=ROOT, check=True, capture_output=True)
+    started = time.perf_counter()
+    subprocess.run([*command, "query", QUERIES[0]], env=environ, cwd=ROOT, check=True, capture_output=True)
+    cold = 1000 * (time.perf_counter() - started)
+    kept, warm = dict(os.environ), []
+    os.environ.update(chosen)
+    try:
+        with qmd.open_index(str(database)) as index:
+            index.search(QUERIES[0])
+            for number in range(plan.queries):
+                started = time.perf_counter()
+                # Never the same twice: nothing may come from a cache.
+                response = index.search(f"{QUERIES[number % len(QUERIES)]} {number}")
+                warm.append(1000 * (time.perf_counter() - started))
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+    median = statistics.median(warm)
+    got = f"median {median:.0f}, slowest {max(warm):.0f}, cold {cold:.0f} ms; {', '.join(response.models)}"
+    got += "".join(f"; {warning}" for warning in response.warnings)
+    return Row("query, warm", f"{QUERY_MS} ms", got, f"{median:.0f} ms", holds=plan.is_dry or median < QUERY_MS)
+
+
+def show_index(plan: Plan) -> Row:
+    """Vectors of 100,000 chunks, scaled from fewer, as every command opens the embedder here."""
+    settings = EngineSettings(Path("/nonexistent"), embed="built-in", allow_gpu=not plan.is_dry)
+    embedder = load_engines(settings, ["embed"]).embedder
+    assert embedder is not None
+    texts = manual(plan.texts)
+    embedder.embed_documents(texts)
+    started = time.perf_counter()
+    embedder.embed_documents(texts)
+    spent = time.perf_counter() - started
+    got = f"{len(texts)} texts on {embedder.description.provider}: {len(texts) / spent:.0f} a second"
+    whole = spent * INDEX_CHUNKS / len(texts)
+    return Row(
+        "index of 100,000 chunks",
+        "vectors",
+        got,
+        f"{whole:.0f} s",
+        holds=embedder.description.provider == plan.provider,
+    )
+
+
+ONLY_ON_A_DEVICE = ("wheels and libraries", "driver", "three engines", "verdict of a process", "query, warm")
+POINTS: dict[str, Callable[[Plan], Row]] = {
+    "wheels and libraries": show_libraries,
+    "driver": show_driver,
+    "three engines": show_three_engines,
+    "branches in one batch": show_branches,
+    "decode step": show_step,
+    "prompt in two runs": show_prompt,
+    "shared key-value buffer": show_shared_buffer,
+    "TF32 off": show_embedding,
+    "verdict of a process": show_verdict,
+    "query, warm": show_query,
+    "index of 100,000 chunks": show_index,
+}
 
 
 if __name__ == "__main__":

@@ -102,6 +102,11 @@ def test_the_digest_changes_with_the_file_and_with_the_folder_paths_resolve_agai
             {"embed": "~/x", "embed.query_prompt": "query: ", "embed.document_prompt": "", "embed.dim": "256"},
         ),
         ("rerank: {model: ~/x, dim: 256}", {"rerank": "~/x"}),
+        ("rerank: {context: 700}", {"rerank": "auto", "rerank.context": "700"}),
+        (
+            "generate: {max_tokens: 60}, gpu_layers: 0, threads: 2",
+            {"generate": "auto", "threads": "2", "generate.max_tokens": "60", "gpu_layers": "0"},
+        ),
     ],
 )
 def test_a_model_is_a_word_or_a_mapping_that_says_how_it_is_used(

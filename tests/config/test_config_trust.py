@@ -35,6 +35,8 @@ def test_a_collection_inside_the_project_needs_no_trust(places: Locations) -> No
         "collections: {a: {path: ../up}}",
         "models: {embed: 'hf:x/y'}",
         "models: {embed: {model: auto, query_prompt: 'x'}}",
+        "models: {rerank: {context: 600}}",
+        "models: {gpu_layers: 0}",
         "editor_uri: 'https://evil.example/?{path}'",
     ],
 )

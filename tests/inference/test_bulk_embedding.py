@@ -198,7 +198,7 @@ def test_a_query_without_room_on_the_device_is_embedded_on_the_cpu(
 
     on_gpu.session = replace(on_gpu.session, got="cuda")
     monkeypatch.setattr(on_gpu, "embed_queries", full)
-    both = BulkEmbedder(on_gpu, lambda: "", lambda: embedder)
+    both = BulkEmbedder(on_gpu, lambda: None, lambda: embedder)
     assert np.array_equal(both.embed_queries(["bread"]), embedder.embed_queries(["bread"]))
     assert both.description.note is not None
 
@@ -226,7 +226,7 @@ def test_with_a_driver_the_built_in_reranker_still_shares_the_session_of_the_cpu
 ) -> None:
     engines = loaded(monkeypatch, tmp_path, driver=True)
     assert isinstance(engines.embedder, BulkEmbedder)
-    assert engines.embedder.session is engines.reranker.session
+    assert engines.embedder.inner.session is engines.reranker.session
     assert engines.embedder.fingerprint == load_embedder(locate_builtin(), MINILM).fingerprint
 
 
@@ -237,16 +237,20 @@ def test_a_driver_without_cuda_libraries_embeds_on_the_cpu_without_a_word(
     monkeypatch.setattr(
         sessions, "cuda_verdict", lambda device=0: sessions.NoCuda("the libraries of CUDA 13 do not load")
     )
-    assert engines.embedder.open_now(sentences(20)) is None
+    engines.embedder.open_now(sentences(20))
+    assert engines.embedder.runs is None
     assert (engines.embedder.description.provider, engines.embedder.description.note) == ("cpu", None)
 
 
 def test_a_reason_to_stay_on_the_cpu_reaches_the_report_of_embedding(
     embedder: OnnxEmbedder, make_pending: Callable[[], Any]
 ) -> None:
-    both = BulkEmbedder(embedder, lambda: "documents are embedded on the CPU: no room", lambda: embedder, patience=0)
+    def open_runs() -> BatchRuns:
+        raise ModelError("no room")
+
+    both = BulkEmbedder(embedder, open_runs, lambda: embedder, patience=0)
     both.open_now(["a"])
-    assert embed_pending(make_pending(), both).warnings == ("documents are embedded on the CPU: no room",)
+    assert embed_pending(make_pending(), both).warnings == ("no documents go to the GPU in batches: no room",)
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_a_folder_without_a_model_is_a_note(tmp_path: Path) -> None:
 
 
 def test_at_least_one_thread_is_used() -> None:
-    assert EngineSettings(Path(), threads=0).usable_threads == 1
+    assert EngineSettings(Path(), threads=0).threads_for("rerank") == 1
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "tokenizers", "numpy"])

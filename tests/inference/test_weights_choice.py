@@ -92,7 +92,7 @@ def test_a_form_that_is_not_there_is_said_in_one_line_with_the_command(
 
 def test_the_configuration_chooses_before_the_environment(tmp_path: Path) -> None:
     environ = {"QMD_RERANK_FORM": "W8A8", "QMD_GENERATE_FORM": "q4"}
-    chosen = EngineSettings(tmp_path, rerank_form="published", env=environ)
+    chosen = EngineSettings(tmp_path, options={"rerank_form": "published"}, env=environ)
     assert (chosen.form_for("rerank"), chosen.form_for("expand")) == ("published", "q4")
     assert EngineSettings(tmp_path, env=environ).form_for("rerank") == "w8a8"
     assert EngineSettings(tmp_path).form_for("rerank") == "auto"
@@ -103,6 +103,6 @@ def test_a_form_that_is_not_there_is_said_when_the_model_is_opened_and_another_i
     write_tokenizer(folder)
     form = replace(PUBLISHED, head="score", past=False, positions=False)
     write_model(folder / "model.onnx", form, random_weights())
-    engines = load_engines(EngineSettings(tmp_path, rerank_form="w8a8", allow_gpu=False), ["rerank"])
+    engines = load_engines(EngineSettings(tmp_path, options={"rerank_form": "w8a8"}, allow_gpu=False), ["rerank"])
     assert engines.reranker is not None and engines.reranker.description.format == "fp32"
     assert engines.failures == () and "--form w8a8" in engines.notes[0]

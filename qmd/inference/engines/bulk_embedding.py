@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder
     from qmd.inference.engines.encoder_graph import BatchRuns
     from qmd.inference.runtime.gpu_memory import GpuUse
-    from qmd.inference.runtime.sessions import Session
 
 SAME_VECTORS = 0.998
 """Mean cosine to the CPU's vectors from which those of another device count as the same model's. Between two
@@ -40,28 +39,28 @@ class BulkEmbedder(ReadingEmbedder):
 
     Args:
         inner: Computes everything else.
-        open_runs: Opens the batches of the GPU, or says why not (empty where that is no news); called once.
+        open_runs: Opens the batches of the GPU, None where CUDA does not work; called once.
         open_on_cpu: Gives the embedder that goes on when the GPU has no room for one text.
         patience: Texts before `open_runs` is called.
-        is_compared: Whether the GPU's vectors are another graph's, and count only where they agree with `inner`'s.
     """
 
     def __init__(
         self,
         inner: OnnxEmbedder,
-        open_runs: Callable[[], BatchRuns | str],
+        open_runs: Callable[[], BatchRuns | None],
         open_on_cpu: Callable[[], OnnxEmbedder],
         *,
         patience: int = _PATIENCE,
-        is_compared: bool = True,
     ) -> None:
         super().__init__(inner.record, inner.encoder.tokenizer)
         self.inner = inner
+        self.dim, self.fingerprint, self.max_tokens = inner.dim, inner.fingerprint, inner.max_tokens
         self.runs: BatchRuns | None = None
-        self._open_runs: Callable[[], BatchRuns | str] | None = open_runs
+        self.cosine = 0.0
+        """Of the vectors of both devices, on average, once they were compared."""
+        self._open_runs: Callable[[], BatchRuns | None] | None = open_runs
         self._open_on_cpu = open_on_cpu
         self._patience = patience
-        self._is_compared = is_compared
         self._note: str | None = None
 
     @property
@@ -75,24 +74,6 @@ class BulkEmbedder(ReadingEmbedder):
         """Why documents no longer run on the GPU, for the report of what was embedded."""
         return () if self._note is None else (self._note,)
 
-    @property
-    def session(self) -> Session:
-        """See `OnnxEmbedder`."""
-        return self.inner.session
-
-    @property
-    def dim(self) -> int:
-        """See `Embedder`, as for all the others."""
-        return self.inner.dim
-
-    @property
-    def fingerprint(self) -> str:
-        return self.inner.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        return self.inner.max_tokens
-
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return self._embed(lambda: self.inner.embed_queries(texts))
 
@@ -103,7 +84,7 @@ class BulkEmbedder(ReadingEmbedder):
             return self._embed(lambda: self.inner.embed_documents(texts, on_progress))
         self._patience -= len(texts)
         if self._open_runs is not None and self._patience < 0:
-            self._open(texts)
+            self.open_now(texts)
         return self._embed(
             lambda: (
                 self.inner.embed_documents_in(self.runs, texts, on_progress)
@@ -123,28 +104,19 @@ class BulkEmbedder(ReadingEmbedder):
         self._leave_gpu()
         return run()
 
-    def open_now(self, texts: Sequence[str]) -> float | None:
-        """Open the GPU's batches, for `doctor`: their mean cosine to the CPU's vectors of `texts`; None without."""
-        self._open(texts)
-        return None if self.runs is None else self._agreement(self.runs, texts)
-
-    def _open(self, texts: Sequence[str]) -> None:
-        if self._open_runs is None:
-            return
-        opened = self._open_runs()
-        self._open_runs = None
-        if isinstance(opened, str):
-            self._note = opened or None
-            return
+    def open_now(self, texts: Sequence[str]) -> None:
+        """Open the GPU's batches, where that was not tried, and compare their vectors of some texts to the CPU's."""
+        open_runs, self._open_runs = self._open_runs, None
         try:
-            cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)]) if self._is_compared else 1.0
-        except ModelError as exc:
-            self._note = f"documents are embedded on the CPU: {exc.message}"
-            return
-        if cosine >= SAME_VECTORS:
+            opened = open_runs() if open_runs is not None else None
+            if opened is None:
+                return
+            self.cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)])
+            if self.cosine < SAME_VECTORS:
+                raise ModelError(f"the GPU's vectors agree with its own by {self.cosine:.4f} only")
             self.runs = opened
-        else:
-            self._note = f"documents are embedded on the CPU: the GPU's vectors agree with its own by {cosine:.4f} only"
+        except ModelError as exc:
+            self._note = f"no documents go to the GPU in batches: {exc.message}"
 
     def _agreement(self, runs: BatchRuns, texts: Sequence[str]) -> float:
         """Mean cosine between the vectors of both devices."""
@@ -158,25 +130,18 @@ class BulkEmbedder(ReadingEmbedder):
         self._note = f"'{self.inner.session.name}' runs on the CPU: the GPU has no memory left for one text"
 
 
-def batches_of_session(session: Session) -> BatchRuns | str:
-    """The batches of a session that is open on a GPU, or why there are none."""
+def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | None:
+    """The batches of a graph for CUDA; None where that cannot run, which is not what the user asked for.
+
+    Raises:
+        ModelError: Documents stay on the CPU for another reason.
+    """
     from qmd.inference.engines.encoder_graph import BatchRuns
-
-    try:
-        return BatchRuns(session)
-    except ModelError as exc:
-        return f"documents are embedded one by one: {exc.message}"
-
-
-def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | str:
-    """The batches of a graph for CUDA, or why documents stay on the CPU."""
     from qmd.inference.runtime.sessions import cuda_works, open_session
 
-    # Where it cannot run, CUDA is not what the user asked for, and nothing needs to be said.
     if not cuda_works(gpu.device):
-        return ""
-    try:
-        session = open_session(path, format="fp32", fuse=False, gpu=gpu)
-    except ModelError as exc:
-        return f"documents are embedded on the CPU: {exc.message}"
-    return batches_of_session(session) if session.got == "cuda" else f"{session.note}"
+        return None
+    session = open_session(path, format="fp32", fuse=False, gpu=gpu)
+    if session.got != "cuda":
+        raise ModelError(session.note or "CUDA did not load")
+    return BatchRuns(session)

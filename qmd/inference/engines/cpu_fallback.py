@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from qmd.inference.base import EngineDescription, Expander, Expansion, Reranker
+from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.runtime.gpu_memory import OutOfMemory
-from qmd.inference.runtime.sessions import Session
 
-_Engine = TypeVar("_Engine", bound="Reranker | Expander")
 _Answer = TypeVar("_Answer")
 
 
-class _Fallback(Generic[_Engine]):
-    """An engine, and how to open it with the GPU (True) or without."""
+class FallbackEngine:
+    """A `Reranker` or an `Expander`, by how it is opened with the GPU (True) or without."""
 
-    def __init__(self, load: Callable[[bool], _Engine]) -> None:
+    def __init__(self, load: Callable[[bool], Any]) -> None:
         self._load = load
         self._note: str | None = None
         try:
@@ -29,15 +27,19 @@ class _Fallback(Generic[_Engine]):
     @property
     def description(self) -> EngineDescription:
         """That of the engine, with why it is no longer on the GPU."""
-        return replace(self.engine.description, note=self._note)
+        description: EngineDescription = self.engine.description
+        return replace(description, note=self._note)
 
-    @property
-    def session(self) -> Session | None:
-        """That of the engine, where it has one."""
-        session: Session | None = getattr(self.engine, "session", None)
-        return session
+    def score(self, query: str, passages: Sequence[str], **limits: Any) -> Sequence[float | None]:
+        """See `Reranker`."""
+        return self._ask(lambda engine: engine.score(query, passages, **limits))
 
-    def _ask(self, question: Callable[[_Engine], _Answer]) -> _Answer:
+    def expand(self, query: str, **limits: Any) -> Expansion:
+        """See `Expander`."""
+        expansion: Expansion = self._ask(lambda engine: engine.expand(query, **limits))
+        return expansion
+
+    def _ask(self, question: Callable[[Any], _Answer]) -> _Answer:
         try:
             return question(self.engine)
         except OutOfMemory:
@@ -50,19 +52,3 @@ class _Fallback(Generic[_Engine]):
     def _fall_back(self) -> None:
         self.engine = self._load(False)
         self._note = f"'{self.engine.description.model}' runs on the CPU: the GPU has no memory left for it"
-
-
-class FallbackReranker(_Fallback[Reranker]):
-    """A `Reranker`."""
-
-    def score(self, query: str, passages: Sequence[str], **limits: Any) -> Sequence[float | None]:
-        """See `Reranker`."""
-        return self._ask(lambda engine: engine.score(query, passages, **limits))
-
-
-class FallbackExpander(_Fallback[Expander]):
-    """An `Expander`."""
-
-    def expand(self, query: str, **limits: Any) -> Expansion:
-        """See `Expander`."""
-        return self._ask(lambda engine: engine.expand(query, **limits))

@@ -44,6 +44,8 @@ class ImportedModel(Struct, frozen=True):
     source: Source
     qmd: str
     """The version that made it."""
+    number_formats: tuple[str, ...] = ()
+    """Of the source's matrices, the most bytes first."""
 
 
 def read_imported(folder: Path) -> ImportedModel | None:

@@ -38,11 +38,6 @@ class GpuMemory(Struct, frozen=True):
     free_bytes: int
     total_bytes: int
 
-    @property
-    def used_bytes(self) -> int:
-        """Taken by all programs together."""
-        return self.total_bytes - self.free_bytes
-
 
 class GpuUse(Struct, frozen=True):
     """Which GPU an engine uses, and how."""

@@ -6,18 +6,17 @@ import contextlib
 import functools
 import io
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from qmd.environment import is_on
+from qmd.environment import is_off, is_on
 from qmd.errors import ModelError
-from qmd.inference.onnx_files import read_model
+from qmd.inference.onnx_files import Model, read_model
 from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
 
 if TYPE_CHECKING:
@@ -77,18 +76,6 @@ class NoCuda(Struct, frozen=True):
     """What to do where there is a driver, and so a GPU to use."""
 
 
-class _Node(Struct, frozen=True):
-    op_type: Annotated[str, 4] = ""
-
-
-class _Graph(Struct, frozen=True):
-    node: Annotated[tuple[_Node, ...], 1] = ()
-
-
-class _Model(Struct, frozen=True):
-    graph: Annotated[_Graph, 7] = _Graph()
-
-
 class Session(Struct, frozen=True):
     """An open model and where it really runs."""
 
@@ -97,11 +84,12 @@ class Session(Struct, frozen=True):
     format: str
     asked: Provider
     got: Provider
-    load_s: float
     note: str | None = None
     """One line when the session is not where the format belongs, else None."""
     device_id: int = 0
     """The GPU, where it runs on one, else 0."""
+    head: Any = None
+    """The `OutputHead` (`qmd.plugins.forms`) of a graph that gives hidden states; None where it gives logits."""
 
     @property
     def name(self) -> str:
@@ -122,7 +110,7 @@ class Session(Struct, frozen=True):
         """Number of graph nodes per (provider, operator), the provider as `cpu` or `cuda`."""
         if not hasattr(self.ort, "get_provider_graph_assignment_info"):
             # Up to ONNX Runtime 1.23, the last for Intel Macs and macOS 13: the file's own nodes, all on the CPU.
-            return Counter((self.got, node.op_type) for node in read_model(self.path, _Model).graph.node)
+            return Counter((self.got, node.op_type) for node in read_model(self.path, Model).graph.node)
         with mapped_errors(self.name):
             parts = self.ort.get_provider_graph_assignment_info()
             return Counter(
@@ -137,8 +125,8 @@ class Session(Struct, frozen=True):
 
 
 def gpu_allowed(env: Mapping[str, str]) -> bool:
-    """False when `QMD_FORCE_CPU` is set to anything but an off-word."""
-    return not is_on(env.get("QMD_FORCE_CPU"))
+    """False when `QMD_FORCE_CPU` is set to anything but an off-word, or `QMD_LLAMA_GPU` to one."""
+    return not is_on(env.get("QMD_FORCE_CPU")) and not is_off(env.get("QMD_LLAMA_GPU"))
 
 
 def preferred_provider(format: str) -> ProviderPreference:
@@ -180,6 +168,7 @@ def open_session(
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
     gpu: GpuUse | None = None,
+    graph: bytes | None = None,
 ) -> Session:
     """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
@@ -188,6 +177,7 @@ def open_session(
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
         gpu: Which GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
+        graph: What to open in place of what the file holds; `options` say where its constants lie.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
@@ -196,16 +186,15 @@ def open_session(
     if not path.is_file():
         raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
     asked = preferred_provider(format).provider
-    session_options = _session_options(runtime, threads, fuse, options or {})
+    session_options = _session_options(runtime, threads, fuse, options)
 
     use = gpu or GpuUse("embed")
 
     def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
             # Its own fallback prints, and hides why the GPU was left.
-            return runtime.InferenceSession(str(path), session_options, providers=providers, enable_fallback=0)
+            return runtime.InferenceSession(graph or str(path), session_options, providers=providers, enable_fallback=0)
 
-    started = time.perf_counter()
     verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
@@ -224,7 +213,7 @@ def open_session(
     note: str | None = None
     if asked != got:
         note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
-    return Session(opened, path, format, asked, got, time.perf_counter() - started, note, device_id)
+    return Session(opened, path, format, asked, got, note, device_id)
 
 
 def cuda_works(device: int = 0) -> bool:
@@ -307,7 +296,7 @@ def mapped_errors(name: str, provider: Provider = "cpu") -> Iterator[None]:
         raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", hint) from exc
 
 
-def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str]) -> Any:
+def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str] | None) -> Any:
     options = runtime.SessionOptions()
     if not fuse:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -316,7 +305,7 @@ def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entri
     if threads is not None:
         options.intra_op_num_threads = threads
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    for key, value in entries.items():
+    for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     return options
 

@@ -27,7 +27,7 @@ MEBIBYTE = 1 << 20
 _ROLES: Sequence[Role] = ("embed", "rerank", "expand")
 
 
-class Check(Struct, frozen=True):
+class Check(Struct, frozen=True, rename={"is_well": "ok"}):
     """One thing examined: what was found, or what is wrong and what to do."""
 
     name: str
@@ -60,8 +60,10 @@ class Diagnosis(Struct, frozen=True):
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
     """Examine everything, in the order shown."""
+    from qmd.plugins.doctor.in_force import mark_idle
+
     checks, reports = _examine(locations, index, environ)
-    variables, settings = _in_force(locations, environ)
+    variables, settings = (mark_idle(found, reports) for found in _in_force(locations, environ))
     return Diagnosis(locations, checks, reports, variables, settings, _environment(environ))
 
 
@@ -172,7 +174,9 @@ def _cuda(index: OpenIndex) -> str:
     memory = memory_at_start(device)
     if memory is None:
         return "works (a test session ran on it)"
-    used = f"{memory.used_bytes / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
+    used = (
+        f"{(memory.total_bytes - memory.free_bytes) / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
+    )
     limits = ((role, settings.gpu_use(role).limit_bytes()) for role in _ROLES)
     shares = ", ".join(f"{role} {limit / MEBIBYTE:.0f}" for role, limit in limits if limit is not None)
     return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from qmd.config.settings import EMBED_OPTIONS, Config
+from qmd.config.settings import MODEL_OPTIONS, Config
+from qmd.inference.settings import OPTION_VARIABLES, SLOTS
 from qmd.plugins import hook
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
+
+if TYPE_CHECKING:
+    from qmd.plugins.doctor.inspection import EngineReport
 
 _SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
 _UNTRUSTED = "the project is not trusted"
@@ -68,9 +74,24 @@ def settings_in_force(
     return tuple(found)
 
 
+def mark_idle(found: Sequence[InForce], reports: Sequence[EngineReport]) -> tuple[InForce, ...]:
+    """The same, with the reason for each setting of models, or its variable, that has no effect on what runs."""
+    return tuple(replace(one, overruled_by=one.overruled_by or _idle(one, reports)) for one in found)
+
+
+def _idle(one: InForce, reports: Sequence[EngineReport]) -> str | None:
+    known = (option for option, variable in OPTION_VARIABLES.items() if variable == one.name)
+    slot, _, name = next(known, one.name.removeprefix("models.")).rpartition(".")
+    of = [report for report in reports if slot in ("", SLOTS[report.role])]
+    if name in ("context", "max_tokens") and not any(report.is_decoder or report.notes for report in of):
+        return "no decoder runs here in this role"
+    is_elsewhere = bool(of) and not any(report.asked for report in of)
+    return "no model runs here" if name in ("threads", "gpu_layers") and is_elsewhere else None
+
+
 def _setting_before(name: str, config: Config | None) -> str | None:
     slot = name.removeprefix("QMD_").lower().removesuffix("_model")
-    option = f"embed.{name.removeprefix('QMD_EMBED_').lower()}"
+    option = next((option for option, variable in OPTION_VARIABLES.items() if variable == name), "")
     if config is not None and option in config.models:
         return f"models.{option}"
     is_set = config is not None and slot in _SLOTS and config.models.get(slot, "auto") not in ("", "auto")
@@ -80,13 +101,12 @@ def _setting_before(name: str, config: Config | None) -> str | None:
 def _written(config: Config) -> Iterator[tuple[str, str, str]]:
     """(key, key with `NAME` for a collection, value) of each setting that says something."""
     sampling = hook("index.yml: sampling").changed_sampling(config.sampling) if config.sampling else {}
-    models = (*_SLOTS, *(f"embed.{name}" for name in EMBED_OPTIONS))
     of_all: Mapping[str, str | None] = {
         "global_context": config.global_context or None,
         "editor_uri": config.editor_uri or None,
         "auto_update": None if config.auto_update else "false",
         "auto_embed": None if config.auto_embed else "false",
-        **{f"models.{slot}": config.models.get(slot) for slot in models},
+        **{f"models.{slot}": config.models.get(slot) for slot in (*_SLOTS, *MODEL_OPTIONS)},
         **{f"sampling.{name}": value for name, value in sampling.items()},
     }
     yield from ((key, key, value) for key, value in of_all.items() if value is not None)

@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.inference.models.builtin import MINILM
+from qmd.inference.models.imported import read_imported
+from qmd.inference.models.stored_types import Network, read_network
 from qmd.inference.records import ModelChoice, Role
 from qmd.plugins import hook
 
@@ -29,68 +32,67 @@ _ARITHMETIC = re.compile("MatMul|Gemm|Conv|Attention|Norm|Gelu|Softmax|Sigmoid|Q
 
 _BULK_TEXTS = (
     "Stop the service, copy the archive into place and start it again.",
-    "Meeting notes: the budget is approved, hiring waits until autumn.",
     "std::vector::push_back appends an element in amortised constant time.",
     "sourdough starter",
-    "The borrow checker rejects two mutable references to the same value, since either could invalidate the other "
-    "while it is still in use; a second scope, or splitting the slice, makes their lifetimes disjoint.",
-    "How do I reset my password?",
 )
 
 
-class ModelFacts(Struct, frozen=True):
+class ModelFacts(Network, frozen=True):
     """Numbers of a model; None for what it does not have or say."""
 
-    context: int | None = None
-    """Tokens in one run."""
-    layers: int | None = None
+    context_tokens: int | None = None
+    """What it reads in one run."""
     vocabulary: int | None = None
+    kv_type: str | None = None
     kv_bytes_per_token: int | None = None
+    kv_bytes: int | None = None
+    """What the key-value tensors of a full context take."""
     end_tokens: tuple[str, ...] = ()
+    file_type: str | None = None
+    """What the file that it was imported from held."""
 
     @property
-    def kv_bytes(self) -> int | None:
-        """What the key-value tensors of a full context take."""
-        if self.context is None or self.kv_bytes_per_token is None:
-            return None
-        return self.context * self.kv_bytes_per_token
-
-    @property
-    def line(self) -> str | None:
-        """All of it in words."""
-        parts = []
-        if self.context is not None:
-            parts.append(f"context {self.context} tokens")
-        if self.layers is not None:
-            parts.append(f"{self.layers} layers")
-        if self.vocabulary is not None:
-            parts.append(f"vocabulary {self.vocabulary} tokens")
-        if self.kv_bytes is not None and self.kv_bytes_per_token is not None:
-            each, whole = self.kv_bytes_per_token / 1024, self.kv_bytes / (1 << 20)
-            parts.append(f"key-value tensors {each:.1f} KiB a token, {whole:.1f} MiB in all")
-        if self.end_tokens:
-            parts.append(f"ends at {' '.join(self.end_tokens)}")
-        return ", ".join(parts) or None
+    def lines(self) -> tuple[str, ...]:
+        """All of it in words: the network, then what it reads."""
+        kv_heads = f", {self.kv_heads} KV" if self.kv_heads != self.heads else ""
+        network = {
+            f"{(self.parameters or 0) / 1e6:,.0f}M x {self.bits_per_weight or 0:.1f} bits": self.parameters,
+            f"{self.layers} layers x {self.width}": self.layers and self.width,
+            f"{self.heads} heads{kv_heads}": self.heads,
+            f"rope {self.rope_base or 0:.3g}".replace("e+0", "e"): self.rope_base,
+        }
+        reads = {
+            f"imported from {self.file_type}": self.file_type,
+            f"context {self.context_tokens} tokens": self.context_tokens,
+            f"KV cache {self.kv_type} {(self.kv_bytes or 0) / (1 << 20):.1f} MiB": self.kv_bytes,
+            f"vocabulary {self.vocabulary}": self.vocabulary,
+            f"ends at {' '.join(self.end_tokens)}": self.end_tokens,
+        }
+        lines = (", ".join(words for words, is_known in parts.items() if is_known) for parts in (network, reads))
+        return tuple(filter(None, lines))
 
 
-class EngineReport(Struct, frozen=True):
+_JSON_NAMES = {"asked": "provider_asked", "left_behind": "operators_on_cpu", "gpu_step": "gpu_advice"}
+
+
+class EngineReport(Struct, frozen=True, rename=_JSON_NAMES):
     """One role's engine, loaded and tried."""
 
     role: Role
     description: EngineDescription | None
     """None where no model serves the role; `notes` say why."""
-    asked: str | None
-    """Where the model's format belongs (`cpu`, `cuda`); None for servers and foreign runtimes."""
-    reason: str | None
-    """Why it belongs there, or why it runs elsewhere."""
-    nodes: Mapping[str, int]
-    """Graph nodes by provider; empty where that is not known."""
     load_s: float
-    answer_s: float | None
-    """A first, short piece of work; None where there was none, or where it failed."""
-    memory_bytes: int | None
-    """What the process grew by; None where the system does not say."""
     notes: tuple[str, ...]
+    answer_s: float | None = None
+    """A first, short piece of work; None where there was none, or where it failed."""
+    memory_bytes: int | None = None
+    """What the process grew by; None where the system does not say."""
+    asked: str | None = None
+    """Where the model's format belongs (`cpu`, `cuda`); None for servers and foreign runtimes."""
+    reason: str | None = None
+    """Why it belongs there, or why it runs elsewhere."""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """Graph nodes by provider; empty where that is not known."""
     handling: tuple[str, ...] = ()
     """How an embedding model in a folder is run, and who says so, a line each; empty for the others."""
     sampling: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +104,8 @@ class EngineReport(Struct, frozen=True):
     """Where many documents are embedded, where that is not where one is."""
     gpu_step: str | None = None
     """The command that fetches the file for the GPU of this machine."""
-
+    is_decoder: bool = False
+    """Whether it reads prompts here, in a context of so many tokens."""
     form: str | None = None
     """Which file of the model is open and why, and which other forms are there."""
     step: str | None = None
@@ -111,8 +114,20 @@ class EngineReport(Struct, frozen=True):
     @property
     def more(self) -> tuple[str, ...]:
         """What else is to be said of the model, line by line."""
+        answer = "" if self.answer_s is None else f", first answer {1000 * self.answer_s:.0f} ms"
+        memory = "" if self.memory_bytes is None else f", memory {self.memory_bytes / (1 << 20):.0f} MiB"
         left = ", ".join(f"{count} {operator}" for operator, count in self.left_behind.items())
-        lines = (self.facts.line, f"computed on the CPU all the same: {left}" if left else None, self.bulk)
+        sampling = ", ".join(f"{name} {value}" for name, value in self.sampling.items())
+        lines = (
+            f"load {self.load_s:.2f} s{answer}{memory}",
+            *self.facts.lines,
+            left and f"computed on the CPU all the same: {left}",
+            self.bulk,
+            sampling and f"sampling: {sampling}",
+            self.form and f"form: {self.form}",
+            *self.handling,
+            *(f"note: {note}" for note in self.notes),
+        )
         return tuple(line for line in lines if line)
 
     @property
@@ -134,7 +149,7 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     load_s = time.monotonic() - started
     engine = {"embed": engines.embedder, "rerank": engines.reranker, "expand": engines.expander}[role]
     if engine is None:
-        return EngineReport(role, None, None, None, {}, load_s, None, None, engines.notes)
+        return EngineReport(role, None, load_s, engines.notes)
     notes = list(engines.notes)
     answer_s: float | None = None
     started = time.monotonic()
@@ -145,33 +160,40 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
         notes.append(f"{exc.message}{f'; {exc.hint}' if exc.hint else ''}")
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
-    asked, reason, nodes = _placement(engine)
-    handling: tuple[str, ...] = getattr(unwrapped(engine), "handling", ())
-    sampling: Mapping[str, str] = getattr(unwrapped(engine), "drawing", {})
-    bulk = bulk_line(engine)
-    session: Session | None = getattr(engine, "session", None)
+    inner, bulk = unwrapped(engine), bulk_line(engine)
+    session: Session | None = getattr(inner, "session", None)
     # None of it is of interest where the model is another room's.
     model = choose_model(settings, role) if settings.room_for(role) is None else None
     form, step = _form(settings, model, engine.description) if model else (None, None)
     return EngineReport(
         role=role,
         description=engine.description,
-        asked=asked,
-        reason=reason,
-        nodes=nodes,
-        load_s=load_s,
-        answer_s=answer_s,
+        load_s=round(load_s, 3),
+        answer_s=answer_s and round(answer_s, 3),
         memory_bytes=grown,
         notes=tuple(notes),
-        handling=handling,
-        sampling=sampling,
-        facts=read_facts(engine, (model.record or MINILM).context if model else None),
-        left_behind={} if session is None else operators_left_behind(session),
+        handling=getattr(inner, "handling", ()),
+        sampling=getattr(inner, "drawing", {}),
+        facts=read_facts(engine, model),
         bulk=bulk,
+        is_decoder=hasattr(inner, "context"),
         gpu_step=missing_gpu_file(settings, model) if model else None,
         form=form,
         step=step,
+        **({} if session is None else _placement(session)),
     )
+
+
+def _placement(session: Session) -> dict[str, Any]:
+    """What a session adds to the report of its engine."""
+    from qmd.inference.runtime.sessions import preferred_provider
+
+    return {
+        "asked": session.asked,
+        "reason": session.note or preferred_provider(session.format).reason,
+        "nodes": session.nodes_by_provider(),
+        "left_behind": operators_left_behind(session),
+    }
 
 
 def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescription) -> tuple[str | None, str | None]:
@@ -201,16 +223,6 @@ def _try(engines: Engines) -> None:
         engines.expander.expand(_PROBE_TEXT)
 
 
-def _placement(engine: object) -> tuple[str | None, str | None, Mapping[str, int]]:
-    """Where the engine's format belongs, the reason for that or for its running elsewhere, nodes by provider."""
-    session: Session | None = getattr(engine, "session", None)
-    if session is None:
-        return None, None, {}
-    from qmd.inference.runtime.sessions import preferred_provider
-
-    return session.asked, session.note or preferred_provider(session.format).reason, session.nodes_by_provider()
-
-
 def resident_bytes() -> int | None:
     """Memory that this process holds now; None where the system does not say."""
     try:
@@ -226,21 +238,26 @@ def unwrapped(engine: object) -> object:
     return inner
 
 
-def read_facts(engine: object, context: int | None) -> ModelFacts:
-    """The facts of a local engine; `context` as its record has it."""
+def read_facts(engine: object, model: ModelChoice | None) -> ModelFacts:
+    """The facts of a local engine, by its open session, its files and its record (None: another room's model)."""
     inner = unwrapped(engine)
-    session: Session | None = getattr(inner, "session", None)
-    tokenizer = getattr(inner, "tokenizer", None)
-    if session is None or tokenizer is None:
-        return ModelFacts(context)
-    ends, vocabulary = tuple(tokenizer.end_tokens), tokenizer.n_tokens
-    try:
+    context: int | None = getattr(inner, "context", (model.record or MINILM).context if model else None)
+    session, tokenizer = getattr(inner, "session", None), getattr(inner, "tokenizer", None)
+    if session is None:
+        return ModelFacts(context_tokens=context)
+    folder = (model and model.folder) or session.path.parent
+    found = {**asdict(read_network(session.path, folder)), "context_tokens": context}
+    with suppress(ModelError):
+        made = read_imported(folder)
+        found["file_type"] = ", ".join(made.number_formats[:2]) or None if made else None
+    if tokenizer is not None:
+        found |= {"vocabulary": tokenizer.n_tokens, "end_tokens": tuple(tokenizer.end_tokens)}
+    with suppress(ModelError):
         signature = hook("doctor: inputs of a decoder")(session)
-    except ModelError:
-        return ModelFacts(context, None, vocabulary, None, ends)
-    if not signature.layers:
-        return ModelFacts(context, None, vocabulary, None, ends)
-    return ModelFacts(context, signature.layers, vocabulary, signature.kv_bytes_per_token, ends)
+        if each := signature.kv_bytes_per_token:
+            found |= {"layers": signature.layers, "kv_heads": signature.kv_heads, "kv_type": signature.kv_dtype}
+            found |= {"kv_bytes_per_token": each, "kv_bytes": (context or 0) * each}
+    return ModelFacts(**found)
 
 
 def operators_left_behind(session: Session) -> Mapping[str, int]:
@@ -260,10 +277,10 @@ def bulk_line(engine: object) -> str | None:
 
     if not isinstance(engine, BulkEmbedder):
         return None
-    cosine = engine.open_now(_BULK_TEXTS)
-    if cosine is None:
+    engine.open_now(_BULK_TEXTS)
+    if engine.runs is None:
         return engine.description.note
-    return f"many documents at a time run on cuda; cosine to single ones {cosine:.4f}"
+    return f"many documents at a time run on cuda; cosine to single ones {engine.cosine:.4f}"
 
 
 def missing_gpu_file(settings: EngineSettings, model: ModelChoice) -> str | None:

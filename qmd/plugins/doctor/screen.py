@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.plugins.doctor.checks import MEBIBYTE, Check, Diagnosis
+from qmd.plugins.doctor.checks import Check, Diagnosis
 from qmd.render.columns import Elided, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import describe_engine
@@ -90,13 +90,7 @@ def _engine_row(report: EngineReport) -> _Row:
         return _Row("faint", name, "no model: queries run without it", step="get one: qmd models pull")
     if held is None:
         return _Row("warning", name, "; ".join(report.notes))
-    speed = f"loads in {report.load_s:.1f} s"
-    speed += "" if report.answer_s is None else f", answers in {1000 * report.answer_s:.0f} ms"
-    speed += "" if report.memory_bytes is None else f", {report.memory_bytes / MEBIBYTE:.0f} MiB"
-    form = [f"form: {report.form}"] if report.form else []
-    more = [speed, *report.more, *form, *report.handling, *report.notes]
-    if report.sampling:
-        more.append("draws with " + ", ".join(f"{name} {value}" for name, value in report.sampling.items()))
+    more = [*report.more]
     step = f"make it faster on this CPU: {report.step}" if report.step else None
     if report.asked is not None and report.asked != held.provider:
         more.insert(1, f"made for {report.asked}, runs on {held.provider}: {report.reason}")

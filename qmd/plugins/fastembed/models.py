@@ -129,7 +129,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
                 gpu=settings.gpu_use(record.role),
                 options=sum_options(),
             )
-            threads = settings.usable_threads if session.got == "cpu" else 1
+            threads = settings.threads_for(record.role) if session.got == "cpu" else 1
             own.model = _Graph(session)
             own._ensure_tokenizer()
         else:

@@ -50,7 +50,7 @@ class BertWriter(StoredWriter):
 
     def _layer_norm(self, x: str, other: str, norm: str) -> str:
         """The norm of a sum. By plain nodes: `SkipLayerNormalization` takes a sixth more time for the whole graph."""
-        weights = [self.initializer(name, self.weight(name)) for name in (norm, f"{norm}.bias")]
+        weights = (self.initializer(name, self.weight(name)) for name in (norm, f"{norm}.bias"))
         inputs = [self.op("Add", [x, other])[0], *weights]
         return self.op("LayerNormalization", inputs, axis=-1, epsilon=self.shape.eps)[0]
 
@@ -60,20 +60,19 @@ class BertWriter(StoredWriter):
         return self.op("Add", [product, bias])[0] if bias else product
 
     def _attend(self, prefix: str, x: str) -> str:
-        heads, hidden = self.shape.heads, self.shape.hidden
+        heads = self.shape.heads
         parts = [f"{prefix}.{part}" for part in ("q", "k", "v")]
         if f"{prefix}.qkv" in self.weights:
             parts = [f"{prefix}.qkv"]
             q, k, v = self.op("Split", [self.linear(x, parts, parts[0])], outputs=3, axis=-1, num_outputs=3)
         else:
-            q, k, v = self.project(x, prefix, ("q", "k", "v"), [hidden] * 3)
+            q, k, v = self.project(x, prefix, ("q", "k", "v"), [self.shape.hidden] * 3)
         if self._is_rotary:
             q, k = (
-                self.op("RotaryEmbedding", [one, *self._rotary], domain=MS_DOMAIN, num_heads=heads)[0] for one in (q, k)
+                self.op("RotaryEmbedding", [y, *self._rotary], domain=MS_DOMAIN, num_heads=heads)[0] for y in (q, k)
             )
         inputs = [q, k, v, self._bias(parts), self._mask]
-        name = f"{prefix}.attention"
-        attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, name=name, num_heads=heads)[0]
+        attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, num_heads=heads)[0]
         return self._biased(attended, f"{prefix}.o")
 
     def _feed(self, prefix: str, x: str) -> str:

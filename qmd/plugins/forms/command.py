@@ -127,7 +127,7 @@ def import_(
     """Take a model that lies on this machine: of tobi/qmd, Ollama or LM Studio, or from an exported archive.
 
     Models of GGUF and safetensors files are made into our own graphs, once; their weights keep their values. Read are
-    Qwen3 (for expansion, reranking and embedding) and EmbeddingGemma.
+    Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
     """
     from qmd.plugins.forms.sources import import_sources
 

@@ -114,7 +114,7 @@ def import_weights(
             if before is not None and before.source.sha256 == source.sha256 and before.record == record:
                 return ImportReport(before, folder, network.number_formats, source.size_bytes, False, _note(network))
             check_space(models_dir, _graph_bytes(network))
-            model = ImportedModel(record, source, __version__)
+            model = ImportedModel(record, source, __version__, network.number_formats)
             files = _make(staging / "ready", network, model, on_progress)
             if folder.exists():
                 # Deleted with the rest: a process that has the old model open keeps its files.
@@ -221,11 +221,9 @@ def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int],
     if network.gemma is not None:
         GemmaWriter(path, network.gemma, weights, count).write()
         return
-    if network.context:
-        BertWriter(path, network.sizes, "hidden", weights, count).write()
-        return
     heads: dict[Role, Head] = {"embed": "hidden", "rerank": "score", "expand": "lm"}
-    StoredWriter(path, network.sizes, heads[network.role], weights, count).write()
+    writer = BertWriter if network.context else StoredWriter
+    writer(path, network.sizes, heads[network.role], weights, count).write()
 
 
 def _write_tokenizer(place: Path, network: Network) -> None:
@@ -240,6 +238,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
     settings = network.gguf.settings
     ends = {settings.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot")}
     listed = sorted(int(index) for index in ends if index is not None)
+    (place / "config.json").write_text(json.dumps({"rope_theta": network.sizes.rope_theta}), "utf-8")
     (place / "generation_config.json").write_text(json.dumps({"eos_token_id": listed}), "utf-8")
 
 

@@ -16,7 +16,7 @@ from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.kv_context import KeyValueContext
-from qmd.plugins.qwen.language_models import open_language_model
+from qmd.plugins.qwen.language_models import asked_context, open_language_model
 from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner, RerankPrompt, ScoreHead
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _ROUND_CAPACITY_TO = 256
 _WARM_UP_TOKENS = 64
+_SPARED_TOKENS = 768
+"""Of a prompt, what a smaller context can do without: 128 are left for query, intent and passage."""
 _BATCH_TOKENS = 16_384
 """Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
 _BATCH_TOKENS_WITH_VOCABULARY = 2048
@@ -71,7 +73,7 @@ class QwenReranker:
         self._runner = runner
         self.session = runner.session
         self._head = head
-        self.prompt = prompt
+        self.prompt, self.context = prompt, prompt.context
         self.description = description
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
@@ -149,7 +151,9 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
         if session.got == "cuda":
             # The first run chooses and loads kernels, which the first query should not wait for.
             runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
-    return QwenReranker(runner, head, RerankPrompt(tokenizer), model.description)
+    prompt = RerankPrompt(tokenizer)
+    asked = asked_context(model, folder, settings, prompt.context - _SPARED_TOKENS)
+    return QwenReranker(runner, head, prompt.within(asked) if asked else prompt, model.description)
 
 
 def _find_head(folder: Path, tokenizer: ChatTokenizer, width: int | None) -> ScoreHead:

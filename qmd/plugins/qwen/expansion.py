@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
 from qmd.plugins.qwen.expansion_checks import check_expansions, wanted_scripts
 from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
-from qmd.plugins.qwen.language_models import open_language_model
+from qmd.plugins.qwen.language_models import asked_context, open_language_model
 from qmd.plugins.qwen.sampling import Sampler
 from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, SamplingSettings, differences, read_sampling
 from qmd.records import SubQuery, SubQueryKind
@@ -62,6 +63,10 @@ PROMPTS: Mapping[PromptStyle, ExpansionPrompt] = {
 }
 
 _MAX_QUERY_TOKENS = 192
+_SPARED_TOKENS = 160
+"""Of a query, what a smaller context can do without."""
+_LEAST_WRITTEN, _MOST_WRITTEN = 32, 512
+"""Tokens of all lines together: with fewer none is a sentence, with more they are too long (`expansion_checks`)."""
 _MIN_HYDE_WORDS = 5
 
 
@@ -116,6 +121,10 @@ class QwenExpander:
         self._tags = {branch.kind: tokenizer.encode_template(f"{branch.kind}:") for branch in self._options.branches}
         self._header = tokenizer.encode_template(prompt.header)
         self._footer = tokenizer.encode_template(prompt.footer)
+        written = sum(branch.max_tokens + 8 for branch in self._options.branches)
+        self._fixed = len(self._header) + len(self._footer) + written + 16
+        self.context = self._fixed + _MAX_QUERY_TOKENS
+        """Tokens of prompt and lines at most, for which the key-value cache has room; what is left is the query's."""
         self._context: KeyValueContext | None = None
         # One key-value context, so one expansion at a time; a server calls from several threads.
         self._lock = threading.Lock()
@@ -152,8 +161,8 @@ class QwenExpander:
             return Expansion((), ((query, "no time was left for expansion"),))
         limits = Limits(max(branch.max_tokens for branch in self._options.branches), deadline_s, is_cancelled)
         with self._lock:
-            context = self._read_prompt(query)
             choosers = self._choosers(query)
+            context = self._read_prompt(query)
             is_batch = self._options.mode == "batched" and self._decoder.branches_work
             results = (self._write_batched if is_batch else self._write_in_turn)(context, choosers, limits)
         proposed, cut = self._read_lines(results)
@@ -169,26 +178,28 @@ class QwenExpander:
         """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
         context = self._context
         if context is None:
-            written = sum(branch.max_tokens + 8 for branch in self._options.branches)
-            room = _MAX_QUERY_TOKENS + len(self._footer) + written + 16
-            context = self._decoder.open_context(len(self._header) + room)
+            context = self._decoder.open_context(self.context)
             context.append([self._header])
             self._context, self._after_header = context, context.checkpoint()
         context.restore(self._after_header)
-        user = self._tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[:_MAX_QUERY_TOKENS]
+        user = self._tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[: self.context - self._fixed]
         context.append([[*user, *self._footer]])
         return context
 
     def _choosers(self, query: str) -> list[Chooser]:
         wanted = wanted_scripts(query)
         first = self._grammar.starting_in(wanted) if wanted else None
-        settings = self._sampling
+        rows = self._grammar.writing_in(frozenset(filter(None, map(script_of, query))))
+        rows = rows if first is None else rows | first
+        if self.session.head is not None:
+            self.session.head.choose(rows)
+        settings, allowed = self._sampling, self._grammar.allowed
 
         def chooser(index: int) -> Chooser:
             # Rows of a batch start alike: each needs its own draws.
             seed = None if settings.seed is None else settings.seed + index
             sampler = Sampler(replace(settings, seed=seed), breakers=self._breakers)
-            return lambda logits, generated: sampler.choose(logits, generated, self._grammar.allowed(generated, first))
+            return lambda logits, generated: sampler.choose(logits, generated, allowed(generated, first) & rows)
 
         return [chooser(index) for index in range(len(self._options.branches))]
 
@@ -247,4 +258,12 @@ def load_expander(
     model = open_language_model(folder, record, settings)
     prompt = PROMPTS[record.prompt_style]
     sampling = read_sampling(settings.sampling)
-    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)
+    options = options or ExpanderOptions()
+    whole = sum(branch.max_tokens for branch in options.branches)
+    asked = settings.number("generate.max_tokens", _LEAST_WRITTEN, _MOST_WRITTEN) or whole
+    lines = (replace(branch, max_tokens=branch.max_tokens * asked // whole) for branch in options.branches)
+    options = replace(options, branches=tuple(lines))
+    expander = QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)
+    least = expander.context - _SPARED_TOKENS
+    expander.context = asked_context(model, folder, settings, least) or expander.context
+    return expander

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.clock import batches
 from qmd.errors import ModelError
@@ -59,6 +60,18 @@ class RerankPrompt(Struct, frozen=True):
     """For the query, and again for the intent."""
     max_passage_tokens: int = 512
     """Longer passages lose their end; prompt and query never do."""
+
+    @property
+    def context(self) -> int:
+        """Tokens of the longest prompt, with a few to spare where its parts meet."""
+        fixed = len(self.prefix("", "a")) + len(self.ending("")) + 8
+        return fixed + 2 * self.max_query_tokens + self.max_passage_tokens
+
+    def within(self, context: int) -> RerankPrompt:
+        """The same for a longest prompt of so many tokens, of which the query and the intent get a quarter at most."""
+        texts = 2 * self.max_query_tokens + self.max_passage_tokens + context - self.context
+        asked = min(self.max_query_tokens, texts // 4)
+        return replace(self, max_query_tokens=asked, max_passage_tokens=texts - 2 * asked)
 
     def prefix(self, query: str, intent: str | None = None) -> list[int]:
         """The prompt up to the passage."""

@@ -34,18 +34,21 @@ def test_context_layers_vocabulary_key_value_memory_and_end_tokens_are_told(sett
     report = inspect_engine(settings, "expand")
     per_token = SHAPE.layers * 2 * SHAPE.kv_heads * SHAPE.head_size * 4
     assert (report.facts.layers, report.facts.kv_bytes_per_token) == (SHAPE.layers, per_token)
-    assert report.facts.context == QWEN_EXPANDER.context
-    assert report.facts.kv_bytes == per_token * QWEN_EXPANDER.context
+    context = report.facts.context_tokens
+    assert context is not None and report.facts.kv_bytes == per_token * context
     assert report.facts.vocabulary is not None and report.facts.vocabulary > 0
     assert "<|im_end|>" in report.facts.end_tokens
-    (line, *_) = report.more
-    assert line.startswith("context 2048 tokens, 2 layers, vocabulary ")
-    assert "key-value tensors 1.0 KiB a token, 2.0 MiB in all" in line
+    _, network, reads, *_ = report.more
+    assert network.startswith("0M x 9.8 bits, 2 layers x 64, 4 heads, 2 KV")
+    assert reads.startswith(f"context {context} tokens, KV cache float32 {context / 1024:.1f} MiB, vocabulary ")
+    assert len(network) <= 60
 
 
 def test_a_model_without_key_value_tensors_has_no_line_of_them(tmp_path: Path) -> None:
-    assert inspect_engine(EngineSettings(tmp_path, threads=1), "embed").facts == ModelFacts(256)
-    assert ModelFacts().line is None
+    facts = inspect_engine(EngineSettings(tmp_path, threads=1), "embed").facts
+    assert facts.lines == ("23M x 8.3 bits, 6 layers x 384, 12 heads", "context 256 tokens")
+    assert (facts.kv_type, facts.kv_bytes) == (None, None)
+    assert ModelFacts().lines == ()
 
 
 class Mixed(Session, frozen=True):

@@ -119,8 +119,8 @@ def test_documents_get_the_vectors_of_fastembed_and_queries_those_with_the_maker
 
 
 def test_the_users_prompts_and_size_go_before_the_makers(models_dir: Path, engines: Engines) -> None:
-    options = {"query_prompt": "", "document_prompt": "note: ", "dim": "100"}
-    settings = EngineSettings(models_dir, embed=EMBEDDER, embed_options=options)
+    options = {"embed.query_prompt": "", "embed.document_prompt": "note: ", "embed.dim": "100"}
+    settings = EngineSettings(models_dir, embed=EMBEDDER, options=options)
     embedder = load_engines(settings, ["embed"]).embedder
     assert embedder is not None and engines.embedder is not None
     assert embedder.fingerprint != engines.embedder.fingerprint

@@ -187,15 +187,15 @@ def test_the_users_prompts_hold_for_a_folder_that_is_called_like_a_model_of_the_
 
 def test_the_configurations_prompt_goes_before_the_environments() -> None:
     env = {"QMD_EMBED_QUERY_PROMPT": "environment", "QMD_EMBED_DIM": "12"}
-    settings = EngineSettings(Path(), embed_options={"query_prompt": "configuration"}, env=env)
+    settings = EngineSettings(Path(), options={"embed.query_prompt": "configuration"}, env=env)
     assert settings.embed_overrides == EmbedOverrides("configuration", None, 12)
 
 
 def test_the_prompts_of_a_server_are_set_by_the_same_words(tmp_path: Path) -> None:
-    options = {"query_prompt": "ask: ", "dim": "8"}
-    settings = EngineSettings(tmp_path, embed="http://127.0.0.1:9/v1#m", embed_options=options)
+    options = {"embed.query_prompt": "ask: ", "embed.dim": "8"}
+    settings = EngineSettings(tmp_path, embed="http://127.0.0.1:9/v1#m", options=options)
     embedder = load_engines(settings, ["embed"]).embedder
-    other = load_engines(replace(settings, embed_options={"dim": "8"}), ["embed"]).embedder
+    other = load_engines(replace(settings, options={"embed.dim": "8"}), ["embed"]).embedder
     assert embedder is not None and other is not None
     assert embedder.dim == 8
     assert embedder.fingerprint != other.fingerprint
@@ -264,7 +264,8 @@ def test_vectors_are_cut_to_the_size_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dim", "said"), [("25", "has 24 dimensions, not 25"), ("many", "'many', not a whole number"), ("0", "'0', not")]
+    ("dim", "said"),
+    [("25", "has 24 dimensions, not 25"), ("many", "'many', expected 1 to 65536"), ("0", "'0', expected")],
 )
 def test_a_size_that_the_model_does_not_have_is_refused(tmp_path: Path, dim: str, said: str) -> None:
     assert said in refused(make_folder(tmp_path / "x"), QMD_EMBED_DIM=dim)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.cpu_fallback import FallbackExpander, FallbackReranker
+from qmd.inference.engines.cpu_fallback import FallbackEngine
 from qmd.inference.models.catalogue import QWEN_RERANKER
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session, open_session
@@ -95,7 +95,7 @@ def loads(folder: Path, fails_at: str, opened: list[bool]) -> Callable[[bool], Q
 @pytest.mark.parametrize("fails_at", ["load", "score"])
 def test_a_reranker_without_room_goes_on_with_the_cpu_and_one_line_says_so(folder: Path, fails_at: str) -> None:
     opened: list[bool] = []
-    reranker = FallbackReranker(loads(folder, fails_at, opened))
+    reranker = FallbackEngine(loads(folder, fails_at, opened))
     on_cpu = load_cross_encoder(folder, QWEN_RERANKER, EngineSettings(folder, threads=1, allow_gpu=False))
     assert reranker.score("query", PASSAGES) == on_cpu.score("query", PASSAGES)
     reranker.score("query", PASSAGES[:2])
@@ -116,7 +116,7 @@ def test_a_cpu_without_memory_is_not_asked_twice(folder: Path, session: Session)
         return engine
 
     with pytest.raises(OutOfMemory):
-        FallbackReranker(load).score("query", PASSAGES)
+        FallbackEngine(load).score("query", PASSAGES)
     assert opened == [True]
 
 
@@ -138,7 +138,7 @@ def test_an_expander_without_room_goes_on_with_the_cpu(session: Session) -> None
     def load(with_gpu: bool) -> Any:
         return Expander(replace(session, got="cuda" if with_gpu else "cpu"), is_full=with_gpu)
 
-    expander = FallbackExpander(load)
+    expander = FallbackEngine(load)
     assert str(expander.expand("a question")) == "a question on cpu"
     assert expander.description.note == "'m' runs on the CPU: the GPU has no memory left for it"
 

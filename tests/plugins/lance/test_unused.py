@@ -1,0 +1,21 @@
+"""The program does without the client that `lancedb` imports; programs that use qmd have it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("lancedb")
+
+SHOW = (
+    "import qmd.plugins.lance.opening, lance_namespace_urllib3_client.models as models;"
+    "print(hasattr(models.QueryTableRequest, 'model_fields'))"
+)
+
+
+@pytest.mark.parametrize(("before", "has_client"), [("import qmd.__main__;", "False"), ("", "True")])
+def test_the_client_is_left_out_of_our_own_program_alone(before: str, has_client: str) -> None:
+    done = subprocess.run([sys.executable, "-c", before + SHOW], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == has_client
