@@ -20,14 +20,14 @@ BUDGETS: dict[str, int] = {
     "store": 4850,
     "cli": 4200,
     "retrieval": 4420,
-    "inference": 3820,
+    "inference": 3830,
     "app": 4220,
-    "plugins/forms": 3580,
+    "plugins/forms": 3690,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2420,
     "plugins/lance": 2180,
-    "plugins/qwen": 2200,
+    "plugins/qwen": 2230,
     "(root)": 2090,
     "plugins/models": 1610,
     "indexing": 1560,
@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/readers": 790,
     "plugins/office": 170,
     "plugins/watch": 480,
-    "plugins": 450,
+    "plugins": 460,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_900, 202
+MOST_LINES, MOST_FILES = 33_910, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_340
-MOST_LINES_OF_TESTS = 45_050
+MOST_LINES_OF_ALL = 56_490
+MOST_LINES_OF_TESTS = 45_150
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -88,6 +88,8 @@ class Session(Struct, frozen=True):
     """One line when the session is not where the format belongs, else None."""
     device_id: int = 0
     """The GPU, where it runs on one, else 0."""
+    head: Any = None
+    """The `OutputHead` (`qmd.plugins.forms`) of a graph that gives hidden states; None where it gives logits."""
 
     @property
     def name(self) -> str:
@@ -166,6 +168,7 @@ def open_session(
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
     gpu: GpuUse | None = None,
+    graph: bytes | None = None,
 ) -> Session:
     """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
@@ -174,6 +177,7 @@ def open_session(
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
         gpu: Which GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
+        graph: What to open in place of what the file holds; `options` say where its constants lie.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
@@ -182,14 +186,14 @@ def open_session(
     if not path.is_file():
         raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
     asked = preferred_provider(format).provider
-    session_options = _session_options(runtime, threads, fuse, options or {})
+    session_options = _session_options(runtime, threads, fuse, options)
 
     use = gpu or GpuUse("embed")
 
     def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
             # Its own fallback prints, and hides why the GPU was left.
-            return runtime.InferenceSession(str(path), session_options, providers=providers, enable_fallback=0)
+            return runtime.InferenceSession(graph or str(path), session_options, providers=providers, enable_fallback=0)
 
     verdict: str | None = None
     opened: Any = None
@@ -292,7 +296,7 @@ def mapped_errors(name: str, provider: Provider = "cpu") -> Iterator[None]:
         raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", hint) from exc
 
 
-def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str]) -> Any:
+def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str] | None) -> Any:
     options = runtime.SessionOptions()
     if not fuse:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -301,7 +305,7 @@ def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entri
     if threads is not None:
         options.intra_op_num_threads = threads
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    for key, value in entries.items():
+    for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     return options
 
