@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4850,
+    "store": 4830,
     "cli": 4200,
     "retrieval": 4420,
     "inference": 3830,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_900, 202
+MOST_LINES, MOST_FILES = 33_880, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_490
+MOST_LINES_OF_ALL = 56_460
 MOST_LINES_OF_TESTS = 45_150
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
