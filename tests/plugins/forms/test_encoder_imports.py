@@ -191,7 +191,7 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads without end": ({"settings": {"bert.attention.head_count": (1 << 31) - 1}}, "shape"),
     "no heads": ({"settings": {"bert.attention.head_count": 0}}, "shape"),
     "heads that do not divide": ({"settings": {"bert.attention.head_count": 7}}, "shape"),
-    "a rank": ({"pooling": gguf.PoolingType.RANK}, "embed alone"),
+    "a rank": ({"pooling": gguf.PoolingType.RANK}, "only embeds"),
     "tokens without vectors": ({"shapes": {"token_embd.weight": (9, 256)}}, "9 vectors"),
     "no beginning": ({"tokens": [one for one in WORD_PIECES if one != "[CLS]"]}, r"\[CLS\]"),
     "no end": ({"tokens": [one for one in WORD_PIECES if one != "[SEP]"]}, r"\[SEP\]"),
