@@ -17,17 +17,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "store": 4850,
+    "store": 4830,
     "cli": 4200,
     "retrieval": 4420,
-    "inference": 3820,
+    "inference": 3850,
     "app": 4220,
-    "plugins/forms": 3600,
+    "plugins/forms": 3680,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2420,
     "plugins/lance": 2180,
-    "plugins/qwen": 2200,
+    "plugins/qwen": 2230,
     "(root)": 2090,
     "plugins/models": 1610,
     "indexing": 1560,
@@ -44,7 +44,7 @@ BUDGETS: dict[str, int] = {
     "plugins/readers": 790,
     "plugins/office": 170,
     "plugins/watch": 480,
-    "plugins": 450,
+    "plugins": 460,
     "chunking": 350,
     "plugins/install": 600,
     "plugins/pack": 270,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_900, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_360
-MOST_LINES_OF_TESTS = 45_080
+MOST_LINES_OF_ALL = 56_460
+MOST_LINES_OF_TESTS = 45_260
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

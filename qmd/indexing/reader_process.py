@@ -120,7 +120,8 @@ class ReaderProcess:
             command, pipe = [sys.executable, "-Wignore", "-c", _START, *sys.path], subprocess.PIPE
             # A group of its own is ended with whatever is in it; numpy keeps no memory for threads.
             environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, start_new_session=True)
+            # As much as a pipe holds is taken at once.
+            self._process = subprocess.Popen(command, 1 << 16, None, pipe, pipe, env=environ, start_new_session=True)
 
     def _receive(self, entry: FileEntry) -> FileReading | None:
         """The next answer; None when the process has died or was ended, which it then is for certain."""

@@ -37,7 +37,6 @@ MEDIA = re.compile(
 )
 """What few indexes hold, and most embeds are: such a link that leads nowhere is not broken."""
 
-
 _DENDRON = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n")
 _ID = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?id: [^\n]+\n")
 """The front matter of Dendron's notes, in whose links the target stands behind the bar; without the times that it
@@ -118,9 +117,9 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
         start, end = match.span()
         if start < read:
             continue
-        is_code = has_ticks and _may_be_code(text[max(text.rfind("\n", read, start), read) : start])
+        before = text[max(text.rfind("\n", read, start), read) : start] if has_ticks else ""
         # What may be code, or begins inside another mark, is told by a look for all kinds at once.
-        if is_code or (behind is not None and behind.start() < end):
+        if "``" in before or before.count("`") % 2 or (behind is not None and behind.start() < end):
             line, end = max(text.rfind("\n", read, start) + 1, read), text.find("\n", end)
             end = len(text) if end < 0 else end
             yield from (one for one in re.compile(_MARK).finditer(text, line, end) if one.lastindex)
@@ -137,11 +136,6 @@ def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[r
             n_passed += 1
         if n_passed == len(code) or match.start() < code[n_passed][0]:
             yield match
-
-
-def _may_be_code(before: str) -> bool:
-    """Whether code that began on a line may not have ended yet."""
-    return "`" in before and ("``" in before or before.count("`") % 2 == 1)
 
 
 def _definitions(text: str) -> Mapping[str, _Target]:

@@ -284,6 +284,7 @@ HOOKS: Mapping[str, str] = {
     "models prepare: models here": "qmd.plugins.models.inventory:list_models",
     "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
     "models import: archive": "qmd.plugins.models.archives:import_model",
+    "decoder: its last product": "qmd.plugins.forms.output_head:OutputHead",
     "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
     "GGUF address: remedy": "qmd.plugins.forms.sources:remedy_for",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",

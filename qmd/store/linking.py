@@ -27,10 +27,8 @@ MANY_LINKS = 200
 MAX_SHARED = 50
 """Notes that one links to that are looked at for who links there, too."""
 
-
 MANY_NOTES = 3
 """Notes of one collection that make their common heading no title; two may well be drafts of one another."""
-
 
 Written = tuple[int, str, Sequence[Link]]
 """A document, its path, and links that it holds."""
@@ -110,16 +108,14 @@ def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[
 
 def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
     """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
-    known: dict[tuple[str, str], tuple[bool, int | None]] = {}
+    known: dict[tuple[str, str], int | None] = {}
     for source, path, links in written:
         folder = path.rpartition("/")[0]
         for link in links:
-            found = known.get((folder, link.target))
-            if found is None:
-                key = link_key(link.target)
-                found = bool(key), choose_target(link.target, path, named.get(key, ())) if key else None
-                known[folder, link.target] = found
-            yield ResolvedLink(source, found[1] if found[0] else source, link)
+            place = folder, link.target
+            if place not in known and (key := link_key(link.target)):
+                known[place] = choose_target(link.target, path, named.get(key, ()))
+            yield ResolvedLink(source, known.get(place, source), link)
 
 
 def settled_title(path: str, heading: str, *, is_shared: bool) -> str:

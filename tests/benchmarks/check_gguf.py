@@ -31,6 +31,7 @@ from qmd.plugins.forms.networks import read_network
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from tests.inference.tiny_models import reference_logits
+from tests.plugins.forms.encoder_files import PIECES, WORD_PIECES, write_encoder
 from tests.plugins.forms.gguf_files import (
     FFN,
     HEAD_SIZE,
@@ -236,6 +237,16 @@ def main() -> None:
             path = quantised(folder / "gemma.gguf", name)
             check_embedder(path, imported(path), f"EmbeddingGemma {name}", llama_cpp.LLAMA_POOLING_TYPE_MEAN)
         check_tokens(path, imported(path), "Gemma's tokenizer")
+        for title, architecture, tokens in (
+            ("BERT", "bert", WORD_PIECES),
+            ("nomic-bert", "nomic-bert", WORD_PIECES),
+            ("XLM-RoBERTa", "bert", PIECES),
+        ):
+            write_encoder(folder / f"{title}.gguf", architecture=architecture, tokens=tokens)
+            for name in ("F16", "Q8_0", "Q4_K_M"):
+                path = quantised(folder / f"{title}.gguf", name)
+                check_embedder(path, imported(path), f"{title} {name}", llama_cpp.LLAMA_POOLING_TYPE_MEAN)
+            check_tokens(path, imported(path), f"{title}'s tokenizer")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -26,6 +25,7 @@ from qmd.plugins.doctor.inspection import operators_left_behind
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from tests.benchmarks import bench_cuda
+from tests.benchmarks.bench_cuda import manual
 from tests.inference.tiny_models import PUBLISHED, SHAPE, Weights, random_weights, reference_logits, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -36,7 +36,6 @@ pytestmark = [
 
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
 IDS = [int(i) for i in np.random.default_rng(0).integers(0, SHAPE.vocab, 12)]
-DOCS = Path(__file__).parents[2] / "docs"
 TOLERANCE = 2e-2
 """Half precision; logits have a standard deviation of 0.65."""
 
@@ -107,13 +106,6 @@ def test_doctor_says_that_cuda_works(capsys: pytest.CaptureFixture[str]) -> None
 # --- embedding ---
 
 
-def _texts(n: int) -> list[str]:
-    """Real sentences, from this project's manual, repeated with a number where there are too few."""
-    pages = "\n\n".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md")))
-    parts = [part.strip() for part in re.split(r"\n\n|(?<=[.!?]) ", pages) if 15 < len(part) <= 1000]
-    return [f"{parts[i % len(parts)]} {i // len(parts) or ''}" for i in range(n)]
-
-
 @pytest.fixture
 def bulk(tmp_path: Path) -> BulkEmbedder:
     """The built-in model as every command opens it on this machine."""
@@ -123,7 +115,7 @@ def bulk(tmp_path: Path) -> BulkEmbedder:
 
 
 def test_the_built_in_model_embeds_many_documents_on_the_device(bulk: BulkEmbedder) -> None:
-    texts = _texts(600)
+    texts = manual(600)
     on_gpu = bulk.embed_documents(texts)
     assert (bulk.description.provider, bulk.description.note) == ("cuda", None)
     on_cpu = bulk.inner.embed_documents(texts[:300])
@@ -134,7 +126,7 @@ def test_the_built_in_model_embeds_many_documents_on_the_device(bulk: BulkEmbedd
 
 
 def test_every_product_of_the_batches_is_on_the_device(bulk: BulkEmbedder) -> None:
-    bulk.open_now(_texts(32))
+    bulk.open_now(manual(32))
     assert bulk.runs is not None and bulk.cosine >= SAME_VECTORS
     assert operators_left_behind(bulk.runs.session) == {}
 
@@ -145,7 +137,7 @@ def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_sam
     shutil.copy(locate_builtin() / "model.onnx", tmp_path / "model.onnx")
     shutil.copy(locate_builtin() / "model_batches.onnx", tmp_path / "model_fp16.onnx")
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 256}')
-    texts = _texts(200)
+    texts = manual(200)
     settings = EngineSettings(tmp_path, embed=str(tmp_path))
     on_gpu = load_engines(settings, ["embed"]).embedder
     on_cpu = load_engines(replace(settings, allow_gpu=False), ["embed"]).embedder
@@ -166,27 +158,6 @@ def test_every_point_of_the_table_holds_on_the_device(tmp_path: Path, capsys: py
     with capsys.disabled():
         print(capsys.readouterr().out)
     assert [row for row in rows if not row.holds] == []
-
-
-def test_the_verdict_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = cuda_verdict.cache_info().misses
-    assert cuda_works() and cuda_verdict() is None
-    assert cuda_verdict.cache_info().misses == before
-
-
-def test_a_batch_of_branches_is_taken_or_the_reason_is_told(decoder: tuple[Decoder, Weights]) -> None:
-    refusal = decoder[0].branches_refusal
-    assert refusal is None, refusal
-
-
-def test_a_prompt_in_two_runs_gives_the_logits_of_one(decoder: tuple[Decoder, Weights]) -> None:
-    context = decoder[0].open_context(32)
-    assert context.reads_in_two
-    empty = context.checkpoint()
-    in_two = context.append([IDS])
-    context.restore(empty)
-    context.reads_in_two = False
-    assert np.abs(context.append([IDS]) - in_two).max() < TOLERANCE
 
 
 # --- memory ---
@@ -218,7 +189,7 @@ def test_a_limit_below_the_weights_leaves_the_model_to_the_cpu_with_the_reason()
 
 
 def test_an_impossible_allocation_is_out_of_memory_and_the_cpu_goes_on(bulk: BulkEmbedder) -> None:
-    texts = _texts(300)
+    texts = manual(300)
     bulk.embed_documents(texts)
     assert bulk.runs is not None
     use = GpuUse("embed", all_roles_mib=300, needs_fp32=True)
@@ -232,14 +203,14 @@ def test_an_impossible_allocation_is_out_of_memory_and_the_cpu_goes_on(bulk: Bul
 def test_all_three_sessions_of_one_process_fit_side_by_side(tmp_path: Path) -> None:
     embedder = load_engines(EngineSettings(tmp_path), ["embed"]).embedder
     assert embedder is not None
-    embedder.embed_documents(_texts(300))
+    embedder.embed_documents(manual(300))
     for name, form in (("a", Q4F16), ("b", replace(PUBLISHED, head="score", past=False, positions=False))):
         write_model(tmp_path / name / "model.onnx", form, random_weights())
     decoder = Decoder(open_session(tmp_path / "a" / "model.onnx", format="q4f16", gpu=GpuUse("expand")))
     scorer = open_session(tmp_path / "b" / "model.onnx", format="fp32", gpu=GpuUse("rerank"))
     assert (decoder.session.got, scorer.got) == ("cuda", "cuda")
     assert np.isfinite(decoder.open_context(32).append([IDS])).all()
-    assert embedder.embed_documents(_texts(120)).shape == (120, 384)
+    assert embedder.embed_documents(manual(120)).shape == (120, 384)
 
 
 def test_key_value_memory_is_zero_before_the_first_token(decoder: tuple[Decoder, Weights]) -> None:

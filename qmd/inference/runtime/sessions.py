@@ -57,7 +57,8 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
     "int8": ProviderPreference(
         "cpu", "dynamic INT8 operators have no CUDA kernels; they would fall back one by one, copying at every step"
     ),
-    "w8a8": ProviderPreference("cpu", "per-token INT8 uses MatMulIntegerToFloat, which has no CUDA kernel"),
+    "i16w8": ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel"),
+    "i16w16": ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel"),
     "q8": ProviderPreference(
         "cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"
     ),
@@ -88,6 +89,8 @@ class Session(Struct, frozen=True):
     """One line when the session is not where the format belongs, else None."""
     device_id: int = 0
     """The GPU, where it runs on one, else 0."""
+    head: Any = None
+    """The `OutputHead` (`qmd.plugins.forms`) of a graph that gives hidden states; None where it gives logits."""
 
     @property
     def name(self) -> str:
@@ -166,6 +169,7 @@ def open_session(
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
     gpu: GpuUse | None = None,
+    graph: bytes | None = None,
 ) -> Session:
     """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
@@ -174,6 +178,7 @@ def open_session(
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
         gpu: Which GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
+        graph: What to open in place of what the file holds; `options` say where its constants lie.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
@@ -182,14 +187,14 @@ def open_session(
     if not path.is_file():
         raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
     asked = preferred_provider(format).provider
-    session_options = _session_options(runtime, threads, fuse, options or {})
+    session_options = _session_options(runtime, threads, fuse, options)
 
     use = gpu or GpuUse("embed")
 
     def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
             # Its own fallback prints, and hides why the GPU was left.
-            return runtime.InferenceSession(str(path), session_options, providers=providers, enable_fallback=0)
+            return runtime.InferenceSession(graph or str(path), session_options, providers=providers, enable_fallback=0)
 
     verdict: str | None = None
     opened: Any = None
@@ -292,7 +297,7 @@ def mapped_errors(name: str, provider: Provider = "cpu") -> Iterator[None]:
         raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", hint) from exc
 
 
-def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str]) -> Any:
+def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str] | None) -> Any:
     options = runtime.SessionOptions()
     if not fuse:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -301,7 +306,7 @@ def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entri
     if threads is not None:
         options.intra_op_num_threads = threads
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    for key, value in entries.items():
+    for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     return options
 

@@ -221,11 +221,9 @@ def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int],
     if network.gemma is not None:
         GemmaWriter(path, network.gemma, weights, count).write()
         return
-    if network.context:
-        BertWriter(path, network.sizes, "hidden", weights, count).write()
-        return
     heads: dict[Role, Head] = {"embed": "hidden", "rerank": "score", "expand": "lm"}
-    StoredWriter(path, network.sizes, heads[network.role], weights, count).write()
+    writer = BertWriter if network.context else StoredWriter
+    writer(path, network.sizes, heads[network.role], weights, count).write()
 
 
 def _write_tokenizer(place: Path, network: Network) -> None:

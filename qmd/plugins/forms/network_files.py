@@ -39,42 +39,41 @@ _RANK = 4
 """Values of `pooling_type`."""
 
 
-def _names(pairs: str) -> Mapping[str, str]:
-    """Our names of tensors by theirs, without the layer and `.weight`."""
+def _pairs(pairs: str) -> Mapping[str, str]:
+    """Values by keys; of tensors our names by theirs, without the layer and `.weight`."""
     return dict(pair.split("=") for pair in pairs.split())
 
 
-_GGUF_NAMES = _names("""
+_GGUF_NAMES = _pairs("""
     token_embd=embed output_norm=norm output=head cls.output=labels dense_2=dense_2 dense_3=dense_3
     attn_q=q attn_k=k attn_v=v attn_output=o attn_q_norm=q_norm attn_k_norm=k_norm ffn_gate=gate ffn_up=up ffn_down=down
     attn_norm=in_norm post_attention_norm=attended_norm ffn_norm=post_norm post_ffw_norm=fed_norm
     position_embd=positions token_types=types token_embd_norm=embed_norm attn_qkv=qkv
     attn_output_norm=attended_norm layer_output_norm=fed_norm
 """)
-_HF_NAMES = _names("""
+_HF_NAMES = _pairs("""
     embed_tokens=embed norm=norm lm_head=head score=labels
     self_attn.q_proj=q self_attn.k_proj=k self_attn.v_proj=v self_attn.o_proj=o
     self_attn.q_norm=q_norm self_attn.k_norm=k_norm mlp.gate_proj=gate mlp.up_proj=up mlp.down_proj=down
-    input_layernorm=in_norm post_attention_layernorm=post_norm pre_feedforward_layernorm=post_norm
-    post_feedforward_layernorm=fed_norm
+    input_layernorm=in_norm post_attention_layernorm=post_norm
+    pre_feedforward_layernorm=post_norm post_feedforward_layernorm=fed_norm
     embeddings.word_embeddings=embed embeddings.position_embeddings=positions embeddings.token_type_embeddings=types
     embeddings.LayerNorm=embed_norm attention.self.query=q attention.self.key=k attention.self.value=v
-    attention.output.dense=o attention.output.LayerNorm=attended_norm intermediate.dense=up output.dense=down
-    output.LayerNorm=fed_norm
-    emb_ln=embed_norm attn.Wqkv=qkv attn.out_proj=o norm1=attended_norm
-    mlp.fc11=up mlp.fc12=gate mlp.fc2=down norm2=fed_norm
+    attention.output.dense=o intermediate.dense=up output.dense=down emb_ln=embed_norm
+    attention.output.LayerNorm=attended_norm output.LayerNorm=fed_norm
+    attn.Wqkv=qkv attn.out_proj=o norm1=attended_norm mlp.fc11=up mlp.fc12=gate mlp.fc2=down norm2=fed_norm
 """)
+_SAME = _pairs("""
+    n_layer=num_hidden_layers n_head=num_attention_heads n_positions=max_position_embeddings
+    layer_norm_eps=rms_norm_eps layer_norm_epsilon=rms_norm_eps rotary_emb_base=rope_theta
+""")
+"""Keys of a configuration that say what others do."""
 _NAME = re.compile(r"(?:(?:model|bert|roberta)\.)?(?:(?:blk|layers|encoder\.layers?)\.(\d+)\.)?(.+)\.(weight|bias)")
 _UNUSED = re.compile(r"(bert\.|roberta\.)?(pooler|cls\.(predictions|seq_relationship)|lm_head)\.")
 """Of encoders: what was trained beside the vectors of tokens."""
-_COMPUTED: Mapping[str, object] = {
-    "hidden_act": "gelu",
-    "activation_function": "swiglu",
-    "position_embedding_type": "absolute",
-    "prenorm": False,
-    "rotary_emb_interleaved": False,
-    "rotary_emb_fraction": 1.0,
-}
+_COMPUTED = _pairs(
+    "hidden_act=gelu activation_function=swiglu prenorm=False rotary_emb_interleaved=False rotary_emb_fraction=1.0"
+)
 """Of encoders: what keys of a configuration may say."""
 
 
@@ -106,7 +105,6 @@ class NetworkSource(Struct, frozen=True):
     first_position: int = 0
     """Row of the table of positions that the first token has."""
     family: Family | None = None
-    """What the makers of a known encoder say of it."""
     gguf: GgufFile | None = None
 
 
@@ -146,7 +144,6 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
     role = role or guess_role(file.settings, name)
     tokens = file.settings.get("tokenizer.ggml.tokens") or []
     is_encoder = "bert" in architecture
-    called = str(file.settings.get("general.name", "")).replace(" ", "-")  # as `Bge Small En v1.5`
     return NetworkSource(
         path,
         architecture,
@@ -163,29 +160,31 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
         local_theta=float(file.setting("rope.freq_base_swa", 1e4)),
         heads=int(file.setting("attention.head_count", 0)),
         context=int(file.setting("context_length", 0)),
-        family=find_family([name, called], None),
+        # As `Bge Small En v1.5`.
+        family=find_family([name, str(file.settings.get("general.name", "")).replace(" ", "-")], None),
         gguf=file,
     )
 
 
 def read_folder(folder: Path, role: Role | None) -> NetworkSource:
     """What a folder with `config.json` and safetensors says; raises as `read_network`."""
-    config = read_json(folder / "config.json")
+    config = {_SAME.get(key, key): value for key, value in read_json(folder / "config.json").items()}
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
     is_encoder = "bert" in architecture
     role = role or _folder_role(folder, config, is_encoder=is_encoder)
     kinds = config.get("layer_types")
     vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
     query, document, _ = stated_prompts(read_json(folder / "config_sentence_transformers.json"))
-    first = int(config.get("pad_token_id") or 0) + 1 if "roberta" in str(config["model_type"]) else 0
+    # RoBERTa and its kin count positions from behind the padding token's number.
+    first = int(config.get("pad_token_id", 1)) + 1 if architecture == "bert" != config["model_type"] else 0
     return NetworkSource(
         folder,
         architecture,
         role,
         _folder_tensors(folder, architecture, is_tied=bool(config.get("tie_word_embeddings"))),
-        layers=int(_stated(config, "num_hidden_layers", "n_layer")),
+        layers=int(config.get("num_hidden_layers", 0)),
         theta=_rotary_base(folder, config),
-        eps=float(_stated(config, "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", default=1e-6)),
+        eps=float(config.get("rms_norm_eps", 1e-6)),
         pooling=_pooling(folder, config, is_encoder=is_encoder),
         labels=[str(label).lower() for _, label in sorted((config.get("id2label") or {}).items())],
         yes_no={word: int(vocabulary[word]) for word in ("yes", "no") if word in vocabulary},
@@ -193,16 +192,11 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
         local=[kind == "sliding_attention" for kind in kinds] if kinds else None,
         local_theta=float(config.get("rope_local_base_freq") or 1e4),
         prompts=(query, document) if query or document else None,
-        heads=int(_stated(config, "num_attention_heads", "n_head")),
-        context=int(_stated(config, "max_position_embeddings", "n_positions")) - first,
+        heads=int(config.get("num_attention_heads", 0)),
+        context=int(config.get("max_position_embeddings", 0)) - first,
         first_position=first,
         family=find_family([folder.resolve().name, str(config.get("_name_or_path", ""))], None),
     )
-
-
-def _stated(config: Mapping[str, Any], *keys: str, default: float = 0) -> Any:
-    """What the first key that a configuration has says."""
-    return next((config[key] for key in keys if key in config), default)
 
 
 def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Pooling | None:
@@ -211,7 +205,7 @@ def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Po
     pooling, named = stated_pooling(modes) if modes else (None, "")
     other = [f"pools by '{short(named)}'"] if pooling == "none" else []
     if is_encoder:
-        other += [f"has another '{key}'" for key, value in _COMPUTED.items() if config.get(key, value) != value]
+        other += [f"has another '{key}'" for key, value in _COMPUTED.items() if str(config.get(key, value)) != value]
         other += ["has a dense layer behind its pooling" for _ in folder.glob("[0-9]_Dense")]
     if other:
         raise ModelError(f"'{folder.name}' {other[0]}, which is not read here")
@@ -225,8 +219,7 @@ def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
     if scaling and "full_attention" not in rope:
         raise ModelError(f"'{folder.name}' scales its rotary positions, which is not read here")
     by_layer: Mapping[str, Any] = rope.get("full_attention", {})
-    theta = _stated(config, "rotary_emb_base", "rope_theta") or rope.get("rope_theta")
-    return float(theta or by_layer.get("rope_theta", 1e6))
+    return float(config.get("rope_theta") or rope.get("rope_theta") or by_layer.get("rope_theta", 1e6))
 
 
 def _folder_role(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Role:

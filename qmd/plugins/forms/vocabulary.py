@@ -7,7 +7,7 @@ Four kinds are read: byte-level BPE with the splitting of Qwen2 (`gpt2` with `qw
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ _SPLITS = {
 """How text is cut before merges are looked for, by `tokenizer.ggml.pre`."""
 
 _SPACE = "▁"
+_LONGEST = 1024
+"""Characters of a token, four times those of any known; merges and tries grow by its square."""
 
 _QWEN_END = "<|endoftext|>"
 """What Qwen3-Embedding takes the vector at. Files of before June 2025 name the end of a chat's turn instead, and say
@@ -45,9 +47,10 @@ def tokenizer_json(file: GgufFile, *, ends_by_default: bool = False) -> dict[str
     """
     vocabulary = _Vocabulary(file)
     kind = vocabulary.setting("model", "")
-    if kind not in _KINDS:
+    kinds = {"gpt2": _byte_level, "llama": _sentence_piece, "bert": _word_pieces, "t5": _unigram}
+    if kind not in kinds:
         raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{short(kind)}', which is not read here")
-    content = _KINDS[kind](vocabulary)
+    content = kinds[kind](vocabulary)
     content["post_processor"] = _template(vocabulary, kind, ends=ends_by_default)
     return {"version": "1.0", "truncation": None, "padding": None, **content}
 
@@ -60,7 +63,8 @@ class _Vocabulary:
         self.tokens: list[str] = self.setting("tokens") or []
         types = self.setting("token_type")
         self.types: Sequence[int] = [_NORMAL] * len(self.tokens) if types is None else types.tolist()
-        if not self.tokens or len(self.types) != len(self.tokens):
+        lengths = list(map(len, self.tokens))
+        if not lengths or len(self.types) != len(lengths) or max(lengths) > _LONGEST or sum(lengths) > _LONGEST << 13:
             raise ModelError(f"'{file.path.name}' holds no whole vocabulary", "get the file again, or another one")
 
     def setting(self, name: str, default: Any = None) -> Any:
@@ -142,13 +146,13 @@ def _word_pieces(vocabulary: _Vocabulary) -> dict[str, Any]:
     """BERT's. These files mark the beginning of a word, where `tokenizers` marks what goes on with one."""
     vocabulary.tokens = list(map(_word_piece, vocabulary.tokens, vocabulary.types))
     # No setting tells; every cased vocabulary has thousands of capitals, and others a handful.
-    is_lower = sum(token != token.lower() for token in vocabulary.tokens) < len(vocabulary.tokens) / 20
-    clean = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": is_lower}
+    n_cased = sum(token != token.lower() for token in vocabulary.tokens if not token.startswith("["))
+    clean = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
     unknown = vocabulary.tokens[vocabulary.mark("unknown", "[UNK]")]
     prefix = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     return {
         "added_tokens": vocabulary.added(),
-        "normalizer": {"type": "BertNormalizer", **clean},
+        "normalizer": {"type": "BertNormalizer", **clean, "lowercase": n_cased < len(vocabulary.tokens) / 20},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {"type": "WordPiece", "unk_token": unknown, **prefix, "vocab": vocabulary.ids()},
@@ -197,14 +201,6 @@ def _precompiled(raw: bytes) -> dict[str, Any]:
         raise ValueError("its normalisation of letters leads nowhere, or makes long texts of single ones")
     texts.decode()
     return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}
-
-
-_KINDS: Mapping[str, Callable[[_Vocabulary], dict[str, Any]]] = {
-    "gpt2": _byte_level,
-    "llama": _sentence_piece,
-    "bert": _word_pieces,
-    "t5": _unigram,
-}
 
 
 def _bpe(vocabulary: _Vocabulary, merges: Sequence[Sequence[str]], *, falls_back: bool = False) -> dict[str, Any]:

@@ -121,6 +121,8 @@ class Decoder:
         prompt.restore(before)
         prompt.append([second])
         by_step = prompt.append([(7,)])[0]
+        kept = np.isfinite(by_step)
+        alone, together, by_step = [row[kept] for row in alone], together[:, kept], by_step[kept]
         least = max(_LEAST_ALIKE, min(_ALIKE, 2 * _correlation(alone[1], by_step) - 1))
         slack = 2 * max(float(np.abs(alone[1] - by_step).max()), _PROBE_TOLERANCE * float(by_step.std()))
         for expected, got in zip(alone, together, strict=True):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
@@ -160,8 +161,8 @@ class QwenExpander:
             return Expansion((), ((query, "no time was left for expansion"),))
         limits = Limits(max(branch.max_tokens for branch in self._options.branches), deadline_s, is_cancelled)
         with self._lock:
-            context = self._read_prompt(query)
             choosers = self._choosers(query)
+            context = self._read_prompt(query)
             is_batch = self._options.mode == "batched" and self._decoder.branches_work
             results = (self._write_batched if is_batch else self._write_in_turn)(context, choosers, limits)
         proposed, cut = self._read_lines(results)
@@ -188,13 +189,17 @@ class QwenExpander:
     def _choosers(self, query: str) -> list[Chooser]:
         wanted = wanted_scripts(query)
         first = self._grammar.starting_in(wanted) if wanted else None
-        settings = self._sampling
+        rows = self._grammar.writing_in(frozenset(filter(None, map(script_of, query))))
+        rows = rows if first is None else rows | first
+        if self.session.head is not None:
+            self.session.head.choose(rows)
+        settings, allowed = self._sampling, self._grammar.allowed
 
         def chooser(index: int) -> Chooser:
             # Rows of a batch start alike: each needs its own draws.
             seed = None if settings.seed is None else settings.seed + index
             sampler = Sampler(replace(settings, seed=seed), breakers=self._breakers)
-            return lambda logits, generated: sampler.choose(logits, generated, self._grammar.allowed(generated, first))
+            return lambda logits, generated: sampler.choose(logits, generated, allowed(generated, first) & rows)
 
         return [chooser(index) for index in range(len(self._options.branches))]
 

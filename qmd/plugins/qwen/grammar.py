@@ -22,6 +22,7 @@ _BREAKS = re.compile(rb"[\x00-\x1f\x7f]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """Control characters, and Unicode's own line breaks in UTF-8: next line, line separator, paragraph separator."""
 
 _ASCII_VISIBLE = re.compile(rb"[0-9A-Za-z]")
+_WRITTEN_TOGETHER = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "FULLWIDTH"})
 _SCRIPTS_KEPT = 8
 """Masks of first tokens, .15 MB each: one for each set of scripts that queries are written in."""
 
@@ -58,6 +59,8 @@ class LineGrammar:
 
         A way to hold a model to the query's script: the first word decides the rest of the line.
         """
+        self.writing_in = lru_cache(_SCRIPTS_KEPT)(self._writing_in)
+        """Scripts → mask of the tokens of a line without letters of others; Latin is always among them."""
 
     def allowed(self, generated: Sequence[int], first: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
         """Which tokens may come next, shape (tokens known to the tokenizer,).
@@ -79,6 +82,16 @@ class LineGrammar:
                 continue
             mask[token] = any(script_of(letter) in scripts for letter in text)
         return mask if mask.any() else None
+
+    def _writing_in(self, scripts: frozenset[str]) -> npt.NDArray[np.bool_]:
+        known = {None, "LATIN", *scripts, *(_WRITTEN_TOGETHER if scripts & _WRITTEN_TOGETHER else ())}
+        spelled = ((token, self._spellings[token] or b"") for token in np.flatnonzero(self._open).tolist())
+        # Pieces of a character stay: with them any letter can be written.
+        texts = {token: spelling.decode("utf-8", "ignore") for token, spelling in spelled if not spelling.isascii()}
+        foreign = {letter for letter in set().union(*texts.values()) if script_of(letter) not in known}
+        mask = self._open.copy()
+        mask[[token for token, text in texts.items() if not foreign.isdisjoint(text)]] = False
+        return mask if (mask & self._visible).any() else self._open
 
 
 def _is_visible(spelling: bytes) -> bool:

@@ -81,6 +81,8 @@ class KeyValueContext(ABC):
             last = [0 if logits.shape[1] == 1 else len(row) - 1 for row in rows]
             logits = logits[np.arange(self.batch), last]
         logits = logits.astype(np.float32)
+        if self._session.head is not None:
+            logits = self._session.head.finish(logits)
         if np.isnan(logits).any():
             raise ModelError(
                 f"model '{self._session.name}' returns values that are not numbers", "check it: qmd models verify"

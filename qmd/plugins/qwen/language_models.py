@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.models.stored_types import read_network
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.records import ModelRecord
-from qmd.inference.runtime.sessions import Session, open_session
+from qmd.inference.runtime.sessions import Session, open_session, preferred_provider
 from qmd.inference.settings import SLOTS, EngineSettings
+from qmd.plugins import hook
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
 
 
@@ -31,7 +36,7 @@ def asked_context(model: LanguageModel, folder: Path, settings: EngineSettings, 
 
 
 def open_language_model(folder: Path, record: ModelRecord, settings: EngineSettings) -> LanguageModel:
-    """Open the folder of a reranker or an expander.
+    """Open the folder of a reranker or an expander, which computes its logits apart where it can.
 
     Raises:
         ModelError: If a file is missing or damaged.
@@ -39,12 +44,14 @@ def open_language_model(folder: Path, record: ModelRecord, settings: EngineSetti
     allow_gpu = settings.gpu_allowed
     weights = choose_weights(folder, record, allow_gpu=allow_gpu, form=settings.form_for(record.role))
     tokenizer = load_chat_tokenizer(folder)
-    session = open_session(
-        weights.path,
-        format=weights.format,
-        threads=settings.threads_for(record.role),
-        allow_gpu=allow_gpu,
-        gpu=settings.gpu_use(record.role),
-    )
+    threads = settings.threads_for(record.role)
+    gpu = settings.gpu_use(record.role)
+    opened = partial(open_session, weights.path, format=weights.format, threads=threads, allow_gpu=allow_gpu, gpu=gpu)
+    session: Session | None = None
+    if record.role == "expand" and preferred_provider(weights.format).provider == "cpu":
+        with suppress(LookupError, ModelError, TypeError, ValueError):  # opened as it is below, or refused there
+            head = hook("decoder: its last product")(weights.path, threads)
+            session = replace(opened(graph=head.graph, options=head.options), head=head)
+    session = session or opened()
     description = EngineDescription(record.role, record.name, weights.format, record.tier, session.got)
     return LanguageModel(session, tokenizer, description)

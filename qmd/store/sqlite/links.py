@@ -31,7 +31,8 @@ class SqliteLinks:
 
     def links_in(self, document_id: int) -> Sequence[Link]:
         rows = self._database.rows("SELECT packed FROM links WHERE source = ?", (document_id,))
-        return [link for (packed,) in rows for link in _unpacked(self._database, packed)]
+        with self._database.decoding():
+            return [link for (packed,) in rows for link in unpack_links(packed)]
 
     def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[Written]:
         sql = (
@@ -110,7 +111,9 @@ class LinkWriter(Documents, IndexWriter):
                 concerned.
         """
         for part in batches(list(successors), _REMOVED_AT_ONCE):
-            before = dict(self._links_in(part))
+            found = self.database.select_in("SELECT source, packed FROM links WHERE source IN ({})", part)
+            with self.database.decoding():
+                before = {source: _texts(unpack_links(packed)) for source, packed in found}
             keys = [(hash_key(key), source) for source, texts in before.items() for key in texts]
             self.database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", keys)
             touched = {key for _, key in SqliteLinks(self.database).names_of(part)}
@@ -124,16 +127,6 @@ class LinkWriter(Documents, IndexWriter):
 
     def _touch(self, collection: str, keys: Iterable[str]) -> None:
         self.database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in keys])
-
-    def _links_in(self, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, list[tuple[str, str]]]]]:
-        """The links in documents, as `_texts` has them."""
-        for source, packed in self.database.select_in("SELECT source, packed FROM links WHERE source IN ({})", ids):
-            yield source, _texts(_unpacked(self.database, packed))
-
-
-def _unpacked(database: Database, packed: bytes) -> list[Link]:
-    with database.decoding():
-        return unpack_links(packed)
 
 
 def _texts(links: Iterable[Link]) -> dict[str, list[tuple[str, str]]]:

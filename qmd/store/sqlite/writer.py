@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import astuple
+
 from qmd.names import to_text
 from qmd.records import Collection
 from qmd.status import LeftOutFile
@@ -44,24 +46,15 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
 
     def put_collections(self, collections: Sequence[Collection]) -> None:
         self.database.run("DELETE FROM qmd_collections")
-        self.database.run_many(
+        sql = (
             "INSERT INTO qmd_collections (name, path, pattern, ignore_json, context_json, update_command,"
-            " include_by_default, gitignore, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    collection.name,
-                    to_text(collection.path),
-                    collection.pattern,
-                    json.dumps(list(collection.ignore), ensure_ascii=False),
-                    json.dumps(dict(collection.context), ensure_ascii=False),
-                    collection.update_command,
-                    int(collection.include_by_default),
-                    int(collection.gitignore),
-                    position,
-                )
-                for position, collection in enumerate(collections)
-            ],
+            " include_by_default, gitignore, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
+        for position, one in enumerate(collections):
+            ignore = json.dumps(list(one.ignore), ensure_ascii=False)
+            context = json.dumps(dict(one.context), ensure_ascii=False)
+            row = (one.name, to_text(one.path), one.pattern, ignore, context, one.update_command)
+            self.database.run(sql, (*row, int(one.include_by_default), int(one.gitignore), position))
 
     def set_facts(self, facts: Mapping[str, str | None]) -> None:
         with self.database.transaction():
@@ -124,11 +117,8 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
                 database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", names)
                 if document.links is not None:
                     self._put_links(document_id, document.links)
-                terms = document.terms
-                database.run(
-                    "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
-                    (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
-                )
+                sql = "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)"
+                database.run(sql, (document_id, *astuple(document.terms)))
             self._drop_unused_content({content_hash for _, content_hash in replaced.values()} - hashes)
 
     def settle_titles(self, collection: str) -> None:

@@ -96,20 +96,23 @@ def test_the_built_in_model_in_a_gguf_file_gives_the_vectors_of_its_makers(tmp_p
     assert embedder.record.context == 256
 
 
+_NAMES = """
+    token_embd=embeddings.word_embeddings position_embd=embeddings.position_embeddings
+    token_types=embeddings.token_type_embeddings token_embd_norm=embeddings.LayerNorm
+    attn_q=attention.self.query attn_k=attention.self.key attn_v=attention.self.value
+    attn_output=attention.output.dense attn_output_norm=attention.output.LayerNorm
+    ffn_up=intermediate.dense ffn_down=output.dense layer_output_norm=output.LayerNorm
+"""
+_THEIRS = dict(pair.split("=") for pair in _NAMES.split())
+
+
 def _folder(place: Path, held: Mapping[str, Floats], **config: object) -> Path:
     """As XLM-RoBERTa's makers name things: two rows of positions are those of padding."""
-    parts = {"q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value"}
-    parts |= {"o": "attention.output.dense", "attended_norm": "attention.output.LayerNorm", "up": "intermediate.dense"}
-    parts |= {"down": "output.dense", "fed_norm": "output.LayerNorm"}
-    whole = {"embed": "word_embeddings", "types": "token_type_embeddings", "embed_norm": "LayerNorm"}
-    named = {"pooler.dense.weight": held["embed"]}
+    named = {"pooler.dense.weight": held["token_embd.weight"]}
     for name, value in held.items():
-        stem, end = name.removesuffix(".bias"), "bias" if name.endswith(".bias") else "weight"
-        layer, _, part = stem.removeprefix("layers.").partition(".")
-        theirs = (
-            f"encoder.layer.{layer}.{parts[part]}" if part else f"embeddings.{whole.get(stem, 'position_embeddings')}"
-        )
-        named[f"{theirs}.{end}"] = np.vstack([value[:2] * 9, value]) if stem == "positions" else value
+        *layer, stem, end = name.split(".")
+        theirs = f"{f'encoder.layer.{layer[1]}.' if layer else ''}{_THEIRS[stem]}.{end}"
+        named[theirs] = np.vstack([value[:2] * 9, value]) if stem == "position_embd" else value
     write_safetensors(place, named, "F32")
     settings = {"model_type": "xlm-roberta", "num_hidden_layers": LAYERS, "num_attention_heads": 8, "pad_token_id": 1}
     settings |= {"max_position_embeddings": 130, "layer_norm_eps": 1e-5, "hidden_act": "gelu", **config}
@@ -119,9 +122,10 @@ def _folder(place: Path, held: Mapping[str, Floats], **config: object) -> Path:
     return place
 
 
-def test_a_folder_of_an_encoder_is_read_as_its_makers_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model_type", ["xlm-roberta", "camembert"])
+def test_a_folder_of_an_encoder_is_read_as_its_makers_say(tmp_path: Path, model_type: str) -> None:
     held = write_encoder(tmp_path / "m.gguf", tokens=PIECES)
-    place = _folder(tmp_path / "multilingual-e5-small", held)
+    place = _folder(tmp_path / "multilingual-e5-small", held, model_type=model_type)
     (place / "tokenizer.json").write_text(json.dumps(tokenizer_json(GgufFile(tmp_path / "m.gguf"))))
     embedder = _imported(tmp_path, place)
     record = embedder.record
@@ -187,12 +191,13 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads without end": ({"settings": {"bert.attention.head_count": (1 << 31) - 1}}, "shape"),
     "no heads": ({"settings": {"bert.attention.head_count": 0}}, "shape"),
     "heads that do not divide": ({"settings": {"bert.attention.head_count": 7}}, "shape"),
-    "a rank": ({"pooling": gguf.PoolingType.RANK}, "embedders alone"),
+    "a rank": ({"pooling": gguf.PoolingType.RANK}, "only embeds"),
     "tokens without vectors": ({"shapes": {"token_embd.weight": (9, 256)}}, "9 vectors"),
     "no beginning": ({"tokens": [one for one in WORD_PIECES if one != "[CLS]"]}, r"\[CLS\]"),
     "no end": ({"tokens": [one for one in WORD_PIECES if one != "[SEP]"]}, r"\[SEP\]"),
     "nothing for unknown words": ({"tokens": [one for one in WORD_PIECES if one != "[UNK]"]}, r"\[UNK\]"),
     "a mark beyond the end": ({"settings": {"tokenizer.ggml.cls_token_id": (1 << 31) - 1}}, r"\[CLS\]"),
+    "a token without end": ({"tokens": [*WORD_PIECES, "a" * 1_025]}, "whole vocabulary"),
     "few scores": ({"tokens": PIECES, "settings": {"tokenizer.ggml.scores": [0.5]}}, "scores"),
     "scores of nothing": ({"tokens": PIECES, "settings": {"tokenizer.ggml.scores": [np.nan] * len(PIECES)}}, "scores"),
 }
@@ -226,7 +231,7 @@ def test_an_encoder_that_does_not_hold_together_is_refused_in_one_line(tmp_path:
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"hidden_act": "relu"}, {"position_embedding_type": "relative_key"}, {"pad_token_id": 1 << 40}),
+        *({"hidden_act": "relu"}, {"prenorm": True}, {"pad_token_id": 1 << 40}),
         *({"pad_token_id": -9}, {"num_attention_heads": []}, {"layer_norm_eps": 0}, {"model_type": "modernbert"}),
     ],
     ids=str,
