@@ -61,22 +61,22 @@ class BertWriter(StoredWriter):
         parts = [f"{prefix}.{part}" for part in ("q", "k", "v")]
         if f"{prefix}.qkv" in self.weights:
             parts = [f"{prefix}.qkv"]
-            q, k, v = self.op("Split", [self.linear(x, parts, parts[0])], outputs=3, axis=-1, num_outputs=3)
+            q, k, v = self.op("Split", [self.linear(x, parts[0])], outputs=3, axis=-1, num_outputs=3)
         else:
-            q, k, v = self.project(x, prefix, ("q", "k", "v"), [self.shape.hidden] * 3)
+            q, k, v = self.project(x, prefix, "q", "k", "v")
         if self._is_rotary:
             q, k = (
                 self.op("RotaryEmbedding", [y, *self._rotary], domain=MS_DOMAIN, num_heads=heads)[0] for y in (q, k)
             )
         inputs = [q, k, v, self._bias(parts), self._mask]
         attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, num_heads=heads)[0]
-        return self.linear(attended, [f"{prefix}.o"], f"{prefix}.o")
+        return self.linear(attended, f"{prefix}.o")
 
     def _feed(self, prefix: str, x: str) -> str:
         if f"{prefix}.gate" in self.weights:
-            gate, up = self.project(x, prefix, ("gate", "up"), [self.shape.ffn] * 2)
+            gate, up = self.project(x, prefix, "gate", "up")
             inner = self.op("Mul", [self.op("QuickGelu", [gate], domain=MS_DOMAIN, alpha=1.0)[0], up])[0]
         else:
-            up = self.linear(x, [f"{prefix}.up"], f"{prefix}.up")
+            up = self.linear(x, f"{prefix}.up")
             inner = self.op("BiasGelu", [up, self._bias([f"{prefix}.up"])], domain=MS_DOMAIN)[0]
-        return self.linear(inner, [f"{prefix}.down"], f"{prefix}.down")
+        return self.linear(inner, f"{prefix}.down")
