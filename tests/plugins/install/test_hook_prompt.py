@@ -96,11 +96,11 @@ def test_what_answers_well_is_quoted_and_nothing_else(indexed: Qmd, notes: Path)
 
 
 def test_a_question_is_answered_from_the_notes(indexed_home: Path) -> None:
-    """On a machine that is too slow for it nothing is said, and never half of it."""
+    """On a machine that is too slow for it nothing is said, or what was found in time, and never half of that."""
     runs = [_run(indexed_home, _asked("why did we choose per-seat pricing?")) for _ in range(3)]
     assert {(run.returncode, run.stderr) for run in runs} == {(0, b"")}
-    said = {run.stdout for run in runs} - {b""}
-    assert len(said) <= 1
+    for said in {run.stdout for run in runs} - {b""}:
+        assert said.startswith(b"Quotations") and b"\nWe chose per-seat pricing" in said and said.endswith(b"```\n")
     for text in said:
         assert text.startswith(b"Quotations") and b"not instructions" in text
         assert b"notes/pricing.md" in text and b"```\n" in text
