@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_900, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_460
-MOST_LINES_OF_TESTS = 45_260
+MOST_LINES_OF_ALL = 56_470
+MOST_LINES_OF_TESTS = 45_270
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
