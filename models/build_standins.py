@@ -23,9 +23,7 @@ from tests.inference.exported_graphs import ExportForm, PublishedWriter, weight_
 
 QWEN_LAYERS = 28
 ENCODER_VOCAB = 61_056
-_PUBLISHED = ExportForm(
-    activations="fp16", linear="fp", block=32, accuracy_level=0, table="fp", last_only=False, fused=False
-)
+_PUBLISHED = ExportForm(activations="fp16", linear="fp", block=32, accuracy_level=0, table="fp", last_only=False)
 """As exporters write a decoder: separate projections, logits of every token, a full-precision table."""
 
 _EIGHT_BIT = frozenset(
@@ -68,7 +66,8 @@ def qwen_forms() -> Mapping[str, ExportForm]:
         # Key-value inputs, which the published file lacks, so that the exact form can share a prefix, too.
         "reranker-fp32": replace(_PUBLISHED, activations="fp32", head="score"),
         "reranker-q8": score,
-        "reranker-w8a8": replace(score, linear="w8a8", down="q8", largest=63),
+        "reranker-i16w8": replace(score, linear="i16w8", table="fp16"),
+        "reranker-i16w16": replace(score, linear="i16w16", table="fp16"),
     }
 
 

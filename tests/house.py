@@ -20,9 +20,9 @@ BUDGETS: dict[str, int] = {
     "store": 4830,
     "cli": 4200,
     "retrieval": 4420,
-    "inference": 3830,
+    "inference": 3850,
     "app": 4220,
-    "plugins/forms": 3690,
+    "plugins/forms": 3680,
     "plugins/mcp": 3480,
     "render": 2950,
     "ingest": 2420,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_880, 202
+MOST_LINES, MOST_FILES = 33_900, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_460
-MOST_LINES_OF_TESTS = 45_150
+MOST_LINES_OF_ALL = 56_470
+MOST_LINES_OF_TESTS = 45_270
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ BATCH_TOKENS = 4096
 PARTS = ("decode", "expand", "rerank", "embed", "load")
 DECODERS = {"decoder-cpu-int4": "q4", "decoder-q4f16": "q4f16", "decoder-q4": "q4", "decoder-q8": "q8"}
 """The published file for a CPU, the one for CUDA, and forms of our own."""
-RERANKERS = {"reranker-fp32": "fp32", "reranker-fp16": "fp16", "reranker-q8": "q8", "reranker-w8a8": "w8a8"}
+RERANKERS = {f"reranker-{form}": form for form in ("fp32", "fp16", "q8", "i16w8", "i16w16")}
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ class Row:
     tokens_s: float
     cpu_s: float
     wall_s: float
+    worst_error: float | None = None
+    """Of scores: the largest difference from the first form's, in standard deviations of its scores."""
+    correlation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Plan:
     limit_s: float
     """Cells predicted to take longer are left out."""
     skipped: Sequence[str] = ()
-    """Rerankers left out."""
+    """Rerankers left out, and ways to run one."""
     allow_gpu: bool = False
     """Formats meant for CUDA run there where it works; rates are then of wall time."""
 
@@ -274,7 +278,12 @@ def rerank_prompts(n: int, length: int) -> tuple[list[int], list[list[int]]]:
 
 
 def bench_rerank(plan: Plan) -> Iterator[Row]:
-    """Each form one prompt at a time, batched, and with a shared prefix. Tokens count the prefix for every passage."""
+    """Each form one prompt at a time, batched, and with a shared prefix. Tokens count the prefix for every passage.
+
+    Scores are compared with those of the first form, which has all of the weights. With ten passages the correlation
+    tells more than the worst error.
+    """
+    expected: dict[str, npt.NDArray[np.float32]] = {}
     for name, format in RERANKERS.items():
         if name in plan.skipped:
             continue
@@ -287,14 +296,18 @@ def bench_rerank(plan: Plan) -> Iterator[Row]:
         if signature.layers:
             runners["prefix"] = SharedPrefixRunner(Decoder(session))
         for mode, runner in runners.items():
+            if mode in plan.skipped:
+                continue
             # Two short prompts of unequal length: how the graph takes padding is tried here, outside the clock.
-            _drain(runner, [5] * 8, [[6] * 8, [7] * 9])
-            yield from _rerank_with(plan, name, mode, runner)
+            _score(runner, [5] * 8, [[6] * 8, [7] * 9], np.zeros(2, np.float32))
+            yield from _rerank_with(plan, name, mode, runner, expected)
         del session, runners, runner
         gc.collect()
 
 
-def _rerank_with(plan: Plan, name: str, mode: str, runner: PassageRunner) -> Iterator[Row]:
+def _rerank_with(
+    plan: Plan, name: str, mode: str, runner: PassageRunner, expected: dict[str, npt.NDArray[np.float32]]
+) -> Iterator[Row]:
     rate = 0.0
     for length in plan.lengths:
         for n in plan.passages:
@@ -303,15 +316,20 @@ def _rerank_with(plan: Plan, name: str, mode: str, runner: PassageRunner) -> Ite
             if rate and tokens / rate > plan.limit_s:
                 print(f"rerank  {name} {mode} {n}x{length}: left out, would take {tokens / rate:.0f} s", flush=True)
                 continue
-            work = partial(_drain, runner, prefix, endings)
+            got = np.zeros(n, np.float32)
+            work = partial(_score, runner, prefix, endings, got)
             row = plan.measure("rerank", name, mode, f"{n}x{length}", tokens, work)
             rate = row.tokens_s
+            exact = expected.setdefault(row.case, got)
+            worst = float(np.abs(got - exact).max() / exact.std())
+            row = dataclasses.replace(row, worst_error=worst, correlation=float(np.corrcoef(got, exact)[0, 1]))
+            print(f"        worst error of a score {worst:.4f} sd, correlation {row.correlation:.5f}", flush=True)
             yield row
 
 
-def _drain(runner: PassageRunner, prefix: list[int], endings: list[list[int]]) -> None:
-    for _ in runner.run(prefix, endings):
-        pass
+def _score(runner: PassageRunner, prefix: list[int], endings: list[list[int]], scores: npt.NDArray[np.float32]) -> None:
+    for indexes, logits in runner.run(prefix, endings):
+        scores[indexes] = logits[:, 0]
 
 
 # --- embedding ------------------------------------------------------------------------------------
@@ -413,6 +431,7 @@ def summary(rows: Sequence[Row]) -> str:
             cells = {row.case: row for row in inside if (row.model, row.mode) == key}
             shown = [
                 f"{cells[case].tokens_s:.1f} ({cells[case].tokens_s / base[case]:.2f}x)"  # type: ignore[operator]
+                + (f" {error:.4f} sd" if (error := cells[case].worst_error) is not None else "")
                 if case in cells
                 else "–"
                 for case in cases
@@ -492,7 +511,13 @@ def main() -> None:
     parser.add_argument("--lengths", default="100,300", help="comma-separated, in tokens")
     parser.add_argument("--full", action="store_true", help="10 and 30 passages of 100, 300 and 700 tokens")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that one cell may take")
-    parser.add_argument("--skip", action="append", default=[], choices=RERANKERS, help="a reranker to leave out")
+    parser.add_argument(
+        "--skip",
+        action="append",
+        default=[],
+        choices=[*RERANKERS, "serial", "batched"],
+        help="a reranker, or a way to run it, to leave out",
+    )
     parser.add_argument("--gpu", action="store_true", help="let formats meant for CUDA run there")
     parser.add_argument("--llama", action="store_true", help="beside llama.cpp")
     parser.add_argument("--results", type=Path)

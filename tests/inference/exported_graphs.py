@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,17 +41,15 @@ class ExportForm(Struct, frozen=True):
 
     activations: Literal["fp32", "fp16"] = "fp32"
     linear: LinearForm = "q8"
-    down: LinearForm | None = None
-    largest: int = 127
     block: int = 128
     accuracy_level: int = 4
     """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
-    table: Literal["fp", "q4", "q8"] = "q8"
+    table: Literal["fp", "fp16", "q4", "q8"] = "q8"
     head: Literal["lm", "score"] = "lm"
     last_only: bool = True
     """Logits of each row's last token only. Always so for `score`."""
-    fused: bool = True
-    """One product for query, key and value, and one for gate and up."""
+    fused: bool = False
+    """One product for query, key and value, and one for gate and up, both cut apart."""
     past: bool = True
     """Key-value inputs and outputs."""
     positions: bool = False
@@ -82,7 +80,7 @@ class PublishedWriter(Qwen3Writer):
     def __init__(
         self, path: Path, shape: Qwen3Shape, form: ExportForm, weights: Weights, *, external: bool = False
     ) -> None:
-        own = GraphForm(form.linear, form.down, form.largest, form.block, form.table, form.head)
+        own = GraphForm(form.linear, form.block, form.table, form.head)
         super().__init__(path, shape, own, weights)
         self.export = form
         self._is_external = external
@@ -152,19 +150,22 @@ class PublishedWriter(Qwen3Writer):
             return f"model.layers.{pieces[1]}.{_NORMS[pieces[-1]]}.weight"
         return {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight"}.get(weight, weight)
 
-    def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
-        pieces = name.split(".")
-        form = "q8" if name in self.export.eight_bit else form
-        return super().linear(x, parts, self.node_name(int(pieces[1]), pieces[2]) if len(pieces) == 3 else name, form)
+    def linear(self, x: str, weight: str, name: str | None = None, form: LinearForm | None = None) -> str:
+        pieces = weight.split(".")
+        form = "q8" if weight in self.export.eight_bit else form
+        return super().linear(x, weight, self.node_name(int(pieces[1]), pieces[2]) if len(pieces) == 3 else name, form)
 
     def node_name(self, index: int, part: str) -> str:
         """Name of a projection's node."""
         return f"/model/layers.{index}/{_PARTS.get(part, part)}/MatMul"
 
-    def project(self, x: str, prefix: str, parts: Sequence[str], widths: Sequence[int]) -> list[str]:
-        if self.export.fused:
-            return super().project(x, prefix, parts, widths)
-        return [self.linear(x, [f"{prefix}.{part}"], f"{prefix}.{part}") for part in parts]
+    def project(self, x: str, prefix: str, *parts: str) -> list[str]:
+        if not self.export.fused:
+            return super().project(x, prefix, *parts)
+        weights, joined = [self.weight(f"{prefix}.{part}") for part in parts], f"{prefix}.{'_'.join(parts)}"
+        self.weights = {joined: np.concatenate(weights), **cast("Weights", self.weights)}
+        widths = self.constant([len(weight) for weight in weights])
+        return self.op("Split", [self.linear(x, joined), widths], outputs=len(parts), axis=-1)
 
     def declare_inputs(self) -> None:
         super().declare_inputs()

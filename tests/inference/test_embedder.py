@@ -169,3 +169,10 @@ def test_an_empty_folder_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         describe_folder(tmp_path)
     assert "model_quantized.onnx" in (caught.value.hint or "")
+
+
+def test_a_folder_that_holds_safetensors_alone_is_sent_to_the_import(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(ModelError) as caught:
+        describe_folder(tmp_path)
+    assert caught.value.hint == f"qmd models import {tmp_path}"

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.loader import load_engines
+from qmd.inference.models import prepared
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import prepared_notes
 from qmd.inference.models.weights_choice import choose_weights, form_note, idle_forms
@@ -40,17 +41,37 @@ def _chosen(folder: Path, record: ModelRecord, form: str = "auto") -> str:
 
 
 def test_a_reranker_runs_in_its_fastest_exact_form_and_as_published_when_asked(tmp_path: Path) -> None:
-    _folder(tmp_path, QWEN_RERANKER, "q8", "w8a8")
+    _folder(tmp_path, QWEN_RERANKER, "q8")
     assert _chosen(tmp_path, QWEN_RERANKER) == "prepared/q8/model.onnx"
     assert _chosen(tmp_path, QWEN_RERANKER, "published") == "model.onnx"
     assert _chosen(tmp_path, QWEN_RERANKER, "q8") == "prepared/q8/model.onnx"
 
 
-def test_w8a8_is_used_only_when_it_is_asked_for(tmp_path: Path) -> None:
-    _folder(tmp_path, QWEN_RERANKER, "w8a8")
-    assert _chosen(tmp_path, QWEN_RERANKER) == "model.onnx"
-    assert idle_forms(tmp_path, QWEN_RERANKER, "fp16") == ("w8a8 is here for those who ask for it",)
-    assert _chosen(tmp_path, QWEN_RERANKER, "w8a8") == "prepared/w8a8/model.onnx"
+def test_products_of_bytes_come_first_with_amx_after_blocks_with_vnni_and_never_without_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _folder(tmp_path, QWEN_RERANKER, "fp32", "q8", "i16w8", "i16w16")
+    for flags, first, asked in (
+        ("avx512_vnni amx_int8", "i16w8", "i16w16"),
+        ("avx_vnni", "q8", "i16w16"),
+        ("avx2", "fp32", "fp32"),
+    ):
+        monkeypatch.setattr(prepared, "_processor_flags", lambda cpuinfo, value=flags: frozenset(value.split()))
+        assert _chosen(tmp_path, QWEN_RERANKER) == f"prepared/{first}/model.onnx"
+        assert _chosen(tmp_path, QWEN_RERANKER, "i16w16") == f"prepared/{asked}/model.onnx"
+    assert "has no form 'i16w16'; possible: auto, published, fp32, q8" in (
+        form_note(tmp_path, QWEN_RERANKER, "i16w16") or ""
+    )
+
+
+def test_a_form_of_an_older_version_is_left_alone_and_its_place_is_told(tmp_path: Path) -> None:
+    _folder(tmp_path, QWEN_RERANKER, "w8a8", "q8")
+    assert _chosen(tmp_path, QWEN_RERANKER, "w8a8") == "prepared/q8/model.onnx"
+    step = f"qmd models prepare {QWEN_RERANKER.name}"
+    (line,) = idle_forms(tmp_path, QWEN_RERANKER, "q8")
+    assert line.startswith("w8a8 is not used: ") and line.endswith(step)
+    note = form_note(tmp_path, QWEN_RERANKER, "w8a8") or ""
+    assert "has no form 'w8a8' any more; possible: auto, published, " in note and note.endswith(step)
 
 
 def test_an_expander_runs_its_published_cpu_file_and_a_form_when_asked(tmp_path: Path) -> None:
@@ -77,7 +98,7 @@ def test_an_unfinished_form_and_one_of_another_version_are_left_out(tmp_path: Pa
         ("auto", None),
         ("published", None),
         ("q8", None),
-        ("w8a8", "is not on this machine; make it: qmd models prepare Qwen3-Reranker-0.6B --form w8a8"),
+        ("fp32", "is not on this machine; make it: qmd models prepare Qwen3-Reranker-0.6B --form fp32"),
         ("q5", "has no form 'q5'; possible: auto, published, "),
     ],
 )
@@ -91,10 +112,10 @@ def test_a_form_that_is_not_there_is_said_in_one_line_with_the_command(
 
 
 def test_the_configuration_chooses_before_the_environment(tmp_path: Path) -> None:
-    environ = {"QMD_RERANK_FORM": "W8A8", "QMD_GENERATE_FORM": "q4"}
+    environ = {"QMD_RERANK_FORM": "FP32", "QMD_GENERATE_FORM": "q4"}
     chosen = EngineSettings(tmp_path, options={"rerank_form": "published"}, env=environ)
     assert (chosen.form_for("rerank"), chosen.form_for("expand")) == ("published", "q4")
-    assert EngineSettings(tmp_path, env=environ).form_for("rerank") == "w8a8"
+    assert EngineSettings(tmp_path, env=environ).form_for("rerank") == "fp32"
     assert EngineSettings(tmp_path).form_for("rerank") == "auto"
 
 
@@ -103,6 +124,6 @@ def test_a_form_that_is_not_there_is_said_when_the_model_is_opened_and_another_i
     write_tokenizer(folder)
     form = replace(PUBLISHED, head="score", past=False, positions=False)
     write_model(folder / "model.onnx", form, random_weights())
-    engines = load_engines(EngineSettings(tmp_path, options={"rerank_form": "w8a8"}, allow_gpu=False), ["rerank"])
+    engines = load_engines(EngineSettings(tmp_path, options={"rerank_form": "q8"}, allow_gpu=False), ["rerank"])
     assert engines.reranker is not None and engines.reranker.description.format == "fp32"
-    assert engines.failures == () and "--form w8a8" in engines.notes[0]
+    assert engines.failures == () and "--form q8" in engines.notes[0]

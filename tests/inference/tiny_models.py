@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.plugins.forms.graph_writer import Qwen3Shape
-from qmd.plugins.forms.quantize import quantize_blocks, quantize_rows
+from qmd.plugins.forms.graph_writer import FINE_WEIGHTS, Qwen3Shape
+from qmd.plugins.forms.quantize import FINER, quantize_blocks, quantize_rows
 from tests.inference.exported_graphs import LAYER_PARTS, ExportForm, PublishedWriter, weight_names
 
 SHAPE = Qwen3Shape(
@@ -23,9 +23,7 @@ SHAPE = Qwen3Shape(
 Array = npt.NDArray[np.float64]
 Weights = dict[str, npt.NDArray[np.float32]]
 
-PUBLISHED = ExportForm(
-    linear="fp", block=32, accuracy_level=0, table="fp", last_only=False, fused=False, positions=True
-)
+PUBLISHED = ExportForm(linear="fp", block=32, accuracy_level=0, table="fp", last_only=False, positions=True)
 """How exporters write a decoder: all logits, separate projections, a full-precision table, explicit positions."""
 
 
@@ -64,14 +62,14 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
     for name, value in weights.items():
         part = name.rsplit(".", 1)[-1]
         kind: str = form.linear
-        if part == "down" and form.down:
-            kind = form.down
         if part in ("embed", "head"):
             kind = form.table
         if name in form.eight_bit:
             kind = "q8"
         if value.ndim == 1 or part == "score":
             kind = "fp"
+        if kind == "i16w8" and name.endswith(FINE_WEIGHTS):
+            kind = "i16w16"
         stored[name] = _round_trip(value, kind, form)
     if form.table != "fp" and "head" not in weights:
         stored["head"] = stored["embed"]
@@ -105,14 +103,15 @@ def dequantize_blocks(
 
 
 def _round_trip(value: npt.NDArray[np.float32], kind: str, form: ExportForm) -> npt.NDArray[np.float32]:
-    half = form.activations == "fp16"
+    half = form.activations == "fp16" or kind == "fp16"
     if kind in ("q4", "q8"):
         blocks = quantize_blocks(value, int(kind[1]), form.block)
         scales = blocks.scales.astype(np.float16) if half else blocks.scales
         return dequantize_blocks(blocks.packed, scales, bits=blocks.bits, block=blocks.block, k=value.shape[1])
-    if kind == "w8a8":
-        levels, row_scales = quantize_rows(value)
-        return levels.astype(np.float32) * row_scales[:, None]
+    if kind.startswith("i16"):
+        terms, row_scales = quantize_rows(value, 2 if kind == "i16w16" else 1)
+        summed = sum(term / np.float32(FINER) ** index for index, term in enumerate(terms))
+        return np.asarray(summed * row_scales[:, None], np.float32)
     return value.astype(np.float16).astype(np.float32) if half else value
 
 

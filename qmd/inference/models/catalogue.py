@@ -181,13 +181,12 @@ FAMILIES: tuple[Family, ...] = (
 
 _EXPORT = r"([-_.](onnx|gguf|ggml-model|int8|uint8|i?q[0-9]?(_[0-9a-z]+){0,2}|b?fp?(16|32)|quantized|o[1-4]))+$"
 """What exporters add to the name of the model that they write."""
-_LONGEST_NAME = 200
 
 
 def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
     """The family of a model, by the names that it may go by, first name first, then by its type; None if unknown."""
     for name in names:
-        last = re.sub(_EXPORT, "", re.split(r"/|--", name[-_LONGEST_NAME:].strip().lower())[-1])
+        last = re.sub(_EXPORT, "", re.split(r"/|--", name[-200:].strip().lower())[-1])  # a stranger's has any length
         for known in FAMILIES:
             if re.fullmatch(rf"(.*[-_])?({known.pattern})", last):
                 return known

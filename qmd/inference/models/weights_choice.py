@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.prepared import forms_for, prepared_forms
+from qmd.inference.models.prepared import DROPPED_FORMS, forms_for, prepared_forms
 from qmd.inference.models.stored_types import stored_format
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import ModelRecord
@@ -17,11 +17,6 @@ from qmd.inference.runtime.sessions import cuda_works
 from qmd.inference.settings import AUTO
 
 PUBLISHED = "published"
-
-_INEXACT_FORMS = ("w8a8",)
-"""Never taken unasked: it rounds what flows between the layers to 8 bits, too, and its agreement with the published
-file is known from thirty prompts alone.
-"""
 
 
 class ChosenWeights(Struct, frozen=True):
@@ -57,8 +52,8 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
     asked = next((item for item in prepared if item.format == form), None)
     if asked is not None:
         return replace(asked, reason="prepared here, as asked for")
-    exact = [item for item in prepared if item.format not in _INEXACT_FORMS and form != PUBLISHED]
-    found = next((item for item in _in_order(folder, record, exact, allow_gpu) if item.path.is_file()), None)
+    usable = prepared if form != PUBLISHED else []
+    found = next((item for item in _in_order(folder, record, usable, allow_gpu) if item.path.is_file()), None)
     if found is None:
         raise ModelError(f"'{folder}' holds no model file", f"fetch it: qmd models pull {record.name}")
     if form == PUBLISHED:
@@ -73,13 +68,13 @@ def has_gpu_file(folder: Path, record: ModelRecord) -> bool:
     return any(size_of(folder / item.weights.path) for item in record.formats if item.device == "cuda")
 
 
-def taken_unasked(record: ModelRecord, form: str) -> bool:
-    """Whether `auto` prefers a form to the published file for a CPU.
+def taken_unasked(record: ModelRecord) -> bool:
+    """Whether `auto` prefers forms to the published file for a CPU.
 
     Not for the expander: `q4` decodes 1.1 to 1.3 times as fast as the published file, which keeps 8 bits for half of
     its products where `q4` has 4, and needs a download of 1.2 GB to be made of.
     """
-    return form not in _INEXACT_FORMS and record.role != "expand"
+    return record.role != "expand"
 
 
 def idle_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...]:
@@ -98,7 +93,8 @@ def form_note(folder: Path, record: ModelRecord, form: str) -> str | None:
     possible = forms_for(record)
     if form not in possible:
         listed = ", ".join([AUTO, PUBLISHED, *possible])
-        return f"'{record.name}' has no form '{form}'; possible: {listed}"
+        step = f"; make one: qmd models prepare {record.name}" if form in DROPPED_FORMS else ""
+        return f"'{record.name}' has no form '{form}'{' any more' if step else ''}; possible: {listed}{step}"
     state = next((state for state in prepared_forms(record, folder) if state.name == form), None)
     if state is not None and state.fault is None:
         return None

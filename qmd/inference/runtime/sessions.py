@@ -57,7 +57,8 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
     "int8": ProviderPreference(
         "cpu", "dynamic INT8 operators have no CUDA kernels; they would fall back one by one, copying at every step"
     ),
-    "w8a8": ProviderPreference("cpu", "per-token INT8 uses MatMulIntegerToFloat, which has no CUDA kernel"),
+    "i16w8": ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel"),
+    "i16w16": ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel"),
     "q8": ProviderPreference(
         "cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"
     ),

@@ -143,7 +143,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.embed.threads", "texts that are embedded at the same time", "threads"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
-    Setting("models.rerank_form", "form of the model that reranks: auto, published, q8, fp32 or w8a8", "auto"),
+    Setting("models.rerank_form", "form of the model that reranks: auto, published, i16w8, i16w16, q8, fp32", "auto"),
     Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
     Setting("models.rerank.context", "tokens of the longest prompt, up to what the graph holds", "fits 512 of a note"),
     Setting("models.generate.context", "tokens that the KV cache has room for, prompt and lines", "as needed"),

@@ -38,7 +38,7 @@ def prepare(
         ),
     ] = None,
     forms: Annotated[
-        list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
+        list[str] | None, Option("--form", metavar="NAME", help="i16w8, i16w16, q8, fp32 or q4; may be repeated.")
     ] = None,
     index: Index = None,
 ) -> int:
@@ -80,7 +80,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
             continue
         size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
         out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
-        if not taken_unasked(record, form.name):
+        if not taken_unasked(record):
             slot = "generate" if record.role == "expand" else record.role
             say(f"hint: it is used when index.yml asks for it: under 'models:', {slot}_form: {form.name}")
     return all(form.reason is None for form in made)

@@ -80,8 +80,7 @@ class GemmaWriter(StoredWriter):
 
     def _attend(self, index: int, x: str) -> str:
         shape, prefix, is_local = self.shape, f"layers.{index}", self.gemma.is_local[index]
-        widths = [shape.heads * shape.head_size, *2 * [shape.kv_heads * shape.head_size]]
-        q, k, v = self.project(x, prefix, ("q", "k", "v"), widths)
+        q, k, v = self.project(x, prefix, "q", "k", "v")
         q = self._rotate(self._head_norm(q, shape.heads, f"{prefix}.q_norm"), shape.heads, is_local)
         k = self._rotate(self._head_norm(k, shape.kv_heads, f"{prefix}.k_norm"), shape.kv_heads, is_local)
         attended = self.op(
@@ -92,7 +91,7 @@ class GemmaWriter(StoredWriter):
             num_heads=shape.heads,
             scale=shape.head_size**-0.5,
         )[0]
-        return self.linear(attended, [f"{prefix}.o"], f"{prefix}.o")
+        return self.linear(attended, f"{prefix}.o")
 
     def _rotate(self, x: str, heads: int, is_local: bool) -> str:
         inputs = [x, self._first, *self._rotary[is_local]]
@@ -109,6 +108,6 @@ class GemmaWriter(StoredWriter):
         return self.op("Reshape", [wide, self.constant([0, 0, shape.heads * shape.head_size])])[0]
 
     def _feed(self, prefix: str, x: str) -> str:
-        gate, up = self.project(x, prefix, ("gate", "up"), [self.shape.ffn, self.shape.ffn])
+        gate, up = self.project(x, prefix, "gate", "up")
         gated = self.op("Mul", [self.op("FastGelu", [gate], domain=MS_DOMAIN)[0], up])[0]
-        return self.linear(gated, [f"{prefix}.down"], f"{prefix}.down")
+        return self.linear(gated, f"{prefix}.down")

@@ -23,15 +23,18 @@ from qmd.plugins.forms.onnx_model import (
     external_tensor,
     tensor_of,
 )
-from qmd.plugins.forms.quantize import BlockQuantized, quantize_blocks, quantize_rows, stack
+from qmd.plugins.forms.quantize import FINER, BlockQuantized, quantize_blocks, quantize_rows
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
 _PAGE_BYTES = 4096
 """External tensors start on a page border, so that they can be mapped into memory."""
 
-LinearForm = Literal["fp", "q4", "q8", "w8a8"]
+LinearForm = Literal["fp", "q4", "q8", "i16w8", "i16w16"]
 Head = Literal["lm", "score", "hidden"]
+
+FINE_WEIGHTS = (".v", ".o")
+"""Have two terms in `i16w8`, too: a fifth of the weights, and two thirds of the variance that rounding gives scores."""
 
 
 class Weights(Protocol):
@@ -62,13 +65,10 @@ class GraphForm(Struct, frozen=True):
     """How a graph computes. The defaults are the form that is fastest on most CPUs."""
 
     linear: LinearForm = "q8"
-    down: LinearForm | None = None
-    """Form of the down projection, where it differs: its inputs have the widest outliers."""
-    largest: int = 127
-    """Largest quantized weight of W8A8; 63 on processors whose 16-bit sums would saturate (see `quantize_rows`)."""
+    """`i16w8`, `i16w16`: inputs are the sum of two terms of a byte, weights of one (but see `FINE_WEIGHTS`) or two."""
     block: int = 128
-    """Weights per scale."""
-    table: Literal["fp", "q4", "q8"] = "q8"
+    """Weights per scale of `q4` and `q8`."""
+    table: Literal["fp", "fp16", "q4", "q8"] = "q8"
     """Form of the embedding table, and of the language-model head tied to it."""
     head: Head = "lm"
     """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1); `hidden`: token vectors, with
@@ -106,7 +106,7 @@ class GraphWriter:
         self._stream: BinaryIO
         self._written = 0
         self._count = 0
-        self._row_quantized: dict[str, tuple[str, str, str]] = {}
+        self._tokens: dict[str, tuple[str, str, str]] = {}
         self._sums: dict[tuple[str, int], str] = {}
 
     def name(self, stem: str) -> str:
@@ -182,18 +182,18 @@ class GraphWriter:
         self.op(kind, inputs, outputs=outputs, domain=MS_DOMAIN, epsilon=self.shape.eps)
         return outputs[0], outputs[3]
 
-    def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
-        """The product of `x` with the weights `parts`, stacked along the output axis."""
-        form = form or self.form.linear
+    def linear(self, x: str, weight: str, name: str | None = None, form: LinearForm | None = None) -> str:
+        """The product of `x`, (batch, sequence, k), with a weight, (n, k); `name` is the node's, where it differs."""
+        name, form = name or weight, form or self.form.linear
         if form in ("q4", "q8"):
-            return self._block_linear(x, stack([self.blocks(part, int(form[1])) for part in parts]), name)
-        weight = np.concatenate([self.weight(part) for part in parts]).astype(np.float32)
-        if form == "w8a8":
-            return self._row_linear(x, weight, name)
-        return self.op("MatMul", [x, self.initializer(f"{name}.weight", weight.T)], name=name)[0]
+            return self._block_linear(x, self.blocks(weight, int(form[1])), name)
+        if form != "fp":
+            is_fine = form == "i16w16" or weight.endswith(FINE_WEIGHTS)
+            return self._row_linear(x, *quantize_rows(self.weight(weight), 2 if is_fine else 1), name)
+        return self.op("MatMul", [x, self.initializer(f"{name}.weight", self.weight(weight).T)], name=name)[0]
 
     def _block_linear(self, x: str, weight: BlockQuantized, name: str) -> str:
-        values = self.initializer(f"{name}.levels", weight.packed)
+        values = self.initializer(f"{name}.values", weight.packed)
         scales = self.initializer(f"{name}.scales", weight.scales)
         product = self.block_product(x, values, scales, weight, name)
         if weight.offsets is None:
@@ -225,35 +225,47 @@ class GraphWriter:
             accuracy_level=4,  # products of 8-bit integers
         )[0]
 
-    def _row_linear(self, x: str, weight: npt.NDArray[np.float32], name: str) -> str:
-        """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
-        values, scales = quantize_rows(weight, self.form.largest)
-        quantized_x, token_scale, row_shape = self._quantize_tokens(x, values.shape[1])
-        inputs = [
-            quantized_x,
-            self.initializer(f"{name}.levels", values.T),
-            self.constant(1.0, "float32"),
-            self.initializer(f"{name}.scales", scales),
-            self.constant(128, "uint8"),
-            self.initializer(f"{name}.zeros", np.zeros(len(scales), np.int8)),
+    def _row_linear(
+        self, x: str, terms: Sequence[npt.NDArray[np.int8]], scales: npt.NDArray[np.float32], name: str
+    ) -> str:
+        """x W = s w (q1 W1 + (q2 W1 + q1 W2) / FINER), the last where there is a W2: products of bytes."""
+        both, first, token_scale = self._quantize_tokens(x)
+        rest = [self.constant(1.0, "float32"), self.initializer(f"{name}.scales", scales), self.constant(128, "uint8")]
+        products = [
+            self.op(
+                "MatMulIntegerToFloat",
+                [inputs, self.initializer(f"{name}.values{index}", values.T), *rest],
+                domain=MS_DOMAIN,
+                name=f"{name}{index or ''}",
+            )[0]
+            for index, (inputs, values) in enumerate(zip((both, first), terms, strict=False))
         ]
-        rows = self.op("MatMulIntegerToFloat", inputs, domain=MS_DOMAIN, name=name)[0]
-        return self.op("Mul", [self.op("Reshape", [rows, row_shape])[0], token_scale])[0]
+        rows = self.op("Concat", products, axis=2)[0] if len(products) > 1 else products[0]
+        # One pass over the result scales the rows of a token and adds them.
+        factors = self.op("Mul", [token_scale, self.constant([1.0, *[1 / FINER] * len(terms)], "float32")])[0]
+        summed = self.op("MatMul", [factors, rows])[0]
+        return self.op("Reshape", [summed, self.constant([0, 0, -1])])[0]
 
-    def _quantize_tokens(self, x: str, k: int) -> tuple[str, str, str]:
-        """`x` as uint8 rows around 128, its scale per token, and the shape that undoes the flattening."""
-        if x not in self._row_quantized:
+    def _quantize_tokens(self, x: str) -> tuple[str, str, str]:
+        """`x` in bytes around 128 with one scale per token; computed once for an input.
+
+        A scale per tensor is ruined by the first token's outlier; one term by the outliers of any token.
+
+        Returns:
+            Both terms, (batch, sequence, 2, k); the first, (batch, sequence, 1, k); the scale, (batch, sequence, 1, 1).
+        """
+        if x not in self._tokens:
             peak = self.op("ReduceMax", [self.op("Abs", [x])[0], self.constant([-1])], keepdims=1)[0]
             scaled = self.op("Mul", [peak, self.constant(1 / 127, "float32")])[0]
             scale = self.op("Add", [scaled, self.constant(1e-12, "float32")])[0]
-            flat_scale = self.op("Reshape", [scale, self.constant([-1])])[0]
-            flat = self.op("Reshape", [x, self.constant([-1, k])])[0]
-            middle = tensor_of("middle", np.array([128], np.uint8))
-            zeros = self.op("ConstantOfShape", [self.op("Shape", [flat_scale])[0]], value=middle)[0]
-            values = self.op("QuantizeLinear", [flat, flat_scale, zeros], axis=0)[0]
-            shape = self.op("Concat", [self.op("Shape", [x], end=2)[0], self.constant([-1])], axis=0)[0]
-            self._row_quantized[x] = (values, scale, shape)
-        return self._row_quantized[x]
+            unit, middle, axis = self.constant(1.0, "float32"), self.constant(128, "uint8"), self.constant([2])
+            values = self.op("Div", [x, scale])[0]
+            first = self.op("QuantizeLinear", [values, unit, middle])[0]
+            left = self.op("Sub", [values, self.op("DequantizeLinear", [first, unit, middle])[0]])[0]
+            second = self.op("QuantizeLinear", [left, self.constant(1 / FINER, "float32"), middle])[0]
+            first, second, scale = (self.op("Unsqueeze", [one, axis])[0] for one in (first, second, scale))
+            self._tokens[x] = (self.op("Concat", [first, second], axis=2)[0], first, scale)
+        return self._tokens[x]
 
     def write(self) -> None:
         """Build and save; a missing weight raises what `weights` does."""

@@ -1,12 +1,12 @@
 """Writes Qwen3 as our own ONNX graph, decoder, reranker or embedder: weights come in by name, a model file goes out.
 
 Owning the graph buys what published files lack on a CPU: key-value tensors that can be updated in place, logits of the
-last token only, fused projections, quantized embedding tables and `accuracy_level` 4.
+last token only, products of bytes, quantized embedding tables and `accuracy_level` 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +22,9 @@ OUTPUT = "last_hidden_state"
 
 def graph_bytes(shape: Qwen3Shape, form: GraphForm) -> int:
     """About how large the graph's files become, within a few percent; for a tied head."""
-    bytes_of = {"fp": 4, "q4": 0.5 + 4 / form.block, "q8": 1 + 4 / form.block, "w8a8": 1.0}
-    attention = shape.hidden * shape.head_size * 2 * (shape.heads + shape.kv_heads)
-    down = shape.ffn * shape.hidden
-    layer = (attention + 2 * down) * bytes_of[form.linear] + down * bytes_of[form.down or form.linear]
+    bytes_of = {"fp": 4, "fp16": 2, "q4": 0.5 + 4 / form.block, "q8": 1 + 4 / form.block, "i16w8": 1, "i16w16": 2}
+    attention = shape.hidden * shape.head_size * (3 if form.linear == "i16w8" else 2) * (shape.heads + shape.kv_heads)
+    layer = (attention + 3 * shape.ffn * shape.hidden) * bytes_of[form.linear]
     rotary = shape.max_positions * shape.head_size * 4
     return int(shape.layers * layer + shape.vocab * shape.hidden * bytes_of[form.table] + rotary)
 
@@ -55,11 +54,13 @@ class Qwen3Writer(GraphWriter):
 
     def _embed(self) -> tuple[str, str, BlockQuantized | None]:
         """The tokens' vectors, the name of the table, and the table where it is quantized."""
-        if self.form.table == "fp":
-            name = self.initializer("embed", self.weight("embed"))
-            return self.op("Gather", [name, "input_ids"], axis=0)[0], name, None
+        if self.form.table in ("fp", "fp16"):
+            is_half = self.form.table == "fp16"
+            name = self.initializer("embed", self.weight("embed").astype(np.float16 if is_half else np.float32))
+            rows = self.op("Gather", [name, "input_ids"], axis=0)
+            return (self.op("Cast", rows, to=FLOAT) if is_half else rows)[0], name, None
         table = self.table("embed", int(self.form.table[1]))
-        values = self.initializer("embed.levels", table.packed.reshape(table.shape[0], -1))
+        values = self.initializer("embed.values", table.packed.reshape(table.shape[0], -1))
         scales = self.initializer("embed.scales", table.scales)
         rows = self.op(
             "GatherBlockQuantized",
@@ -100,22 +101,20 @@ class Qwen3Writer(GraphWriter):
             normed, residual = self.add_norm(hidden, residual, f"{prefix}.in_norm")
         else:
             normed, residual = self.norm(hidden, f"{prefix}.in_norm"), hidden
-        widths = [shape.heads * shape.head_size, *2 * [shape.kv_heads * shape.head_size]]
-        q, k, v = self.project(normed, prefix, ("q", "k", "v"), widths)
+        q, k, v = self.project(normed, prefix, "q", "k", "v")
         q = self._head_norm(q, shape.heads, f"{prefix}.q_norm")
         k = self._head_norm(k, shape.kv_heads, f"{prefix}.k_norm")
         attended = self.attention(index, q, k, v)
-        attended = self.linear(attended, [f"{prefix}.o"], f"{prefix}.o")
+        attended = self.linear(attended, f"{prefix}.o")
         normed, residual = self.add_norm(attended, residual, f"{prefix}.post_norm")
-        gate, up = self.project(normed, prefix, ("gate", "up"), [shape.ffn, shape.ffn])
+        gate, up = self.project(normed, prefix, "gate", "up")
         gated = self.op("Mul", [gate, self.op("Sigmoid", [gate])[0]])[0]
         product = self.op("Mul", [gated, up])[0]
-        return self.linear(product, [f"{prefix}.down"], f"{prefix}.down", self.form.down), residual
+        return self.linear(product, f"{prefix}.down"), residual
 
-    def project(self, x: str, prefix: str, parts: Sequence[str], widths: Sequence[int]) -> list[str]:
-        """Several projections of `x` as one product, cut apart."""
-        joined = self.linear(x, [f"{prefix}.{part}" for part in parts], f"{prefix}.{'_'.join(parts)}")
-        return self.op("Split", [joined, self.constant(list(widths))], outputs=len(parts), axis=-1)
+    def project(self, x: str, prefix: str, *parts: str) -> list[str]:
+        """Several projections of `x`. One product that is cut apart takes as long or longer."""
+        return [self.linear(x, f"{prefix}.{part}") for part in parts]
 
     def _head_norm(self, x: str, heads: int, weight: str) -> str:
         split = self.op("Reshape", [x, self.constant([0, 0, heads, self.shape.head_size])])[0]
@@ -164,11 +163,11 @@ class Qwen3Writer(GraphWriter):
         else:
             x = self.logit_rows(x)
             if "head" in self.weights:
-                logits = self.linear(x, ["head"], "lm_head", self.form.table)
+                logits = self.linear(x, "head", "lm_head", "fp" if self.form.table == "fp16" else self.form.table)
             elif quantized is None:
                 logits = self.op("MatMul", [x, self.op("Transpose", [table], perm=[1, 0])[0]], name="lm_head")[0]
             else:
-                values = self.alias("lm_head.levels", table, quantized.packed.shape)
+                values = self.alias("lm_head.values", table, quantized.packed.shape)
                 logits = self.block_product(x, values, "embed.scales", quantized, "lm_head")
             dims = ["batch", "logit_positions", self.shape.vocab]
         self.op("Cast", [logits], outputs=["logits"], to=FLOAT)
@@ -218,10 +217,3 @@ class StoredWriter(Qwen3Writer):
         """A matrix whose rows are looked up, rounded where it is stored with offsets."""
         self._on_weight(name)
         return self.weights.stored(name).table()
-
-    def project(self, x: str, prefix: str, parts: Sequence[str], widths: Sequence[int]) -> list[str]:
-        """Several projections of `x`: as one product where they are stored alike, else one by one."""
-        names = [f"{prefix}.{part}" for part in parts]
-        if len({self.weights.stored(name).format.layout for name in names}) == 1:
-            return super().project(x, prefix, parts, widths)
-        return [self.linear(x, [name], name) for name in names]

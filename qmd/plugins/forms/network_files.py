@@ -71,10 +71,9 @@ _SAME = _pairs("""
 _NAME = re.compile(r"(?:(?:model|bert|roberta)\.)?(?:(?:blk|layers|encoder\.layers?)\.(\d+)\.)?(.+)\.(weight|bias)")
 _UNUSED = re.compile(r"(bert\.|roberta\.)?(pooler|cls\.(predictions|seq_relationship)|lm_head)\.")
 """Of encoders: what was trained beside the vectors of tokens."""
-_COMPUTED = _pairs("""
-    hidden_act=gelu activation_function=swiglu position_embedding_type=absolute
-    prenorm=False rotary_emb_interleaved=False rotary_emb_fraction=1.0
-""")
+_COMPUTED = _pairs(
+    "hidden_act=gelu activation_function=swiglu prenorm=False rotary_emb_interleaved=False rotary_emb_fraction=1.0"
+)
 """Of encoders: what keys of a configuration may say."""
 
 
@@ -145,7 +144,6 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
     role = role or guess_role(file.settings, name)
     tokens = file.settings.get("tokenizer.ggml.tokens") or []
     is_encoder = "bert" in architecture
-    called = str(file.settings.get("general.name", "")).replace(" ", "-")  # as `Bge Small En v1.5`
     return NetworkSource(
         path,
         architecture,
@@ -162,7 +160,8 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
         local_theta=float(file.setting("rope.freq_base_swa", 1e4)),
         heads=int(file.setting("attention.head_count", 0)),
         context=int(file.setting("context_length", 0)),
-        family=find_family([name, called], None),
+        # As `Bge Small En v1.5`.
+        family=find_family([name, str(file.settings.get("general.name", "")).replace(" ", "-")], None),
         gguf=file,
     )
 

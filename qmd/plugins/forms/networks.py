@@ -199,7 +199,7 @@ def _encoder(source: NetworkSource) -> Network:
     """BERT and its kin. The rows of their positions and that of the first kind of token are added into one table."""
     tensors, name, family, first = source.tensors, source.path.name, source.family or _ANY, source.first_position
     if source.role != "embed":
-        raise ModelError(f"'{name}' is an encoder, and these embed alone here", "others: qmd models list --available")
+        raise ModelError(f"'{name}' is an encoder, which only embeds here", "others: qmd models list --available")
     _need(source, _encoder_weights(source))
     other = min(tensors.keys() - {"types", *_encoder_weights(source)}, default=None)
     if other is not None:

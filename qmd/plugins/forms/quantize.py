@@ -6,14 +6,15 @@ into blocks, each with one scale, around the zero point 8 or 128.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 _SCALE_FACTORS = (1.0, 0.96, 0.92, 0.88)
 """Candidates at 4 bits: a smaller scale clips the largest weight and refines the rest; the best one is kept."""
+
+FINER = 254
+"""Steps of a second term in one step of the first: half a step, the most that rounding leaves, is its 127."""
 
 _ROWS_AT_ONCE = 4096
 """Rows quantized in one go, so that an embedding table of 150,000 rows needs no second full-size copy."""
@@ -37,20 +38,6 @@ class BlockQuantized(Struct, frozen=True):
         """(n, k) of the weight this stands for."""
         n, blocks = self.scales.shape
         return n, blocks * self.block
-
-
-def stack(parts: Sequence[BlockQuantized]) -> BlockQuantized:
-    """Matrices in blocks of one kind, one under the other."""
-    if len(parts) == 1:
-        return parts[0]
-    offsets = [part.offsets for part in parts if part.offsets is not None]
-    return BlockQuantized(
-        np.concatenate([part.packed for part in parts]),
-        np.concatenate([part.scales for part in parts]),
-        parts[0].bits,
-        parts[0].block,
-        np.concatenate(offsets) if offsets else None,
-    )
 
 
 def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> BlockQuantized:
@@ -100,12 +87,17 @@ def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArr
 
 
 def quantize_rows(
-    weight: npt.NDArray[np.float32], largest: int = 127
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Signed values (n, k) up to `largest` and one scale per output row (n,), for W8A8.
+    weight: npt.NDArray[np.float32], terms: int = 1
+) -> tuple[list[npt.NDArray[np.int8]], npt.NDArray[np.float32]]:
+    """A weight (n, k) as the sum of `terms` (1 or 2) matrices of bytes, times one scale per output row (n,).
 
-    A processor without VNNI adds two products of 8 by 8 bits in 16 bits: beyond 63 (7 bits) the sum saturates.
+    The second holds what the first rounds away, in steps that are `FINER` times as fine: 15 bits together. It needs a
+    processor that adds products of bytes in 32 bits; sums in 16 bits, as of AVX2 without VNNI, saturate.
     """
     peak = np.abs(weight).max(axis=1)
-    scales = (np.where(peak == 0, 1.0, peak) / largest).astype(np.float32)
-    return np.rint(weight / scales[:, None]).astype(np.int8), scales
+    scales = (np.where(peak == 0, 1.0, peak) / 127).astype(np.float32)
+    left, values = weight / scales[:, None], []
+    for _ in range(terms):
+        values.append(np.rint(left).astype(np.int8))
+        left = (left - values[-1]) * FINER
+    return values, scales

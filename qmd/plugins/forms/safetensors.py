@@ -61,9 +61,8 @@ def read_file(path: Path) -> dict[str, StoredTensor]:
             raise ValueError(f"its header is longer than the file, or than {_MAX_HEADER_BYTES >> 20} MiB")
         header: dict[str, Any] = parse_json(mapped[8 : 8 + length])
         whole = np.frombuffer(mapped, np.uint8)[8 + length :]
-        # Older exports of encoders hold the counts of positions as well, as integers.
-        kept = [name for name in header if name != "__metadata__" and not name.endswith("embeddings.position_ids")]
-        return {name: _tensor(name, path, header[name], whole) for name in kept}
+        names = (name for name in header if name.rpartition(".")[2] not in ("__metadata__", "position_ids"))
+        return {name: _tensor(name, path, header[name], whole) for name in names}
 
 
 def _tensor(name: str, path: Path, entry: Mapping[str, Any], whole: npt.NDArray[np.uint8]) -> StoredTensor:

@@ -28,6 +28,8 @@ _SPLITS = {
 """How text is cut before merges are looked for, by `tokenizer.ggml.pre`."""
 
 _SPACE = "▁"
+_LONGEST = 1024
+"""Characters of a token, four times those of any known; merges and tries grow by its square."""
 
 _QWEN_END = "<|endoftext|>"
 """What Qwen3-Embedding takes the vector at. Files of before June 2025 name the end of a chat's turn instead, and say
@@ -61,7 +63,8 @@ class _Vocabulary:
         self.tokens: list[str] = self.setting("tokens") or []
         types = self.setting("token_type")
         self.types: Sequence[int] = [_NORMAL] * len(self.tokens) if types is None else types.tolist()
-        if not self.tokens or len(self.types) != len(self.tokens):
+        lengths = list(map(len, self.tokens))
+        if not lengths or len(self.types) != len(lengths) or max(lengths) > _LONGEST or sum(lengths) > _LONGEST << 13:
             raise ModelError(f"'{file.path.name}' holds no whole vocabulary", "get the file again, or another one")
 
     def setting(self, name: str, default: Any = None) -> Any:

@@ -73,7 +73,9 @@ def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) 
         if size_of(folder / (prefix + file))
     )
     if not formats:
-        raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
+        is_other = any(folder.glob("*.safetensors"))
+        hint = f"qmd models import {folder}" if is_other else f"expected one of: {', '.join(_FORMAT_BY_FILE)}"
+        raise ModelError(f"no ONNX model in '{folder}'", hint)
     return _describe_embedder(folder, formats, overrides)
 
 

@@ -79,10 +79,10 @@ def test_the_configuration_chooses_the_form_and_doctor_says_why(
     monkeypatch.setenv("QMD_FORCE_CPU", "1")
     qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
     assert "form: q8, prepared here: the fastest" in qmd("doctor").out
-    monkeypatch.setenv("QMD_RERANK_FORM", "w8a8")
+    monkeypatch.setenv("QMD_RERANK_FORM", "fp32")
     shown = qmd("doctor").out
     assert f"{QWEN_RERANKER.name} q8" in shown
-    assert f"'w8a8' of '{QWEN_RERANKER.name}' is not on this machine; make it: qmd models prepare" in shown
+    assert f"'fp32' of '{QWEN_RERANKER.name}' is not on this machine; make it: qmd models prepare" in shown
     config = tmp_path / "config" / "qmd" / "index.yml"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("models:\n  rerank_form: published\n")

@@ -191,12 +191,13 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads without end": ({"settings": {"bert.attention.head_count": (1 << 31) - 1}}, "shape"),
     "no heads": ({"settings": {"bert.attention.head_count": 0}}, "shape"),
     "heads that do not divide": ({"settings": {"bert.attention.head_count": 7}}, "shape"),
-    "a rank": ({"pooling": gguf.PoolingType.RANK}, "embed alone"),
+    "a rank": ({"pooling": gguf.PoolingType.RANK}, "only embeds"),
     "tokens without vectors": ({"shapes": {"token_embd.weight": (9, 256)}}, "9 vectors"),
     "no beginning": ({"tokens": [one for one in WORD_PIECES if one != "[CLS]"]}, r"\[CLS\]"),
     "no end": ({"tokens": [one for one in WORD_PIECES if one != "[SEP]"]}, r"\[SEP\]"),
     "nothing for unknown words": ({"tokens": [one for one in WORD_PIECES if one != "[UNK]"]}, r"\[UNK\]"),
     "a mark beyond the end": ({"settings": {"tokenizer.ggml.cls_token_id": (1 << 31) - 1}}, r"\[CLS\]"),
+    "a token without end": ({"tokens": [*WORD_PIECES, "a" * 1_025]}, "whole vocabulary"),
     "few scores": ({"tokens": PIECES, "settings": {"tokenizer.ggml.scores": [0.5]}}, "scores"),
     "scores of nothing": ({"tokens": PIECES, "settings": {"tokenizer.ggml.scores": [np.nan] * len(PIECES)}}, "scores"),
 }
@@ -230,7 +231,7 @@ def test_an_encoder_that_does_not_hold_together_is_refused_in_one_line(tmp_path:
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"hidden_act": "relu"}, {"position_embedding_type": "relative_key"}, {"pad_token_id": 1 << 40}),
+        *({"hidden_act": "relu"}, {"prenorm": True}, {"pad_token_id": 1 << 40}),
         *({"pad_token_id": -9}, {"num_attention_heads": []}, {"layer_norm_eps": 0}, {"model_type": "modernbert"}),
     ],
     ids=str,

@@ -77,7 +77,7 @@ def _opened(path: Path, *tensors: onnx.TensorProto) -> OnnxFile:
     ("form", "writer"),
     [
         (ExportForm(), PublishedWriter),
-        (ExportForm(linear="w8a8", down="q8", head="score"), PublishedWriter),
+        (ExportForm(linear="i16w16", table="fp16", head="score"), PublishedWriter),
         (PUBLISHED, PlainWriter),
     ],
 )

@@ -141,9 +141,10 @@ def test_a_number_of_layers_that_is_none_is_refused() -> None:
         (replace(PUBLISHED, linear="q4"), 9.75),
         (replace(PUBLISHED, activations="fp16", linear="q4"), 6.5),
         (OWN, 9.1),
-        (replace(OWN, linear="w8a8"), 8.6),
+        (replace(OWN, linear="i16w8"), 10.2),
+        (replace(OWN, linear="i16w16"), 15.2),
     ],
-    ids=["fp32", "q4", "q4f16", "q8", "w8a8"],
+    ids=["fp32", "q4", "q4f16", "q8", "i16w8", "i16w16"],
 )
 def test_sizes_and_parameters_of_a_network_are_read_from_its_graph(
     tmp_path: Path, form: ExportForm, bits: float
