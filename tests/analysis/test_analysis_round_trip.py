@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from qmd.analysis.index import analyze_document
 from qmd.analysis.query import analyze_query, parse_lex
-from qmd.analysis.scripts import analyze_text
+from qmd.analysis.scripts import analyze_text, normal_form, normalize
 from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
 
@@ -85,6 +86,21 @@ def test_marked_words_decide_what_is_found(search: Search) -> None:
 def test_ascii_text_is_indexed_unchanged() -> None:
     text = "Some `code_here` — no.".replace("—", "-")
     assert analyze_text(text) is text
+
+
+MARKS = "\u0301" * 64
+
+
+@pytest.mark.parametrize("n_before", range(17))
+def test_a_run_of_64_marks_is_seen_wherever_it_begins(n_before: int) -> None:
+    before = "a" * n_before
+    assert normal_form("NFKC", f"{before}{MARKS * 2}b") == normal_form("NFKC", f"{before}{MARKS} {MARKS}b")
+    assert len(normal_form("NFKC", f"{before}{MARKS[1:]}b").split()) == 1
+
+
+@given(st.text(st.sampled_from("aZ é\u00a0…（），：；？！\u0301ﬁß漢"), max_size=30))
+def test_what_is_replaced_beforehand_is_what_the_normal_form_makes_of_it(text: str) -> None:
+    assert text.isascii() or normalize(text) == unicodedata.normalize("NFKC", text).casefold()
 
 
 def test_cjk_is_indexed_as_pairs_with_the_last_character() -> None:

@@ -71,3 +71,8 @@ def test_names_are_compared_without_case_and_signs(left: str, right: str) -> Non
 @pytest.mark.parametrize(("left", "right"), [("C", "C++"), ("C", "C#"), ("🗂️", "📝"), ("@x", "x")])
 def test_other_names_stay_apart(left: str, right: str) -> None:
     assert name_key(left) != name_key(right)
+
+
+@pytest.mark.parametrize("code", range(128))
+def test_a_sign_of_ascii_is_read_alike_alone_and_beside_others(code: int) -> None:
+    assert name_key(f"A{chr(code)}b é") == f"{name_key(f'A{chr(code)}b')} e"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qmd.ingest.document import parse_document
-from qmd.ingest.links import MAX_LINKS, find_links
+from qmd.ingest.links import _MARK, MAX_LINKS, _marks, find_links
+from qmd.ingest.markdown import find_headings
 from qmd.records import Link
 
 
@@ -92,3 +97,15 @@ def test_links_come_in_order_with_their_lines_and_code_between_does_not_shift_th
 )
 def test_marks_that_nothing_closes_take_time_in_proportion_to_the_text(piece: str) -> None:
     assert len(find_links(piece * 200_000, ())) <= MAX_LINKS
+
+
+PIECES = ("[[", "]]", "](", "][", "[", "]", "`", "``", "\n```\n", "\n", "a", "|", "(", ")", "<", ">", "b.md", " ")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_marks_looked_for_kind_by_kind_are_those_of_one_look_for_all(text: str) -> None:
+    _, code = find_headings(text)
+    borders = [0, *(place for span in code for place in span), len(text)]
+    parts = zip(borders[::2], borders[1::2], strict=True)
+    expected = [mark for part in parts for mark in re.compile(_MARK).finditer(text, *part) if mark.lastindex]
+    assert [mark[0] for mark in _marks(text, code)] == [mark[0] for mark in expected]
