@@ -166,18 +166,18 @@ class _Chooser:
         layout, places = self._layout, self._places
         if self._body < len(self._text):
             layout.first = layout.line_at(self._body)
+        body = layout.first
         span = self._chunk if chunk_only and self._chunk is not None else (layout.starts[layout.first], len(self._text))
         drafts = self._drafts(*places.between(*span), room)
         if self._chunk is not None:
             drafts.append(self._first_of(*self._chunk, room))
         elif not drafts and layout.first > 1:
             front = places.between(0, layout.starts[layout.first])
-            body, layout.first, layout.last = layout.first, 1, layout.first - 2
+            layout.first, layout.last = 1, layout.first - 2
             drafts = self._drafts(*front, room)
-            if not drafts:
-                layout.first, layout.last = body, len(layout.lines) - 1
         drafts.sort(key=lambda draft: (-round(draft.score, 6), draft.units[draft.low].start))
         if not drafts or (not chunk_only and self._is_named(drafts[0])):
+            layout.first, layout.last = body, len(layout.lines) - 1
             headings = [one.offset for one in layout.headings[:1] if fold(one.text) in places.names]
             drafts.insert(0, self._first_of(max(self._body, *headings, 0), len(self._text), room))
         self._drafts_found = drafts

@@ -241,6 +241,15 @@ def test_the_chunk_has_a_passage_of_its_own_where_words_say_little() -> None:
     assert len(filled_passages(text, query_terms("my car"), chunk=chunk)[1]) == 1
 
 
+def test_a_note_that_its_names_find_is_shown_from_its_body_where_that_begins_with_code() -> None:
+    text = "---\ncreated: 2023-05-30\n---\n```scala\nval x = 1\n```\n"
+    passage, passages = filled_passages(
+        text, query_terms("created"), matched=match_text(text, query_terms("created"), before="created\n")
+    )
+    assert passage.text.startswith("```scala") and (passage.start_line, passage.end_line) == (4, 6)
+    assert passages[0].text.startswith("```scala")
+
+
 def test_a_note_that_its_names_find_is_shown_from_its_beginning() -> None:
     text = f"badge 1.0\n\n# Books read\n\nThe first of them.\n\n{PROSE}Of all books read in 2020 this is the last.\n"
     terms = query_terms("books read 2020")
