@@ -14,7 +14,7 @@ import pytest
 
 from qmd.app import documents
 from qmd.app.index import Index
-from qmd.app.limits import parse_timeout
+from qmd.app.limits import AT_ONCE, parse_timeout
 from qmd.app.records import DocumentText, SkippedDocument
 from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError
@@ -57,10 +57,10 @@ def test_a_search_that_takes_too_long_ends_and_gives_the_models_back(hasty: Inde
 
 
 def test_waiting_for_models_ends_at_the_deadline_and_searches_by_words_go_on(hasty: Index, loader: Loader) -> None:
-    block, has_begun = threading.Event(), threading.Event()
+    block, begun = threading.Event(), threading.Semaphore(0)
 
     def hang() -> None:
-        has_begun.set()
+        begun.release()
         block.wait(60)
 
     loader.before_scoring = hang
@@ -69,14 +69,18 @@ def test_waiting_for_models_ends_at_the_deadline_and_searches_by_words_go_on(has
         with pytest.raises(DeadlineError):
             hasty.search(BOTH)
 
-    thread = threading.Thread(target=search)
-    thread.start()
-    assert has_begun.wait(60)
+    threads = [threading.Thread(target=search) for _ in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+        assert begun.acquire(timeout=60)
     with pytest.raises(DeadlineError):
         hasty.search(BOTH)
     assert hasty.search(LEXICAL).hits
+    # It waited for its turn and never hung itself.
+    assert not begun.acquire(blocking=False)
     block.set()
-    thread.join(60)
+    for thread in threads:
+        thread.join(60)
 
 
 def test_reading_stops_in_the_middle_of_a_statement_and_of_a_loop(database: Path) -> None:
