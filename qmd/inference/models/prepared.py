@@ -130,13 +130,12 @@ def has_byte_tiles(cpuinfo: Path = _CPUINFO) -> bool:
 
 
 def _processor_flags(cpuinfo: Path) -> frozenset[str] | None:
-    """The features of an x86 processor; None where no file tells them."""
+    """The features of an x86 processor; None where no file tells them. Those of the first one are all that is read."""
     try:
-        text = cpuinfo.read_text(encoding="ascii", errors="replace")
+        with cpuinfo.open(encoding="ascii", errors="replace") as lines:
+            return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), None)
     except OSError:
         return None
-    lines = (line for line in text.splitlines() if line.startswith("flags"))
-    return next((frozenset(line.split(":", 1)[1].split()) for line in lines), None)
 
 
 def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]:

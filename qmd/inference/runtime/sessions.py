@@ -53,12 +53,13 @@ class ProviderPreference(Struct, frozen=True):
     reason: str
 
 
+_BYTE_PRODUCTS = ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel")
 PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
     "int8": ProviderPreference(
         "cpu", "dynamic INT8 operators have no CUDA kernels; they would fall back one by one, copying at every step"
     ),
-    "i16w8": ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel"),
-    "i16w16": ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel"),
+    "i16w8": _BYTE_PRODUCTS,
+    "i16w16": _BYTE_PRODUCTS,
     "q8": ProviderPreference(
         "cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"
     ),

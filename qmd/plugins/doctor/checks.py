@@ -174,9 +174,8 @@ def _cuda(index: OpenIndex) -> str:
     memory = memory_at_start(device)
     if memory is None:
         return "works (a test session ran on it)"
-    used = (
-        f"{(memory.total_bytes - memory.free_bytes) / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
-    )
+    taken = memory.total_bytes - memory.free_bytes
+    used = f"{taken / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
     limits = ((role, settings.gpu_use(role).limit_bytes()) for role in _ROLES)
     shares = ", ".join(f"{role} {limit / MEBIBYTE:.0f}" for role, limit in limits if limit is not None)
     return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"

@@ -79,7 +79,7 @@ def _as_json(found: Diagnosis) -> str:
         "index": found.locations.place,
         "python": found.python_version,
         "platform": sys.platform,
-        "checks": [{"ok": check.is_well, **to_builtins(check)} for check in found.checks],
+        "checks": to_builtins(found.checks),
         "engines": [_engine_row(report) for report in found.engines],
         "environment": found.environment,
         "variables": [{"origin": "environment", **to_builtins(one)} for one in found.variables],
