@@ -2,9 +2,17 @@
 
     python -m tests.benchmarks.bench_engines --documents 10000
     python -m tests.benchmarks.bench_engines --documents 10000 --engines lance --at s3://bucket/prefix
+    python -m tests.benchmarks.bench_engines --tree FOLDER... --files 48000 --vectors 1000000 --real VECTORS.npy \\
+        [--engines sqlite lance s3] [--kills 4] [--keep FOLDER]
 
 Texts are random words with frequencies as in a language, three vectors each. Each engine runs in a process of its own;
 times are the median of several, wall and processor, in milliseconds unless they say seconds.
+
+With `--tree` the program's own commands run on a copy of the markdown in folders: one machine writes (its own HOME),
+another searches. `s3` is LanceDB at a server that counts requests (`pip install 'moto[server]'`); searches are measured
+once more while each request takes 20 ms. Vectors are those of `bench_vectors`, spread over the texts. In the end the
+answers to the same questions are compared. With `--kills` a second index is made that way, by writers that are killed,
+while four machines search it, and compared with the first.
 """
 
 from __future__ import annotations
@@ -29,6 +37,7 @@ from qmd.retrieval.query import read_query
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.records import ChunkRecord, NewDocument, pack_text
+from tests.benchmarks.commands_at_size import run_commands
 
 DIM = 384
 _CHUNKS = 3
@@ -42,10 +51,22 @@ def main() -> None:
     """Measure in processes of their own and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=10_000)
-    parser.add_argument("--engines", nargs="*", default=["sqlite", "lance"], choices=["sqlite", "lance"])
+    parser.add_argument("--engines", nargs="*", default=["sqlite", "lance"], choices=["sqlite", "lance", "s3"])
     parser.add_argument("--at", help="address for LanceDB; a new folder without")
+    parser.add_argument("--tree", type=Path, nargs="+", metavar="FOLDER")
+    parser.add_argument("--files", type=int)
+    parser.add_argument("--vectors", type=int, default=0)
+    parser.add_argument("--real", type=Path, help="vectors of real texts, a .npy file of shape (n, 384)")
+    parser.add_argument(
+        "--kills", type=int, default=0, help="so many times a writer of LanceDB's is killed at its work"
+    )
+    parser.add_argument("--keep", type=Path, help="an empty folder in which all that is made stays")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.tree:
+        with tempfile.TemporaryDirectory() as folder:
+            run_commands(arguments, (arguments.keep or Path(folder)).resolve())
+        return
     if arguments.one:
         print(json.dumps(_measure(Path(arguments.one), arguments.at, arguments.documents)))
         return

@@ -34,6 +34,11 @@ class Chunks(Documents):
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         tables = self._tables
+        if fingerprint not in tables.coverage:
+            tables.coverage[fingerprint] = self._count_coverage(tables, fingerprint)
+        return tables.coverage[fingerprint]
+
+    def _count_coverage(self, tables: Tables, fingerprint: str) -> VectorCoverage:
         model = tables.state.model(fingerprint)
         has_vectors = model is not None and tables.count(model.table) > 0
         stored = tables.arrow("documents", ("hash",))
@@ -46,7 +51,9 @@ class Chunks(Documents):
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> dict[str, str]:
         tables = self._tables
-        waiting = set(hashes) - done(tables, fingerprint)
+        model = tables.state.model(fingerprint)
+        where = "false" if model is None else both(f"model = {model.id}", _DONE)
+        waiting = set(hashes) - {row["hash"] for row in tables.select_in("chunks", ("hash",), "hash", hashes, where)}
         paths: dict[str, str] = {}
         for row in tables.select_in("documents", ("hash", "path"), "hash", sorted(waiting)):
             paths[row["hash"]] = min(row["path"], paths.get(row["hash"], row["path"]))

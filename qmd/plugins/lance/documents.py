@@ -36,7 +36,7 @@ class Documents(IndexReader):
     def __init__(self, connection: Connection, local_state: Path) -> None:
         self._connection = connection
         self._local_state = local_state
-        self._pinned = Tables(connection, connection.read_state(connection.open_state()))
+        self._pinned = Tables(connection, connection.read_state(connection.open_state())).share()
 
     @property
     def path(self) -> Path:

@@ -52,14 +52,14 @@ class Lexical(Documents):
         if query is None or k <= 0 or scope.collections == ():
             return []
         where = both(scope_condition(tables, scope), "" if within is None else is_in("id", within))
-        found = _scores(tables.match(query, k, where))
+        found = _scores(tables.match(query, k, where).to_pylist())
         if anchors:
             anchored = _score_anchors(tables, terms, scope_condition(tables, scope))
             others = [document_id for document_id in anchored if document_id not in found][:ANCHOR_CANDIDATES]
             # What the query requires or excludes has to be in, or missing from, the document itself.
             if not any(term.required or term.excluded for term in terms):
                 found |= dict.fromkeys(others, 0.0)
-            found |= _scores(tables.match(query, len(others), is_in("id", others)))
+            found |= _scores(tables.match(query, len(others), is_in("id", others)).to_pylist())
             found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
         candidates = [Candidate(document_id, score) for document_id, score in found.items()]
         return sort_candidates(candidates)[:k]
@@ -104,7 +104,7 @@ def _scores(rows: Iterable[Row]) -> dict[int, float]:
 
 def _count(tables: Tables, term: LexicalTerm, column: str, where: str) -> int:
     query = _expression(tables, term.fts, column)
-    return 0 if query is None else len(tables.match(query, tables.count("documents"), where))
+    return 0 if query is None else tables.match(query, tables.count("documents"), where, ("_score",)).num_rows
 
 
 def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> dict[int, float]:
@@ -117,7 +117,7 @@ def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> 
     table = tables.table("documents")
     if query is None or table is None:
         return {}
-    rows = tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score"))
+    rows = tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score")).to_pylist()
     if not rows:
         return {}
     with tables.connection.failing():

@@ -6,6 +6,7 @@ As `qmd.store.opening.Opening` says.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from qmd.environment import busy_timeout_ms as default_timeout_ms
@@ -17,6 +18,9 @@ from qmd.plugins.lance.lexical import Lexical
 from qmd.plugins.lance.tables import REBUILD, Connection
 from qmd.plugins.lance.writer import LanceWriter
 
+_connection = lru_cache(maxsize=4)(Connection)
+"""Kept with what its readers had of indexes and files, which never change: the next request does not fetch it again."""
+
 
 class LanceReader(Lexical, Dense, Health):
     """The read side: sees the state that it was opened with; any number at a time, on any machine."""
@@ -24,7 +28,7 @@ class LanceReader(Lexical, Dense, Health):
 
 def open_reader(address: str, path: Path) -> LanceReader:
     """Open an index for reading; it shows one state, that which was there when it was opened."""
-    return LanceReader(Connection(address), path)
+    return LanceReader(_connection(address), path)
 
 
 def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None) -> LanceWriter:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import lancedb
 import pyarrow as pa
@@ -32,6 +32,7 @@ from qmd.plugins.lance.state import (
     decode_state,
     encode_state,
 )
+from qmd.store.records import VectorCoverage
 
 if TYPE_CHECKING:
     from lancedb.query import FullTextQuery
@@ -56,6 +57,9 @@ STATE = "state"
 """The table of the one row."""
 
 _IN_ONE_QUERY = 1_000
+
+_KEPT_BYTES = 512 * 2**20
+"""Of indexes, and a quarter as much of what stands about files, a process keeps at most."""
 
 REBUILD = "build what is damaged again from your files: qmd index --verify"
 
@@ -104,6 +108,7 @@ class Connection:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.kept: Tables | None = None
         place = address.removeprefix(LOCAL)
         self.folder = Path(to_disk(place)) if address.startswith(LOCAL) else None
 
@@ -111,7 +116,8 @@ class Connection:
     def _database(self) -> DBConnection:
         # A folder is made by connecting to it.
         with self.failing():
-            return lancedb.connect(str(self.folder) if self.folder else self.address)
+            session = lancedb.Session(index_cache_size_bytes=_KEPT_BYTES, metadata_cache_size_bytes=_KEPT_BYTES // 4)
+            return lancedb.connect(str(self.folder) if self.folder else self.address, session=session)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
@@ -203,6 +209,15 @@ class Tables:
         self.state = state
         self.is_over: Callable[[], bool] | None = None
         self._open: dict[str, LanceTable] = {}
+        self.coverage: dict[str, VectorCoverage] = {}
+
+    def share(self) -> Self:
+        """Have what other readers of this connection opened and counted, as long as the state is the same."""
+        kept = self.connection.kept
+        if kept is None or kept.state != self.state:
+            kept = self.connection.kept = self
+        self._open, self.coverage = kept._open, kept.coverage
+        return self
 
     def table(self, name: str) -> LanceTable | None:
         """A table, None for one that was never filled."""
@@ -251,16 +266,15 @@ class Tables:
 
     def match(
         self, query: FullTextQuery, k: int, where: str = "", columns: Sequence[str] = ("id", "_score")
-    ) -> list[Row]:
-        """The best `k` documents by BM25, conditions applied first, best first; ties by id."""
+    ) -> pa.Table:
+        """The best `k` documents by BM25, conditions applied first."""
         self.check()
         table = self.table("documents")
         if table is None or k <= 0:
-            return []
+            return pa.table({})
         with self.connection.failing():
             search = table.search(query).limit(k).select(list(columns))
-            rows: list[Row] = (search.where(where, prefilter=True) if where else search).to_list()
-        return sorted(rows, key=lambda row: (-row["_score"], row["id"]))
+            return (search.where(where, prefilter=True) if where else search).to_arrow()
 
 
 class OpenTables(Tables):

@@ -16,7 +16,11 @@ UNINDEXED = 1_000
 about 0.2 ms each. Bringing them in writes the whole index anew, 0.5 ms for each document that there is."""
 
 _VERSIONS = 100
-"""Changes of a table after which its many small files are joined."""
+"""Changes of a table after which its many small files are joined: as many again for each `_ROWS`, since joining writes
+most of the table anew. Former states, three for each transaction, are dropped with them; they are read at once."""
+
+_ROWS = 250_000
+_STATES_KEPT = timedelta(minutes=10)
 
 KEPT = timedelta(hours=2)
 """How long what was replaced stays for readers that were opened before: an hour, and one for the longest change."""
@@ -42,6 +46,7 @@ def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
         if table.count_rows() != n_rows:
             raise StoreError(f"index '{tables.connection.address}' was changed by two processes", "run it again")
         tables.state.versions[name] = tables.state.tidied[name] = table.version
+        tables.connection.open_state().optimize(cleanup_older_than=_STATES_KEPT)
 
 
 def drop_unused(tables: OpenTables) -> None:
@@ -74,7 +79,7 @@ def _is_due(tables: OpenTables, name: str, table: LanceTable) -> bool:
             n_rows = table.count_rows()
             if stats is None or stats.num_unindexed_rows > min(UNINDEXED, n_rows // 10 + 50):
                 return True
-        return bool(table.version - tables.state.tidied.get(name, 0) > _VERSIONS)
+        return bool(table.version - tables.state.tidied.get(name, 0) > _VERSIONS * (1 + table.count_rows() // _ROWS))
 
 
 def _age_of_oldest_kept(table: LanceTable, committed: int) -> timedelta:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 _CLIENT = "lance_namespace_urllib3_client"
 
 
 class _Placeholders(Loader):
-    """Finds the client's modules, and any class in them, empty."""
+    """Finds the client's modules, and any class in them, which only keeps what it is given."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == _CLIENT else None
@@ -29,7 +29,7 @@ class _Placeholders(Loader):
 def _placeholder(name: str) -> type:
     if name.startswith("__"):
         raise AttributeError(name)
-    return type(name, (), {})
+    return type(name, (SimpleNamespace,), {})
 
 
 def leave_out_the_client() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import ExitStack
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from qmd.plugins.lance.scope import UNFOLDED
 from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
 from qmd.records import Scope
+from qmd.status import LeftOutFile
 from qmd.store.records import ChunkRecord
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
@@ -106,6 +110,57 @@ def test_tidying_joins_files_and_keeps_what_readers_look_at(
     with place.reader() as reader:
         assert finds(reader, "number7") == 1
         assert reader.status(None).documents == 8
+
+
+def test_former_states_do_not_pile_up(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "_VERSIONS", 10)
+    monkeypatch.setattr(tidying, "_STATES_KEPT", timedelta(milliseconds=1))
+    with place.writer() as writer, place.reader() as reader:
+        for n in range(20):
+            writer.put_documents("n", [make_document(f"{n}", "apple")])
+            writer.mark_updated("n")
+        assert len(Connection(str(place.address)).open_state().list_versions()) < 20
+        assert paths(reader) == []
+        assert finds(writer, "apple") == 20
+
+
+def test_a_large_table_is_joined_after_more_changes(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "_VERSIONS", 2)
+    monkeypatch.setattr(tidying, "_ROWS", 20)
+    joined = []
+    with place.writer() as writer:
+        for n in range(60):
+            writer.put_left_out(f"c{n}", [LeftOutFile(f"c{n}", "a", "why")])
+            before = _state(place).tidied.get("places")
+            writer.mark_updated("n")
+            if _state(place).tidied.get("places") != before:
+                joined.append(n)
+    waits = [after - before for before, after in pairwise(joined)]
+    assert waits == sorted(waits)
+    assert waits[-1] > waits[0]
+
+
+def _state(place: Place) -> State:
+    connection = Connection(str(place.address))
+    return connection.read_state(connection.open_state())
+
+
+def test_what_readers_of_a_process_keep_is_that_of_the_state_they_see(
+    place: Place, make_document: MakeDocument
+) -> None:
+    for round_, word in enumerate(("apple", "banana")):
+        with place.writer() as writer:
+            for n in range(3):
+                writer.put_documents("n", [make_document(f"{n}", f"{word} number{n}")])
+                writer.mark_updated("n", f"2026-01-01T00:00:0{round_}.{n:03}Z")
+                with place.reader() as reader:
+                    assert (len(paths(reader)), finds(reader, word)) == (n + 1, n + 1)
+                    assert reader.vector_coverage("f").pending == n + 1
+        shutil.rmtree(str(place.address).removeprefix("lance:"))
 
 
 def test_vectors_with_an_index_are_found_as_without(
