@@ -198,7 +198,7 @@ class QwenExpander:
         def chooser(index: int) -> Chooser:
             # Rows of a batch start alike: each needs its own draws.
             seed = None if settings.seed is None else settings.seed + index
-            sampler = Sampler(replace(settings, seed=seed), breakers=self._breakers)
+            sampler = Sampler(replace(settings, seed=seed), self._breakers)
             return lambda logits, generated: sampler.choose(logits, generated, allowed(generated, first) & rows)
 
         return [chooser(index) for index in range(len(self._options.branches))]
