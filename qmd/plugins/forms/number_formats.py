@@ -58,11 +58,6 @@ class NumberFormat(Struct, frozen=True):
     middle: int | None = None
     """In formats with an offset per run, the value that becomes zero: about the middle one, as inputs are rounded."""
 
-    @property
-    def layout(self) -> tuple[int, int, bool]:
-        """Bits, run, and whether there are offsets: matrices that are alike in these can be stacked."""
-        return self.bits, self.run, self.middle is not None
-
     def floats(self, rows: Bytes) -> Floats:
         """Rows of shape (n, bytes of a row) as float32."""
         if self.read is not None:
