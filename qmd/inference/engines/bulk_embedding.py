@@ -38,7 +38,6 @@ class BulkEmbedder(ReadingEmbedder):
     """An `Embedder` whose documents run on a GPU in batches once there are many; queries stay with `inner`.
 
     Args:
-        inner: Computes everything else.
         open_runs: Opens the batches of the GPU, None where CUDA does not work; called once.
         open_on_cpu: Gives the embedder that goes on when the GPU has no room for one text.
         patience: Texts before `open_runs` is called.

@@ -58,7 +58,6 @@ class BrowseApp(WorkingApp[Note]):
     """Searches as somebody types.
 
     Args:
-        index: What is searched.
         request: How; its text is what the question begins with.
         open_note: Opens a note for reading or editing, while the terminal is its own.
         link: The address that is copied.

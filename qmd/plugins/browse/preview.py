@@ -60,10 +60,8 @@ def lay_out(found: DocumentText, line: int, width: int, find: Find, most: int = 
     """The page of a document; takes a while for a long one, so no key should wait for it.
 
     Args:
-        found: All of it.
         line: The line of the passage, from 1.
         width: Columns.
-        find: Finds what is marked.
         most: Characters that are laid out.
     """
     n_before, text = stretch(found.text, line, most)

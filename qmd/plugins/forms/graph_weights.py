@@ -33,9 +33,6 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
 
     Until then they are views of the mapped file, so that a file of gigabytes takes no memory.
 
-    Args:
-        path: The published ONNX file.
-
     Raises:
         ModelError: If the graph is damaged, quantized, or not a Qwen3 network whose names are kept.
     """

@@ -88,8 +88,6 @@ class GraphWriter:
 
     Args:
         path: Model file; replaced if it exists. Large tensors go to `path` + `_data`.
-        shape: Sizes.
-        form: Formats.
         weights: Read one at a time.
         on_weight: Called with the name of each weight that is read, perhaps more than once.
     """

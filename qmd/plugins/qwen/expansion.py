@@ -87,16 +87,7 @@ class ExpanderOptions(Struct, frozen=True):
 
 
 class QwenExpander:
-    """The Expander over a decoder.
-
-    Args:
-        decoder: The model.
-        tokenizer: Its tokenizer.
-        description: What to call it.
-        options: Which lines, and how they are written.
-        sampling: How tokens are drawn.
-        prompt: How the model is asked.
-    """
+    """The Expander over a decoder."""
 
     def __init__(
         self,

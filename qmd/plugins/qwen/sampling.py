@@ -58,7 +58,6 @@ def possible_tokens(
 
     Args:
         logits: Shape (vocabulary,).
-        settings: The bias.
         allowed: Shape (up to vocabulary,); tokens that are false, or beyond its end, are impossible.
 
     Raises:
@@ -93,7 +92,6 @@ class Sampler:
     """Draws tokens; its random state advances with each draw.
 
     Args:
-        settings: How to draw.
         breakers: Tokens that hold one of the settings' `dry_breakers`.
     """
 

@@ -57,7 +57,6 @@ def remote_settings(
         model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
         env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`,
             `QMD_EMBED_MAX_TOKENS`.
-        overrides: Prompts and size of an embedding model.
 
     Raises:
         ModelError: A server without a model's name, or a number that is none.
