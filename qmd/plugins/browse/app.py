@@ -97,7 +97,6 @@ class BrowseApp(WorkingApp[Note]):
             self.theme = "textual-light"
 
     def compose(self) -> ComposeResult:
-        """See `App`."""
         suggester = FilterSuggester(lambda: [one.key for one in self._offered])
         with Horizontal(id="ask"):
             yield Label("›", id="prompt")
@@ -113,7 +112,6 @@ class BrowseApp(WorkingApp[Note]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """See `App`."""
         self.begin_capture_print(self, stdout=False)
         with suppress(NotImplementedError, RuntimeError):
             # Whoever ends the program from outside gets the terminal back; Windows has no such signal.

@@ -39,7 +39,6 @@ class Turn(Listener):
 
     @property
     def is_gone(self) -> bool:
-        """See `Listener`."""
         return self._over.is_set()
 
     def leave(self) -> None:

@@ -93,7 +93,6 @@ class _Graph:
         self.get_outputs = session.ort.get_outputs
 
     def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """See `Session.run`."""
         return self._session.run(outputs, feeds)
 
 
