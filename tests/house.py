@@ -20,9 +20,9 @@ BUDGETS: dict[str, int] = {
     "store": 4830,
     "cli": 4200,
     "retrieval": 4400,
-    "inference": 3820,
+    "inference": 3810,
     "app": 4220,
-    "plugins/forms": 3640,
+    "plugins/forms": 3630,
     "plugins/mcp": 3480,
     "render": 2940,
     "ingest": 2420,
@@ -31,13 +31,13 @@ BUDGETS: dict[str, int] = {
     "(root)": 2090,
     "plugins/models": 1610,
     "indexing": 1560,
-    "plugins/servers": 1260,
+    "plugins/servers": 1250,
     "plugins/doctor": 1190,
-    "plugins/browse": 1230,
+    "plugins/browse": 1220,
     "config": 1010,
     "plugins/bench": 880,
     "analysis": 920,
-    "plugins/fastembed": 690,
+    "plugins/fastembed": 680,
     "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_840, 202
+MOST_LINES, MOST_FILES = 33_820, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_290
+MOST_LINES_OF_ALL = 56_240
 MOST_LINES_OF_TESTS = 45_330
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

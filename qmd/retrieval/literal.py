@@ -54,8 +54,7 @@ def find_literal(
     if not typed:
         return {}
     wanted = [as_typed(term) for term in typed]
-    # What selects the documents that hold all stems of what was typed.
-    required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
+    required = _required(query.terms, typed)
     holders = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
     are_all = len(holders) < _BATCH
     head = [one.document_id for one in fused[:HEAD] if not are_all or one.document_id in holders]
@@ -67,6 +66,11 @@ def find_literal(
             break
         found |= _holding(reader, ids, wanted)
     return found
+
+
+def _required(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+    """What selects the documents that hold all stems of what was typed."""
+    return [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
 
 
 def _holding(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import asdict
@@ -139,7 +139,6 @@ class EngineReport(Struct, frozen=True, rename=_JSON_NAMES):
 def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     """Load the engine of a role, try it, and describe both; what fails is in the notes."""
     from qmd.inference.loader import choose_model, load_engines
-    from qmd.inference.runtime.sessions import preferred_provider
 
     # What every engine needs is imported first, so that the first one's load time is its own.
     for library in ("numpy", "onnxruntime", "tokenizers"):
@@ -181,11 +180,20 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
         gpu_step=missing_gpu_file(settings, model) if model else None,
         form=form,
         step=step,
-        asked=session.asked if session else None,
-        reason=session.note or preferred_provider(session.format).reason if session else None,
-        nodes=session.nodes_by_provider() if session else {},
-        left_behind=operators_left_behind(session) if session else {},
+        **({} if session is None else _placement(session)),
     )
+
+
+def _placement(session: Session) -> dict[str, Any]:
+    """What a session adds to the report of its engine."""
+    from qmd.inference.runtime.sessions import preferred_provider
+
+    return {
+        "asked": session.asked,
+        "reason": session.note or preferred_provider(session.format).reason,
+        "nodes": session.nodes_by_provider(),
+        "left_behind": operators_left_behind(session),
+    }
 
 
 def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescription) -> tuple[str | None, str | None]:

@@ -209,6 +209,10 @@ def _unpack(archive: Path, staging: Path) -> Path:
                 shutil.copyfileobj(source, copy)
             if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
                 folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
-    entries = list(staging.iterdir())
-    is_in_one = folder == staging and len(entries) == 1 and entries[0].is_dir()
-    return entries[0] if is_in_one else folder
+    return _only_folder(staging) if folder == staging else folder
+
+
+def _only_folder(place: Path) -> Path:
+    """The folder that is all of what a place holds, else the place."""
+    entries = list(place.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else place
