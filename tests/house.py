@@ -36,7 +36,7 @@ BUDGETS: dict[str, int] = {
     "plugins/browse": 1220,
     "config": 1010,
     "plugins/bench": 880,
-    "analysis": 920,
+    "analysis": 910,
     "plugins/fastembed": 680,
     "plugins/page": 720,
     "dates": 690,
