@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -119,14 +119,12 @@ def supply_vectors(
     wanted = _wanted(cut, terms, stored)
     computed = _embed(embedder, wanted, end, trace)
     vectors = {**stored, **computed}
-    new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
-    for one in new:
-        source.keep(one.content, one.chunks, vectors)
-    if new:
+    n_new = _keep(source, cut, computed.keys(), vectors)
+    if n_new:
         trace.used(embedder.description)
         is_all = len(computed) == len(wanted) and len(cut) == len(best)
         late = "" if is_all else ", as far as there was time"
-        trace.warn(f"vectors of {len(new)} of the best notes were missing and computed now{late}")
+        trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
     chunks = {number: known[name] for number, name in hashes.items() if known.get(name)}
     return Supplied(frozenset(hashes), chunks, vectors)
@@ -140,6 +138,14 @@ def _waiting(
     paths = reader.without_vectors(embedder.fingerprint, list({one.hash for one in documents.values()}))
     found = (documents[number] for number in ids if number in documents)
     return {one.id: one.hash for one in found if one.hash in paths}, paths
+
+
+def _keep(source: ChunkSource, cut: Sequence[_CutText], computed: Container[bytes], vectors: Vectors) -> int:
+    """Hand the texts that got vectors back to who cut them; the number of these texts."""
+    new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
+    for one in new:
+        source.keep(one.content, one.chunks, vectors)
+    return len(new)
 
 
 def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:

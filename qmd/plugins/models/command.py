@@ -129,7 +129,7 @@ def pull(
     from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-    from qmd.plugins.models.downloads import pull_model
+    from qmd.plugins.models.downloads import formats_to_pull, pull_model
 
     models_dir = invocation.locate(index).models
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
@@ -144,7 +144,7 @@ def pull(
             report = pull_model(
                 record,
                 models_dir,
-                formats=formats or [record.format_for("cuda" if has_cuda else "cpu").name],
+                formats=formats or formats_to_pull(record, has_cuda=has_cuda),
                 form_share=form_share(form) if form else 0.0,
                 env=invocation.environ,
                 on_progress=shown_on(line),

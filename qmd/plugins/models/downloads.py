@@ -104,7 +104,7 @@ def _weights_to_fetch(
     record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, *, refresh: bool
 ) -> list[ModelFile]:
     """The weights of the formats that are asked for, of a model that the hub has."""
-    chosen = [record.format_for("cpu").name] if formats is None else list(formats)
+    chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
     if refresh:
         here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
         chosen = list(dict.fromkeys([*chosen, *here]))
@@ -112,6 +112,11 @@ def _weights_to_fetch(
     if unknown := next((name for name in chosen if name not in names), None):
         raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
     return [item.weights for item in record.formats if item.name in chosen]
+
+
+def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
+    """The format that a machine needs."""
+    return (record.format_for("cuda" if has_cuda else "cpu").name,)
 
 
 class _Pull:

@@ -13,7 +13,7 @@ from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.folders import model_path, read_manifest
 from qmd.inference.records import ModelFile, ModelFormat
 from qmd.plugins.models.archives import export_model, import_model
-from qmd.plugins.models.downloads import pull_model
+from qmd.plugins.models.downloads import formats_to_pull, pull_model
 from qmd.plugins.models.fetching import fetch
 from qmd.plugins.models.hub import HubFile
 from qmd.plugins.models.inventory import list_models, remove_model, verify_model
@@ -46,13 +46,13 @@ def test_a_pull_places_the_common_files_and_the_format_for_a_cpu(hub: FakeHub, t
 
 def test_a_machine_with_cuda_needs_the_formats_made_for_it() -> None:
     pulled = {
-        record.role: (record.format_for("cpu").name, record.format_for("cuda").name)
+        record.role: (formats_to_pull(record, has_cuda=False), formats_to_pull(record, has_cuda=True))
         for record in (JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER)
     }
     assert pulled == {
-        "embed": ("int8", "fp16"),
-        "expand": ("q4", "q4f16"),
-        "rerank": ("fp16", "fp16"),
+        "embed": (("int8",), ("fp16",)),
+        "expand": (("q4",), ("q4f16",)),
+        "rerank": (("fp16",), ("fp16",)),
     }
 
 
