@@ -81,7 +81,6 @@ class ReadingEmbedder:
         self._tokenizer = tokenizer
 
     def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token of `text`, ascending."""
         return self._tokenizer.token_starts(text)
 
     def embeds(self, text: str) -> bool:
@@ -106,9 +105,7 @@ class OnnxEmbedder(ReadingEmbedder):
         self.encoder = encoder
         self.session = encoder.session
         self.fingerprint = fingerprint
-        """See `encoder_fingerprint`."""
         self.dim = dim
-        """Length of a vector."""
         self.description = EngineDescription(
             "embed", record.name, encoder.session.format, record.tier, encoder.session.got
         )
@@ -139,11 +136,9 @@ class OnnxEmbedder(ReadingEmbedder):
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Vectors of document texts, shape (len(texts), dim), in the order given."""
         return self._embed(texts, self.record.document_prompt, on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of queries, shape (len(texts), dim)."""
         return self._embed(texts, self.record.query_prompt, None)
 
     def embed_documents_in(
