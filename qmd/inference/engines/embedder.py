@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
@@ -50,7 +51,7 @@ def sum_options() -> dict[str, str]:
     return {} if has_byte_products() else _EXACT_SUMS
 
 
-class TokenEncoder:
+class TokenEncoder(Struct, frozen=True):
     """One open encoder with its tokenizer: texts in, token vectors out.
 
     Each text is one run, never padded, on a session with one thread; several texts run at the same time on `threads`
@@ -58,12 +59,11 @@ class TokenEncoder:
     vectors do not depend on its neighbours, which dynamic quantisation of a whole batch would bring about.
     """
 
-    def __init__(self, session: Session, tokenizer: Tokenizer, context: int, threads: int = 1) -> None:
-        self.session = session
-        self.tokenizer = tokenizer
-        self.context = context
-        self.threads = threads
-        self.graph = read_encoder_graph(session)
+    session: Session
+    tokenizer: Tokenizer
+    graph: EncoderGraph
+    context: int
+    threads: int
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Token vectors of one text, shape (n_tokens, dim), not normalised; (1, dim) where the graph pools them."""
@@ -202,7 +202,7 @@ def load_embedder(
         options=options,
         gpu=gpu,
     )
-    encoder = TokenEncoder(session, tokenizer, record.context, threads)
+    encoder = TokenEncoder(session, tokenizer, read_encoder_graph(session), record.context, threads)
     _check_pooling(encoder.graph, record, rules, weights.path)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
