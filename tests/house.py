@@ -19,17 +19,17 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4830,
     "cli": 4200,
-    "retrieval": 4400,
-    "inference": 3810,
+    "retrieval": 4390,
+    "inference": 3790,
     "app": 4220,
     "plugins/forms": 3630,
     "plugins/mcp": 3480,
     "render": 2940,
     "ingest": 2420,
     "plugins/lance": 2180,
-    "plugins/qwen": 2190,
+    "plugins/qwen": 2180,
     "(root)": 2090,
-    "plugins/models": 1610,
+    "plugins/models": 1600,
     "indexing": 1560,
     "plugins/servers": 1250,
     "plugins/doctor": 1190,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_820, 202
+MOST_LINES, MOST_FILES = 33_790, 201
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_240
+MOST_LINES_OF_ALL = 56_180
 MOST_LINES_OF_TESTS = 45_330
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

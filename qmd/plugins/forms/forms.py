@@ -106,6 +106,7 @@ def prepare_model(
     source_format, source = _source(record, folder)
     tell = on_progress or (lambda what, done, total: None)
     check = _Check(record, folder, threads, tell)
+    compare = compare_scores if record.role == "rerank" else compare_logits
     place, lock = folder / PREPARED_FOLDER, folder / ".prepare.lock"
     # Two runs would take the memory of both, and one would clear away what the other writes.
     with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
@@ -138,7 +139,7 @@ def prepare_model(
                     tell(f"writing {name}", len(written), len(weights))
 
                 Qwen3Writer(staged / "model.onnx", weights.shape, form, weights, count).write()
-                agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
+                agreement = compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
                 made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
                 is_ready = any(one.name == name and one.fault is None for one in prepared_forms(record, folder))
                 _install(staged, made, origin, is_ready)
@@ -165,10 +166,6 @@ class _Check(Struct, frozen=True):
     folder: Path
     threads: int | None
     tell: Progress
-
-    def compare(self, expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
-        """How well two results of `logits` agree."""
-        return (compare_scores if self.record.role == "rerank" else compare_logits)(expected, got)
 
     def logits(self, what: str, path: Path, format: str) -> npt.NDArray[np.float32]:
         """Logits of the prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""

@@ -99,7 +99,7 @@ class QwenExpander:
         prompt: ExpansionPrompt = PROMPTS["qwen3"],
     ) -> None:
         self._decoder = decoder
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.description = description
         self.session = decoder.session
         self._sampling = sampling
@@ -160,11 +160,6 @@ class QwenExpander:
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """Of the prompts and lines."""
-        return self._tokenizer
-
     def _read_prompt(self, query: str) -> KeyValueContext:
         """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
         context = self._context
@@ -173,7 +168,7 @@ class QwenExpander:
             context.append([self._header])
             self._context, self._after_header = context, context.checkpoint()
         context.restore(self._after_header)
-        user = self._tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[: self.context - self._fixed]
+        user = self.tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[: self.context - self._fixed]
         context.append([[*user, *self._footer]])
         return context
 
@@ -225,7 +220,7 @@ class QwenExpander:
         lines: list[SubQuery] = []
         cut: list[tuple[str, str]] = []
         for branch, result in zip(self._options.branches, results, strict=False):
-            words = self._tokenizer.decode(result.tokens, self._spellings).split()
+            words = self.tokenizer.decode(result.tokens, self._spellings).split()
             # The budget may fall within a word.
             text = " ".join(words[:-1] if result.stop == "budget" and len(words) > 2 else words)
             is_usable = result.stop in ("end", "budget") or (
