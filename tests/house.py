@@ -22,7 +22,7 @@ BUDGETS: dict[str, int] = {
     "retrieval": 4390,
     "inference": 3790,
     "app": 4220,
-    "plugins/forms": 3630,
+    "plugins/forms": 3610,
     "plugins/mcp": 3480,
     "render": 2940,
     "ingest": 2420,
@@ -37,7 +37,7 @@ BUDGETS: dict[str, int] = {
     "config": 1010,
     "plugins/bench": 880,
     "analysis": 910,
-    "plugins/fastembed": 680,
+    "plugins/fastembed": 670,
     "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
@@ -57,7 +57,7 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_790, 201
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_180
+MOST_LINES_OF_ALL = 56_150
 MOST_LINES_OF_TESTS = 45_330
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

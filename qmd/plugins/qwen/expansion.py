@@ -94,7 +94,7 @@ class QwenExpander:
         decoder: Decoder,
         tokenizer: ChatTokenizer,
         description: EngineDescription,
-        options: ExpanderOptions | None = None,
+        options: ExpanderOptions = ExpanderOptions(),
         sampling: SamplingSettings = DEFAULT_SAMPLING,
         prompt: ExpansionPrompt = PROMPTS["qwen3"],
     ) -> None:
@@ -103,7 +103,7 @@ class QwenExpander:
         self.description = description
         self.session = decoder.session
         self._sampling = sampling
-        self._options = options or ExpanderOptions()
+        self._options = options
         self._prompt = prompt
         self._spellings = tokenizer.token_bytes()
         self._breakers = self._tokens_with(sampling.dry_breakers) if sampling.dry_multiplier else frozenset()
@@ -234,7 +234,7 @@ class QwenExpander:
 
 
 def load_expander(
-    folder: Path, record: ModelRecord, settings: EngineSettings, options: ExpanderOptions | None = None
+    folder: Path, record: ModelRecord, settings: EngineSettings, options: ExpanderOptions = ExpanderOptions()
 ) -> QwenExpander:
     """Open the expansion model of a folder.
 
@@ -244,7 +244,6 @@ def load_expander(
     model = open_language_model(folder, record, settings)
     prompt = PROMPTS[record.prompt_style]
     sampling = read_sampling(settings.sampling)
-    options = options or ExpanderOptions()
     whole = sum(branch.max_tokens for branch in options.branches)
     asked = settings.number("generate.max_tokens", _LEAST_WRITTEN, _MOST_WRITTEN) or whole
     lines = (replace(branch, max_tokens=branch.max_tokens * asked // whole) for branch in options.branches)
