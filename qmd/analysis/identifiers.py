@@ -9,33 +9,28 @@ from functools import lru_cache
 _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
-        "++",
-        r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)",
+        "+",
+        r"\+\+(?<=([Ccg])\+\+)(?:(?<!c\+\+)(?![\w+])|(?=[\s.,?!:]|\Z))(?<![\w+$]...)",
         {"C": "cplusplus", "c": "cplusplus", "g": "gplusplus"},
     ),
-    (
-        "#",
-        r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])",
-        {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
-    ),
-    (".NET", r"NET(?<=\.NET)(?<!\.....)\b", {".": "dotnet"}),
-    (".net", r"net(?<=\.net)(?<![\w.]....)\b", {".": "dotnet"}),
+    ("#", r"#(?<=([CcFf])#)(?<![\w#]..)(?![\w#])", {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"}),
+    (".", r"(\.)(?:NET(?<!\.....)|net(?<![\w.]....))\b", {".": "dotnet"}),
 )
-"""(what has to be there, pattern, term by the character before the match). Conditions on what comes before are written
-after the symbols: what begins with a literal is searched at memory speed."""
+"""(what has to be there, pattern, term by its group). Conditions on what comes before are written after the symbols:
+what begins with a literal is searched at memory speed."""
 
 _PART = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
 _PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"
 _CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 # Letter classes of ASCII bytes: lower case → a, upper case → A, digits → 0, everything else (underscore included, which
-# the tokenizer splits at) → space. Searching the mapped bytes for the literal `aA` runs at memory speed; a character
-# class pattern over the text takes ten times as long.
+# the tokenizer splits at) → space. A pattern over the mapped bytes that begins with a literal runs at memory speed; a
+# character class over the text takes ten times as long.
 _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
-_LOWER_UPPER = b"aA"
-_ACRONYM_FIRST = rb" AAA*a[aA0]*"
+_CAPITAL = rb"A(?:(?<= A)A++a|(?<=aA))[aA0]*+"
+"""One that begins a word with others (`HTMLParser`), or follows a small letter, and the word to its end."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -49,24 +44,15 @@ def identifier_parts(word: str) -> tuple[str, ...]:
 
 def symbol_terms(text: str) -> list[str]:
     """Terms for names that are told apart by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
-    found: list[str] = []
-    for start, pattern, terms in _SYMBOLS:
-        # Looking for one character is much cheaper, and most texts have no `+`.
-        if start[0] not in text or start not in text:
-            continue
-        names = {text[max(match.start() - 1, 0)] for match in re.finditer(pattern, text)}
-        found.extend(term for name, term in terms.items() if name in names)
-    return list(dict.fromkeys(found))
+    # Looking for one character is much cheaper, and most texts have no `+`.
+    named = [(set(re.findall(pattern, text)), terms) for sign, pattern, terms in _SYMBOLS if sign in text]
+    return list(dict.fromkeys(term for names, terms in named for name, term in terms.items() if name in names))
 
 
 def camel_words(text: str) -> Iterable[str]:
     """Distinct camelCase words of `text`, sorted."""
     raw = f" {text} ".encode("utf-8", "replace")
     classes = raw.translate(_CLASSES)
-    found = {raw[match.start() + 1 : match.end()] for match in re.finditer(_ACRONYM_FIRST, classes)}
-    place = classes.find(_LOWER_UPPER)
-    while place >= 0:
-        end = classes.find(b" ", place)
-        found.add(raw[classes.rfind(b" ", 0, place) + 1 : end])
-        place = classes.find(_LOWER_UPPER, end)
+    places = re.finditer(_CAPITAL, classes)
+    found = {raw[classes.rfind(b" ", 0, match.start()) + 1 : match.end()] for match in places}
     return [word.decode("ascii") for word in sorted(found)]
