@@ -38,6 +38,7 @@ QUESTIONS = 60
 DELAY_MS = 20
 _PER_COMMIT = 2_000
 _TIMES = 3
+SILENT_S = 15.0
 
 PRICES: Mapping[str, float] = {"PUT": 5e-6, "LIST": 5e-6, "GET": 4e-7, "HEAD": 4e-7}
 """US dollars a request: S3 Standard in us-east-1. Deleting is free, and so are bytes that stay in the region."""
@@ -109,7 +110,7 @@ def run_commands(arguments: argparse.Namespace, home: Path) -> None:
 def _measure(
     bench: Bench, home: Path, files: Sequence[Path], arguments: argparse.Namespace, number: int
 ) -> dict[str, list[list[str]]]:
-    bench.step("first index", bench.writer, "index", str(home / "docs"), "--no-embed")
+    first = bench.step("first index", bench.writer, "index", str(home / "docs"), "--no-embed")
     if arguments.vectors:
         more = (str(arguments.real.resolve()),) if arguments.real else ()
         bench.step("vectors in", _again(bench.writer), "fill", str(arguments.vectors), *more)
@@ -146,11 +147,11 @@ def _measure(
     status = bench.step("status after it", bench.reader, "status")
     bench.tell("size", " ".join(re.findall(r"(?i)size\W+([\d.,]+ ?\w+)", status.out)))
     if arguments.kills and bench.reader is not bench.writer:
-        _kill_writers(bench, home / "docs", arguments.kills, words)
+        _kill_writers(bench, home / "docs", arguments.kills, words, first.wall_s)
     return answers
 
 
-def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str]) -> None:
+def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str], takes_s: float) -> None:
     """Index into a second place, killed so many times, beside four machines that search; it must become equal."""
     dice, answers, is_over = random.Random(5), Counter[str](), threading.Event()
     writer, readers = bench.machine("killed", "second"), [bench.machine(f"reader{n}", "second") for n in range(4)]
@@ -164,9 +165,10 @@ def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str]) 
     for thread in threads:
         thread.start()
     command = (*writer.command, "index", str(docs), "--no-embed")
-    for _ in range(n_kills):
+    for number in range(n_kills):
         process = subprocess.Popen(command, env=dict(writer.env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(dice.uniform(16, 40))
+        # In the middle, and the next one waits for as long as a dead one may still live.
+        time.sleep(takes_s * dice.uniform(0.3, 0.9) + (SILENT_S if number else 0))
         process.kill()
         process.wait()
     bench.step(f"index, killed {n_kills} times before", writer, "index", str(docs), "--no-embed")
