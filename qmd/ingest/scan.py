@@ -129,13 +129,13 @@ class _Folder(Struct, frozen=True):
     tree: WorkTree | None
 
 
-def scan_collection(collection: Collection, below: str = "") -> ScanResult:
+def scan_collection(collection: Collection, below: str = "", *, is_any: bool = False) -> ScanResult:
     """Files of `collection` that its mask selects, sorted by POSIX path; where `below` is given, only those in it.
 
     The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
     Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
     collection skipped. `.qmdignore` and `.gitignore` files apply, also those of the work tree around the collection.
-    A collection whose path is a file holds that file alone.
+    A collection whose path is a file holds that file alone. With `is_any` some suffice, where there are any.
 
     Raises:
         NotFoundError: If the collection's folder does not exist or is not readable as a whole: an index must not be
@@ -156,7 +156,7 @@ def scan_collection(collection: Collection, below: str = "") -> ScanResult:
     walk = _plan(collection, root)
     tree = work_tree_around(Path(root)) if collection.gitignore else None
     todo = [_Folder("", repository_ignores(Path(root), tree), tree)]
-    while todo:
+    while todo and not (is_any and walk.files and is_below(walk.files[-1].path, below)):
         folders = _visit(walk, todo.pop())
         todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
     return _result(walk, below)
