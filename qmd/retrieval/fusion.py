@@ -132,8 +132,6 @@ def fuse_zscores(
     Chosen over reciprocal rank fusion: .612 against .596 to .600 mean nDCG@10 over ten collections; the table of
     tests/benchmarks/bench_quality.py compares the two on the development collections.
     """
-    if len(rankings) != len(weights):
-        raise ValueError(f"{len(rankings)} rankings, {len(weights)} weights")
     used = [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
     ids = {candidate.document_id for ranking, _ in used for candidate in ranking.candidates}
     parts = [_standardised(ranking, weight, len(ids)) for ranking, weight in used]
@@ -210,7 +208,6 @@ def put_first(
     Args:
         fused: Best first.
         found: Kind of the evidence for each of these documents, by id.
-        source: What found them.
         said: The words of the query that they were found by.
         group: What the rows of `INFLUENCES` for these kinds begin with, where that is not `source`.
     """
@@ -243,14 +240,11 @@ def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: floa
 
     Args:
         fused: Scores of the fused ranking; over its first 10 or 30 their deviation is .8 to .9.
-        reranked: Scores of the reranker.
         weight: Of the reranker, in standard deviations.
 
     Raises:
         ValueError: If the two differ in length.
     """
-    if len(fused) != len(reranked):
-        raise ValueError(f"{len(fused)} fused scores, {len(reranked)} rerank scores")
     return [left + weight * right for left, right in zip(fused, z_scores(reranked), strict=True)]
 
 

@@ -46,7 +46,6 @@ class SharedPrefixRunner:
         self._capacity = 0
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
-        """See `PassageRunner`."""
         context = self._open(len(prefix) + max(map(len, endings), default=0))
         context.restore(self._empty)
         context.append([prefix])
@@ -73,15 +72,10 @@ class QwenReranker:
         self._runner = runner
         self.session = runner.session
         self._head = head
-        self.prompt, self.context = prompt, prompt.context
+        self.prompt, self.context, self.tokenizer = prompt, prompt.context, prompt.tokenizer
         self.description = description
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
-
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """Of the prompts."""
-        return self.prompt.tokenizer
 
     def score(
         self,
