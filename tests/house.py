@@ -26,7 +26,7 @@ BUDGETS: dict[str, int] = {
     "plugins/mcp": 3480,
     "render": 2940,
     "ingest": 2420,
-    "plugins/lance": 2180,
+    "plugins/lance": 2170,
     "plugins/qwen": 2180,
     "(root)": 2090,
     "plugins/models": 1600,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_790, 201
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_150
-MOST_LINES_OF_TESTS = 45_330
+MOST_LINES_OF_ALL = 56_140
+MOST_LINES_OF_TESTS = 45_360
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -141,9 +141,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
     def settle_since(self, collection: str, since: int) -> int:
         tables = self._open
         mine = of_collection(collection)
-        rows = tables.select("documents", ("id", "path", "title", "heading"), both(mine, "heading IS NOT NULL"))
-        titles = settled_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
-        tables.patch_documents([{"id": document_id, "title": title} for title, document_id in titles])
+        self._settle_titles(mine)
         where = both(mine, "anchors IS NOT NULL")
         links = LanceLinks(tables)
         newest = max(
@@ -168,6 +166,12 @@ class LanceWriter(Lexical, Dense, HealthWriter):
             tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
         tables.delete("places", touched)
         return newest
+
+    def _settle_titles(self, where: str) -> None:
+        columns = ("id", "path", "title", "heading")
+        rows = self._open.select("documents", columns, both(where, "heading IS NOT NULL"))
+        titles = settled_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
+        self._open.patch_documents([{"id": document_id, "title": title} for title, document_id in titles])
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         facts = {"id": document_id, "size_bytes": size_bytes, "mtime_ns": mtime_ns, "modified_at": modified_at}

@@ -102,13 +102,7 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
             # another.
             next_id = int(database.value("SELECT seq FROM sqlite_sequence WHERE name = 'documents'") or 0) + 1
             numbered = list(enumerate(batch.values(), start=next_id))
-            # The first of equal texts, in their order.
-            texts = {one.hash: one for one in [*batch.values(), *reversed(batch.values())]}
-            stored = {row[0] for row in database.select_in("SELECT hash FROM content WHERE hash IN ({})", list(texts))}
-            database.run_many(
-                "INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)",
-                [(one.hash, one.created_at, one.n_chars, one.doc) for one in texts.values() if one.hash not in stored],
-            )
+            self._put_texts(list(batch.values()))
             database.run_many(
                 "INSERT INTO documents (id, collection, created_at, path, title, hash, modified_at, n_chars,"
                 " size_bytes, mtime_ns, metadata, heading, date) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -119,7 +113,16 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
             self._put_links({at: one.links for at, one in numbered if one.links is not None})
             sql = "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)"
             database.run_many(sql, [(at, *astuple(one.terms)) for at, one in numbered])
-            self._drop_unused_content({content_hash for _, content_hash in replaced.values()} - texts.keys())
+            self._drop_unused_content(
+                {content_hash for _, content_hash in replaced.values()} - {one.hash for one in batch.values()}
+            )
+
+    def _put_texts(self, documents: Sequence[NewDocument]) -> None:
+        """Store what no document holds yet; of equal texts the first, in their order."""
+        texts = {one.hash: one for one in [*documents, *reversed(documents)]}
+        stored = {row[0] for row in self.database.select_in("SELECT hash FROM content WHERE hash IN ({})", list(texts))}
+        new = [(one.hash, one.created_at, one.n_chars, one.doc) for one in texts.values() if one.hash not in stored]
+        self.database.run_many("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", new)
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
