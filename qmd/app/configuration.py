@@ -55,6 +55,10 @@ class Configuration(ABC):
         """The collections, none where something in the configuration is not trusted; nobody is asked."""
         return self.load().collections
 
+    def trusts(self, collection: Collection, reader: IndexReader) -> bool:
+        """Whether a collection, as an index has it, is one of them."""
+        return collection in self.trusted()
+
     def auto_update(self) -> bool:
         """Whether a search brings changed files up to date first."""
         return self.load().auto_update
@@ -187,6 +191,11 @@ class FileConfiguration(Configuration):
     def trusted(self) -> tuple[Collection, ...]:
         config = self._read()
         return config.collections if self._untrusted(config) is None else ()
+
+    def trusts(self, collection: Collection, reader: IndexReader) -> bool:
+        """Without parsing the file where nothing in it needs trust and the index has its copy."""
+        digest = self._digest() if self._locations.project_root is None else None
+        return (digest is not None and digest == reader.config_hash()) or super().trusts(collection, reader)
 
     def auto_update(self) -> bool:
         return not names_auto_update(self._locations) or self._read().auto_update

@@ -18,6 +18,7 @@ MAX_CHARACTERS = 100_000
 YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 """Every date that does not depend on today holds a year in full."""
 
+_ANY_YEAR = f"(?={YEAR.pattern})"
 _LETTER = re.compile(r"[^\W\d_]")
 
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
@@ -45,10 +46,13 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
     found: list[DateSpan] = []
     taken = bytearray(len(text))
     has_words = _LETTER.search(text) is not None
-    for pattern, read, needs_words in _patterns():
+    left = [match.start() for match in re.finditer(_ANY_YEAR, text)]
+    for source, read, needs_words in _patterns():
         if (needs_words and not has_words) or (read is _year and not years):
             continue
-        for match in pattern.finditer(text):
+        if not (left := [start for start in left if taken.find(1, start, start + 4) < 0]):
+            break
+        for match in _compiled(source).finditer(text):
             if taken.find(1, *match.span()) >= 0:
                 continue
             days: Sequence[Days] = ()
@@ -62,15 +66,21 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
+def _compiled(source: str) -> re.Pattern[str]:
+    """One of them, compiled when a text can hold such a date: all of them take as long as reading forty notes."""
+    return re.compile(source, re.IGNORECASE)
+
+
+@cache
+def _patterns() -> tuple[tuple[str, Reader, bool], ...]:
     """Ways to write a date, and whether they take letters; the more exact first: what one has taken no other reads."""
     return tuple(
         (
-            re.compile(pattern, re.IGNORECASE),
+            source,
             read,
-            read not in (_day, _day_or_month_first, _month, _year) or (read is not _year and "年" in pattern),
+            read not in (_day, _day_or_month_first, _month, _year) or (read is not _year and "年" in source),
         )
-        for pattern, read in _sources()
+        for source, read in _sources()
     )
 
 

@@ -99,6 +99,8 @@ class ScanResult(Struct, frozen=True):
 class _Walk(Struct):
     folder: Path
     """The collection's real path."""
+    below: str
+    """Only what is in it, or on the way to it, is looked at."""
     base: str
     """The same, with a separator at the end."""
     mask: PathMatcher
@@ -153,12 +155,11 @@ def scan_collection(collection: Collection, below: str = "") -> ScanResult:
             f"folder '{to_text(path)}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
             f"restore the folder, or run: qmd collection remove {collection.name}",
         ) from exc
-    walk = _plan(collection, root)
+    walk = _plan(collection, root, below)
     tree = work_tree_around(Path(root)) if collection.gitignore else None
     todo = [_Folder("", repository_ignores(Path(root), tree), tree)]
     while todo:
-        folders = _visit(walk, todo.pop())
-        todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
+        todo += _visit(walk, todo.pop())
     return _result(walk, below)
 
 
@@ -166,10 +167,9 @@ def _result(walk: _Walk, below: str) -> ScanResult:
     """What a walk has found; the folders on the way to `below` it has only passed."""
     by_path = attrgetter("path")
     files = [one for one in walk.files if is_below(one.path, below)] if below else walk.files
-    skipped = [one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path)]
     return ScanResult(
         tuple(sorted(files, key=by_path)),
-        tuple(sorted(skipped, key=by_path)),
+        tuple(sorted(walk.skipped, key=by_path)),
         walk.ignored_files,
         tuple(sorted(path for path in walk.git_ignored if is_below(path, below))),
         {path: mtime_ns for path, mtime_ns in walk.folders.items() if is_below(path, below)},
@@ -186,13 +186,14 @@ def _single_file(path: Path) -> ScanResult:
     return ScanResult((entry,), folders={"": stat.st_mtime_ns})
 
 
-def _plan(collection: Collection, root: str) -> _Walk:
+def _plan(collection: Collection, root: str, below: str) -> _Walk:
     wanted, excluded = parse_mask(collection.pattern)
     ignore = [portable(glob) for glob in collection.ignore]
     # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
     return _Walk(
         folder=Path(root),
+        below=below,
         base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted),
         mask_excludes=compile_globs(excluded),
@@ -238,6 +239,8 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
         if name.startswith("."):
             continue
         path = folder.prefix + name
+        if not (is_below(path, walk.below) or is_below(walk.below, path)):
+            continue
         try:
             if entry.is_dir(follow_symlinks=False):
                 inner = _Folder(path + "/", folder.ignores, folder.tree)

@@ -259,8 +259,8 @@ class IndexWriter(IndexReader, Protocol):
             self.put_collections(collections)
             self.set_facts({"global_context": global_context, "config_hash": config_hash})
 
-    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
-        """What the index remembers of a collection's files, by path."""
+    def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
+        """What the index remembers of a collection's files, or of those of a folder or path in it, by path."""
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         """Remember exactly these files of a collection as left out."""

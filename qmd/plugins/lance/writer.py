@@ -12,6 +12,7 @@ import msgspec
 
 from qmd.clock import batches
 from qmd.errors import StoreError
+from qmd.names import is_below
 from qmd.plugins.lance.claim import Claim
 from qmd.plugins.lance.dense import Dense
 from qmd.plugins.lance.documents import LanceLinks, link_keys, of_collection
@@ -108,10 +109,11 @@ class LanceWriter(Lexical, Dense, HealthWriter):
                 if value is not None:
                     meta[key] = value
 
-    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
+    def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
         columns = ("path", "id", "hash", "size_bytes", "mtime_ns")
         rows = self._tables.select("documents", columns, of_collection(collection))
-        return {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in rows}
+        known = {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in rows}
+        return {path: file for path, file in known.items() if is_below(path, below)}
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         wanted = {one.path: one for one in files}
