@@ -19,33 +19,33 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 BUDGETS: dict[str, int] = {
     "store": 4830,
     "cli": 4200,
-    "retrieval": 4420,
-    "inference": 3850,
+    "retrieval": 4400,
+    "inference": 3810,
     "app": 4220,
-    "plugins/forms": 3680,
+    "plugins/forms": 3630,
     "plugins/mcp": 3480,
-    "render": 2950,
+    "render": 2940,
     "ingest": 2420,
     "plugins/lance": 2180,
-    "plugins/qwen": 2230,
+    "plugins/qwen": 2190,
     "(root)": 2090,
     "plugins/models": 1610,
     "indexing": 1560,
-    "plugins/servers": 1270,
-    "plugins/doctor": 1200,
-    "plugins/browse": 1240,
+    "plugins/servers": 1250,
+    "plugins/doctor": 1190,
+    "plugins/browse": 1220,
     "config": 1010,
     "plugins/bench": 880,
     "analysis": 920,
-    "plugins/fastembed": 690,
+    "plugins/fastembed": 680,
     "plugins/page": 720,
     "dates": 690,
     "plugins/code": 500,
     "plugins/readers": 790,
     "plugins/office": 170,
-    "plugins/watch": 480,
+    "plugins/watch": 470,
     "plugins": 460,
-    "chunking": 350,
+    "chunking": 340,
     "plugins/install": 600,
     "plugins/pack": 270,
     "plugins/adding": 270,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_900, 202
+MOST_LINES, MOST_FILES = 33_820, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_470
-MOST_LINES_OF_TESTS = 45_320
+MOST_LINES_OF_ALL = 56_240
+MOST_LINES_OF_TESTS = 45_330
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -109,15 +109,7 @@ def split_code(
     declarations (the methods of a class) begin, and only what remains too long in windows. `heading_path` is the
     qualified name: `("class Store", "def open")`.
 
-    Args:
-        text: The source.
-        declarations: The outermost ones, ascending and apart.
-        token_starts: Offsets in `text` of the model's tokens, ascending.
-        max_tokens: Budget of one chunk, at least 1.
-        overlap_tokens: Tokens repeated between windows; at most a quarter of the budget is used.
-
-    Raises:
-        ValueError: If `max_tokens` is less than 1.
+    `declarations` are the outermost ones, ascending and apart; for the rest see `split_document`.
     """
     budget = _budget(token_starts, max_tokens, overlap_tokens)
     budget = replace(budget, pack_tokens=max_tokens // _CODE_PACK_SHARE)

@@ -85,7 +85,6 @@ def checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, 
     """The folder of a project's configuration: where it leads to, once the user has trusted that by name.
 
     Args:
-        file: The configuration.
         config_dir: The user's configuration folder, which has the records of trust.
         environ: May vouch for projects.
         takes_link: Whether the folder may be a link that the user has not trusted yet.

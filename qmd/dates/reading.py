@@ -36,7 +36,6 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
     """The dates in `text` that do not depend on today, by place; one that can be read in two ways comes twice.
 
     Args:
-        text: Any text.
         day_first: How 5/6/2018 is read; None for both ways. Points (5.6.2018) always mean day first.
         years: Whether a year alone (`2018`) is one, too.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,13 @@ from qmd.inference.models.catalogue import advice_on, find_model, full_model, is
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
-from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
+from qmd.inference.settings import AUTO, BUILT_IN, WORK, EngineSettings
 from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
     from qmd.inference.engines.embedder import OnnxEmbedder
 
-_WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
 _Engine = TypeVar("_Engine")
 
 
@@ -175,7 +174,7 @@ class _Loading:
             reason = f"{exc}{hint}"
         # A missing package stops every role for one reason.
         if not any(line.endswith(reason) for line in self.failures):
-            what = f"{_WORK[role]} model '{_shown(self._settings, role)}'" if role else "built-in reranking"
+            what = f"{WORK[role]} model '{_shown(self._settings, role)}'" if role else "built-in reranking"
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 

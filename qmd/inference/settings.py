@@ -25,6 +25,9 @@ SERVERS = "http://"
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
 
+WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
+"""What messages call the roles' work."""
+
 SLOTS: Mapping[Role, str] = {"embed": "embed", "rerank": "rerank", "expand": "generate"}
 """What `models` in `index.yml` calls the roles."""
 

@@ -31,7 +31,6 @@ def render_markdown(text: str, address_of: AddressOf, *, hyperlinks: bool = True
 
     Args:
         text: All of a note.
-        address_of: Finds the notes that it links to.
         hyperlinks: Whether the terminal takes links; without, the addresses of web pages are written out.
     """
     from rich.text import Text

@@ -53,10 +53,8 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
     """A passage's blocks, each as rows of at most `width` columns; none for what shows nothing.
 
     Args:
-        text: The passage.
         path: Of its file, which tells the format.
         width: Columns.
-        mark: Colours what was looked for.
         is_code: Whether the passage is a piece of fenced code.
     """
     shown = visible(text.replace("\r\n", "\n")).expandtabs(4)

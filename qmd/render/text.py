@@ -33,7 +33,6 @@ def budget_line(budget: Budget, cursor: str, get: str) -> str:
     """What a reader is told of an answer that holds a budget, and how to go on.
 
     Args:
-        budget: What was used and left.
         cursor: How a cursor is passed, with `{}` for it,
         get: and how a note is read, by docid.
     """

@@ -78,7 +78,6 @@ def relevance(
     Words with meaning, or words alone where there is no cosine.
 
     Args:
-        evidence: What speaks for the document.
         by_words: Weights of `features` without a cosine; only fitting replaces them.
         with_cosine: Weights of `features` with one.
     """

@@ -36,8 +36,6 @@ def search_dense(
     """Cosine rankings of several texts; a warning says why there are none.
 
     Args:
-        run: The search.
-        texts: What is embedded.
         words: The search by words, whose best candidates get vectors first.
         also_score: Documents that every ranking holds beyond its best.
         k: Length of a ranking.

@@ -210,7 +210,6 @@ def put_first(
     Args:
         fused: Best first.
         found: Kind of the evidence for each of these documents, by id.
-        source: What found them.
         said: The words of the query that they were found by.
         group: What the rows of `INFLUENCES` for these kinds begin with, where that is not `source`.
     """
@@ -243,7 +242,6 @@ def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: floa
 
     Args:
         fused: Scores of the fused ranking; over its first 10 or 30 their deviation is .8 to .9.
-        reranked: Scores of the reranker.
         weight: Of the reranker, in standard deviations.
 
     Raises:

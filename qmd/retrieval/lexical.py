@@ -101,7 +101,6 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
 
     Args:
         reader: For document frequencies and spellings.
-        text: The query or sub-query.
         scope: Where a word must occur to be known.
         trace: Gets a warning for every unknown word.
         lex_syntax: Whether quotes, `+`, `-` and `*` are operators.
@@ -241,9 +240,7 @@ def _substitutes(
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none.
 
     Args:
-        reader: The index.
         term: What no document holds.
-        scope: Where.
         trace: Gets a warning of what is searched instead,
         missed: and this one of what is not.
         is_alone: Whether no word of the query is known.

@@ -46,10 +46,8 @@ def find_literal(
     Names of a document stand before its text. Letters are compared without case, accents and width.
 
     Args:
-        reader: The index.
         query: What was typed, with its terms.
         fused: All that was found; of the best the texts are read.
-        scope: Which documents may be found.
         enough: Found documents from which no others are looked for among those that hold the stems.
     """
     typed = typed_terms(query.terms)

@@ -90,11 +90,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     # Most texts have a few such stretches, and folding takes ten times as long as looking for them.
-    return re.sub(_BEYOND_ASCII, lambda match: _fold_stretch(match[0]), text.lower())
-
-
-def _fold_stretch(text: str) -> str:
-    return without_accents(normal_form("NFKC", text).casefold())
+    return re.sub(_BEYOND_ASCII, lambda match: without_accents(normal_form("NFKC", match[0]).casefold()), text.lower())
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:

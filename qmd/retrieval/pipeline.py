@@ -51,10 +51,7 @@ def search(
     from the others.
 
     Args:
-        reader: The index.
-        engines: The models that are there.
         query: What is asked, and of which documents.
-        options: The caller's choices.
         listener: Hears of the stages in which a model works.
         open_source: Lets the best candidates that have no vectors yet get some, of that embedder; None answers with
             what the index holds.
@@ -213,11 +210,7 @@ def _fuse(run: Run, words: Words, meaning: Dense, unknown: Set[int], dated: dati
     """One ranking of everything; what the user required or excluded holds for documents found by vectors, too.
 
     Args:
-        run: The search.
-        words: What was found by words.
-        meaning: What was found by vectors.
         unknown: Documents whose texts have no vectors yet.
-        dated: The dates that the query names.
     """
     reader, query = run.reader, run.query
     rankings = [*words.rankings, *(entry.ranking for entry in meaning.rankings)]

@@ -176,7 +176,6 @@ def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = Fals
     """Check typed sub-queries before they run.
 
     Args:
-        subqueries: In the caller's order.
         numbered: Whether messages name the line of a query document, or else `Structured search`.
 
     Raises:

@@ -111,7 +111,6 @@ def filled_passages(
 
     Args:
         text: The whole document.
-        terms: Terms of the query with their weights.
         path: Tells what the text is: of markdown the blocks are known, of source code a line that declares something is
             shown before equally good ones.
         title: Of the document; left out of the passage's headings.

@@ -101,8 +101,6 @@ def supply_vectors(
     """Give vectors to the first `DEPTH` candidates without any; first one chunk of each, then the next ones.
 
     Args:
-        reader: The index, which is not changed.
-        embedder: Computes them.
         source: Cuts the texts; None where nothing is to be computed.
         ids: Candidates, the best first.
         terms: Those of the query: chunks that hold them are the ones worth a vector.

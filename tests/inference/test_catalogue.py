@@ -13,9 +13,11 @@ from qmd.inference.loader import EmbedderIdentity, choose_model, identify_embedd
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.models.catalogue import (
     JINA_ZH,
+    MAX_CONTEXT,
     MODELS,
     QWEN_EXPANDER,
     QWEN_RERANKER,
+    chunk_tokens,
     find_family,
     find_model,
     full_model,
@@ -73,6 +75,9 @@ def test_an_embedding_model_is_fed_as_its_family_is(record: ModelRecord) -> None
         family.query_prompt,
         family.document_prompt,
     )
+    if record.tier == "full":
+        assert record.context == min(family.max_length, MAX_CONTEXT)
+        assert record.max_tokens == chunk_tokens(record.context, record.document_prompt)
 
 
 def test_a_model_without_its_tokenizer_is_not_there(tmp_path: Path) -> None:

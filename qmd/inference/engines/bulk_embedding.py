@@ -38,7 +38,6 @@ class BulkEmbedder(ReadingEmbedder):
     """An `Embedder` whose documents run on a GPU in batches once there are many; queries stay with `inner`.
 
     Args:
-        inner: Computes everything else.
         open_runs: Opens the batches of the GPU, None where CUDA does not work; called once.
         open_on_cpu: Gives the embedder that goes on when the GPU has no room for one text.
         patience: Texts before `open_runs` is called.
@@ -111,17 +110,14 @@ class BulkEmbedder(ReadingEmbedder):
             opened = open_runs() if open_runs is not None else None
             if opened is None:
                 return
-            self.cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)])
+            compared = texts[:: max(1, len(texts) // _COMPARED)]
+            ours, theirs = self.inner.embed_documents(compared), self.inner.embed_documents_in(opened, compared)
+            self.cosine = float((ours * theirs).sum(axis=1).mean())
             if self.cosine < SAME_VECTORS:
                 raise ModelError(f"the GPU's vectors agree with its own by {self.cosine:.4f} only")
             self.runs = opened
         except ModelError as exc:
             self._note = f"no documents go to the GPU in batches: {exc.message}"
-
-    def _agreement(self, runs: BatchRuns, texts: Sequence[str]) -> float:
-        """Mean cosine between the vectors of both devices."""
-        ours = self.inner.embed_documents(texts)
-        return float((ours * self.inner.embed_documents_in(runs, texts)).sum(axis=1).mean())
 
     def _leave_gpu(self) -> None:
         """Let go of the GPU for good: its memory is short, and every further batch would fail again."""

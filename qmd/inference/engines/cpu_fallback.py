@@ -31,11 +31,9 @@ class FallbackEngine:
         return replace(description, note=self._note)
 
     def score(self, query: str, passages: Sequence[str], **limits: Any) -> Sequence[float | None]:
-        """See `Reranker`."""
         return self._ask(lambda engine: engine.score(query, passages, **limits))
 
     def expand(self, query: str, **limits: Any) -> Expansion:
-        """See `Expander`."""
         expansion: Expansion = self._ask(lambda engine: engine.expand(query, **limits))
         return expansion
 

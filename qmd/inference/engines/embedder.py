@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,10 +73,6 @@ class TokenEncoder:
         vectors: npt.NDArray[np.float32] = np.atleast_2d(found).astype(np.float32, copy=False)
         return vectors
 
-    def encode_all(self, batch: Sequence[Tokens]) -> Generator[npt.NDArray[np.float32], None, None]:
-        """Token vectors of each text in the order given, a few texts ahead of the consumer at most."""
-        return map_ahead(self.encode, batch, self.threads)
-
 
 class ReadingEmbedder:
     """What an embedder says of a text by its model's record and tokenizer."""
@@ -94,8 +90,13 @@ class ReadingEmbedder:
         return foreign_share(text, self.record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
 
     def query_trust(self, text: str) -> float:
-        """See `trust_in`."""
-        return trust_in(text, self.record, self._tokenizer)
+        """0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1."""
+        foreign = foreign_share(text, self.record.scripts)
+        if foreign > MAX_FOREIGN_QUERY_SHARE or self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
+            return 0.0
+        if self.record.languages == ("en",) and language_of(text, 2) in LANGUAGES:
+            return OTHER_LATIN_TRUST
+        return 1.0 - foreign
 
 
 class OnnxEmbedder(ReadingEmbedder):
@@ -172,7 +173,8 @@ class OnnxEmbedder(ReadingEmbedder):
     def _run_singly(self, encoded: Sequence[Tokens]) -> Iterable[tuple[int, npt.NDArray[np.float32]]]:
         # Longest first: the threads then finish together.
         order = sorted(range(len(encoded)), key=lambda index: -len(encoded[index].ids))
-        return zip(order, self.encoder.encode_all([encoded[index] for index in order]), strict=True)
+        vectors = map_ahead(self.encoder.encode, [encoded[index] for index in order], self.encoder.threads)
+        return zip(order, vectors, strict=True)
 
     def _prompt_tokens(self, prompt: str) -> int:
         """Leading tokens that pooling leaves out: 0 but for models made to be asked about the text alone."""
@@ -232,19 +234,6 @@ def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules,
             f"model '{path}' pools its prompt's tokens, which '1_Pooling/config.json' leaves out",
             "use an export with the output 'token_embeddings'",
         )
-
-
-def trust_in(text: str, record: ModelRecord, tokenizer: Tokenizer) -> float:
-    """How far a model understands a query.
-
-    0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1.
-    """
-    foreign = foreign_share(text, record.scripts)
-    if foreign > MAX_FOREIGN_QUERY_SHARE or tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
-        return 0.0
-    if record.languages == ("en",) and language_of(text, 2) in LANGUAGES:
-        return OTHER_LATIN_TRUST
-    return 1.0 - foreign
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:

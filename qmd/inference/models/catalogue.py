@@ -1,7 +1,7 @@
 """Every model qmd knows by name: families of embedding models and how they are fed, and the models that it can fetch.
 
-An embedding model that is to be fetched by name is one row of `MODELS`. What its family wants (pooling, prompts and
-length) is said in `FAMILIES` alone, for folders and for fastembed's models as well.
+An embedding model that is to be fetched by name is one row of `MODELS`; a test holds it against its family. What a
+family wants (pooling, prompts and length) is said in `FAMILIES`, for folders and for fastembed's models as well.
 """
 
 from __future__ import annotations
@@ -199,47 +199,12 @@ def chunk_tokens(context: int, document_prompt: str) -> int:
     return max(16, min(_MAX_CHUNK, context - room))
 
 
-def _embedder(
-    family_name: str,
-    name: str,
-    repository: str,
-    *,
-    licence: str,
-    languages: tuple[str, ...],
-    scripts: tuple[str, ...],
-    formats: tuple[ModelFormat, ...],
-    dim: int,
-    revision: str = UNPINNED,
-) -> ModelRecord:
-    """An embedding model with the usual files of a tokenizer, fed as its family is."""
-    # Not by the patterns, which take 4 ms to compile.
-    family = next(family for family in FAMILIES if family.name == family_name)
-    context = min(family.max_length, MAX_CONTEXT)
-    files = ("tokenizer.json", "tokenizer_config.json", "config.json", "special_tokens_map.json")
-    return ModelRecord(
-        name=name,
-        role="embed",
-        tier="full",
-        repository=repository,
-        revision=revision,
-        licence=licence,
-        languages=languages,
-        scripts=scripts,
-        formats=formats,
-        files=tuple(map(ModelFile, files)),
-        context=context,
-        max_tokens=chunk_tokens(context, family.document_prompt),
-        dim=dim,
-        pooling=family.pooling,
-        document_prompt=family.document_prompt,
-        query_prompt=family.query_prompt,
-    )
-
-
-JINA_ZH = _embedder(
-    "Jina v2",
-    "jina-embeddings-v2-base-zh",
-    "Xenova/jina-embeddings-v2-base-zh",
+JINA_ZH = ModelRecord(
+    name="jina-embeddings-v2-base-zh",
+    role="embed",
+    tier="full",
+    repository="Xenova/jina-embeddings-v2-base-zh",
+    revision=UNPINNED,
     licence="Apache-2.0",
     languages=("zh", "en"),
     scripts=("LATIN", "CJK"),
@@ -256,7 +221,16 @@ JINA_ZH = _embedder(
         ),
         ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
+    files=(
+        ModelFile("tokenizer.json"),
+        ModelFile("tokenizer_config.json"),
+        ModelFile("config.json"),
+        ModelFile("special_tokens_map.json"),
+    ),
+    context=MAX_CONTEXT,
+    max_tokens=480,
     dim=768,
+    pooling="mean",
 )
 
 QWEN_RERANKER = ModelRecord(

@@ -38,7 +38,6 @@ class Answer(Struct, frozen=True):
     """What one search showed.
 
     Attributes:
-        kind: Kind of the query.
         n_expected: Files expected; 0 where no file answers.
         ranks: Of the expected files among those found, ascending; each file found counts for one expected.
         passage_holds: Whether the first of them is among the first `SHOWN` and its passage holds an expected text;
@@ -46,7 +45,6 @@ class Answer(Struct, frozen=True):
         verdict: What the list was called.
         files: What was found, best first, as the index calls it.
         latency_ms: Wall time.
-        score: The original's.
     """
 
     kind: str

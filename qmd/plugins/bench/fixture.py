@@ -31,7 +31,6 @@ class Case(Struct, frozen=True):
     """One query with the files that should be among its first `expected_in_top_k`.
 
     Attributes:
-        id: As the fixture calls it.
         query: Text, plain or a query document.
         type: What the fixture counts it under; may be empty.
         expected_files: Empty where no file answers.

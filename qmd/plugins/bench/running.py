@@ -33,7 +33,6 @@ class Report(Struct, frozen=True):
     """How one backend did.
 
     Attributes:
-        backend: Its name.
         answers: Query → what it showed.
         failures: Query → why it has no answer.
         stage_share: Stage → its share of the time spent in all stages, in [0, 1].
@@ -80,12 +79,9 @@ def run_backend(
 
     Args:
         backend: One of `BACKENDS`.
-        reader: The index.
-        engines: What answers.
         cases: By name.
         scope: Applied to every query.
         name_of: What is shown of a document; an expected file is it, or its end at a `/`.
-        on_search: Called after each search.
     """
     depth = max([_DEPTH, *(case.depth for case in cases.values())])
     options = replace(BACKENDS[backend], limit=depth, strict=True, folds_copies=False)

@@ -58,7 +58,6 @@ class BrowseApp(WorkingApp[Note]):
     """Searches as somebody types.
 
     Args:
-        index: What is searched.
         request: How; its text is what the question begins with.
         open_note: Opens a note for reading or editing, while the terminal is its own.
         link: The address that is copied.
@@ -98,7 +97,6 @@ class BrowseApp(WorkingApp[Note]):
             self.theme = "textual-light"
 
     def compose(self) -> ComposeResult:
-        """See `App`."""
         suggester = FilterSuggester(lambda: [one.key for one in self._offered])
         with Horizontal(id="ask"):
             yield Label("›", id="prompt")
@@ -114,7 +112,6 @@ class BrowseApp(WorkingApp[Note]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """See `App`."""
         self.begin_capture_print(self, stdout=False)
         with suppress(NotImplementedError, RuntimeError):
             # Whoever ends the program from outside gets the terminal back; Windows has no such signal.

@@ -39,7 +39,6 @@ class Turn(Listener):
 
     @property
     def is_gone(self) -> bool:
-        """See `Listener`."""
         return self._over.is_set()
 
     def leave(self) -> None:
@@ -83,10 +82,7 @@ def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer
     """Search in stages and tell of each; ends early, and without an error, when the turn is over.
 
     Args:
-        index: What is asked.
         request: The whole request; earlier stages leave something out of it.
-        turn: The question.
-        tell: Gets each answer.
 
     Raises:
         QmdError: What a search fails with.

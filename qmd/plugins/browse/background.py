@@ -19,7 +19,6 @@ def is_light(environ: Mapping[str, str], keyboard: int, screen: int) -> bool:
     """Whether the ground is light: what `COLORFGBG` says, else the terminal itself; False where neither does.
 
     Args:
-        environ: The environment variables.
         keyboard: The descriptor that the terminal's answer comes in by.
         screen: The descriptor that it is asked by.
     """

@@ -60,10 +60,8 @@ def lay_out(found: DocumentText, line: int, width: int, find: Find, most: int = 
     """The page of a document; takes a while for a long one, so no key should wait for it.
 
     Args:
-        found: All of it.
         line: The line of the passage, from 1.
         width: Columns.
-        find: Finds what is marked.
         most: Characters that are laid out.
     """
     n_before, text = stretch(found.text, line, most)
@@ -142,7 +140,6 @@ class Preview(ScrollView, can_focus=True):
     _ground = Style()
 
     def on_resize(self) -> None:
-        """See `Widget`."""
         self.post_message(Resized())
 
     def show(self, title: str, page: Page) -> None:
@@ -160,7 +157,6 @@ class Preview(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """See `ScrollView`."""
         at = self.scroll_offset.y + y
         strip = self.page.lines[at] if at < len(self.page.lines) else Strip.blank(0)
         return strip.crop_extend(0, self.size.width, self._ground).apply_style(self._ground)

@@ -88,7 +88,6 @@ class Question(Input):
         return (character != "?" or bool(self.value)) and super().check_consume_key(key, character)
 
     def action_delete_left(self) -> None:
-        """See `Input`."""
         if self.cursor_position == 0 and self.selection.is_empty:
             self.post_message(self.Emptied())
         super().action_delete_left()
@@ -105,18 +104,15 @@ class Results(OptionList):
             self.key = key
 
     def on_resize(self) -> None:
-        """See `Widget`."""
         self.post_message(Resized())
 
     def on_click(self, event: events.Click) -> None:
-        """See the class."""
         at = event.style.meta.get("option")
         if at is not None and event.chain < 2:
             self.highlighted = at
             event.prevent_default()
 
     def on_key(self, event: events.Key) -> None:
-        """See the class."""
         is_text = event.is_printable and event.key != "y"
         if is_text or event.key == "backspace" or (event.key == "up" and not self.highlighted):
             self.post_message(self.Typed(event))
@@ -135,7 +131,6 @@ class Chips(Horizontal):
         self.filters = list(filters)
 
     def on_mount(self) -> None:
-        """See `Widget`."""
         self._show()
 
     def put_on(self, *filters: str) -> None:
@@ -152,7 +147,6 @@ class Chips(Horizontal):
             self.post_message(self.Changed())
 
     def on_click(self, event: events.Click) -> None:
-        """See the class."""
         if event.widget is not None and event.widget is not self:
             self.take_off(self.children.index(event.widget))
 
@@ -170,7 +164,6 @@ class FilterSuggester(Suggester):
         self._offered = offered
 
     async def get_suggestion(self, value: str) -> str | None:
-        """See `Suggester`."""
         word = value.rpartition(" ")[2]
         if ":" not in word and not word.startswith("@"):
             return None

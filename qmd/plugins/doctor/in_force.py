@@ -39,7 +39,6 @@ def variables_in_force(environ: Mapping[str, str], config: Config | None = None)
     perhaps misspelled or of another version, comes last.
 
     Args:
-        environ: The environment variables.
         config: The settings of `index.yml`, which come before some variables.
     """
     known = {one.name for one in VARIABLES}

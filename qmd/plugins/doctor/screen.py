@@ -46,11 +46,6 @@ class _Row(Struct, frozen=True):
     step: str | None = None
     """The command that helps."""
 
-    @property
-    def is_problem(self) -> bool:
-        """Whether something must be done."""
-        return self.style in ("warning", "bad")
-
 
 def draw_diagnosis(screen: Screen, found: Diagnosis) -> Styled:
     """Everything that was found; what needs doing last, where it is seen first."""
@@ -69,7 +64,7 @@ def draw_diagnosis(screen: Screen, found: Diagnosis) -> Styled:
         parts += ["", heading(name, place), indented(_table(rows, width, locations.index_name))]
     parts += _in_force("Environment", "variables that are set", found.variables)
     parts += _in_force("Settings", folded_home(locations.config_file, locations.home), found.settings)
-    problems = [row.name for rows in groups.values() for row in rows if row.is_problem]
+    problems = [row.name for rows in groups.values() for row in rows if row.style in ("warning", "bad")]
     verdict = state("good", "Everything is well.")
     if problems:
         verdict = state("warning", f"{count(len(problems), 'problem')}: {', '.join(problems)}")

@@ -60,9 +60,7 @@ def plan_launch(
     Args:
         file: Absolute path, no link.
         line: From 1.
-        environ: The environment variables.
         template: Of the links that open a file.
-        platform: As `sys.platform`.
 
     Raises:
         QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.

@@ -21,7 +21,6 @@ class FastembedRoom(EngineRoom):
     """What the installed fastembed lists."""
 
     def find_record(self, name: str, role: Role | None = None) -> ModelRecord:
-        """See `EngineRoom`."""
         from qmd.plugins.fastembed.catalogue import fastembed_record
 
         return fastembed_record(name, role)

@@ -17,6 +17,7 @@ from qmd.errors import ModelError, NotFoundError, nearest_name
 from qmd.inference.models.catalogue import find_family
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.sessions import import_runtime
+from qmd.inference.settings import ENV_STEMS, WORK
 
 PREFIX = "fastembed:"
 """What the names of fastembed's models begin with here."""
@@ -24,8 +25,6 @@ PREFIX = "fastembed:"
 Kind = Literal["embedder", "cross-encoder", "late interaction"]
 
 _ROLES: Mapping[Kind, Role] = {"embedder": "embed", "cross-encoder": "rerank", "late interaction": "rerank"}
-_WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
-_VARIABLES: Mapping[Role, str] = {"embed": "QMD_EMBED_MODEL", "rerank": "QMD_RERANK_MODEL"}
 _SEE_ALL = "see: qmd models list --available"
 
 _LONGEST_WINDOW = 512
@@ -103,8 +102,8 @@ def fastembed_record(name: str, role: Role | None = None) -> ModelRecord:
         article = "an" if found.kind == "embedder" else "a"
         kind = "late-interaction model" if found.kind == "late interaction" else found.kind
         raise ModelError(
-            f"it is {article} {kind}, which serves {_WORK[record.role]} and not {_WORK[role]}",
-            f"use it as {_VARIABLES[record.role]}={record.name}",
+            f"it is {article} {kind}, which serves {WORK[record.role]} and not {WORK[role]}",
+            f"use it as {ENV_STEMS[record.role]}_MODEL={record.name}",
         )
     return record
 

@@ -63,10 +63,8 @@ class OpenModel(Struct, frozen=True):
         elif self.session.got == "cpu":
             yield from ([index] for index in range(len(texts)))
         else:
-            yield from batches_by_length([self._length(text) for text in texts], BATCH_TOKENS)
-
-    def _length(self, text: str) -> int:
-        return min(len(self.tokenizer.token_starts(text)) + 2, self.context)
+            lengths = [min(len(self.tokenizer.token_starts(text)) + 2, self.context) for text in texts]
+            yield from batches_by_length(lengths, BATCH_TOKENS)
 
 
 def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
@@ -93,7 +91,6 @@ class _Graph:
         self.get_outputs = session.ort.get_outputs
 
     def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """See `Session.run`."""
         return self._session.run(outputs, feeds)
 
 

@@ -14,7 +14,7 @@ from qmd.cli.output import out, say
 from qmd.cli.progress import shown_on
 from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
 from qmd.inference.models.folders import find_record, model_path
-from qmd.inference.settings import BUILT_IN
+from qmd.inference.settings import BUILT_IN, SLOTS
 from qmd.plugins import hook
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
         size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
         out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
         if not taken_unasked(record):
-            slot = "generate" if record.role == "expand" else record.role
-            say(f"hint: it is used when index.yml asks for it: under 'models:', {slot}_form: {form.name}")
+            option = f"{SLOTS[record.role]}_form: {form.name}"
+            say(f"hint: it is used when index.yml asks for it: under 'models:', {option}")
     return all(form.reason is None for form in made)
 
 
@@ -168,8 +168,7 @@ def _import_one(
     out(f"✓ Imported {record.name} ({record.role}) -> {report.folder} ({state})\n")
     if report.note is not None:
         say(f"note: {report.note}")
-    slot = "generate" if record.role == "expand" else record.role
-    say(f"hint: to use it, write '{slot}: {record.name}' under 'models:' in index.yml")
+    say(f"hint: to use it, write '{SLOTS[record.role]}: {record.name}' under 'models:' in index.yml")
 
 
 def _role(name: str | None) -> Role | None:

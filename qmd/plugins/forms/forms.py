@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
@@ -50,8 +50,6 @@ from qmd.plugins.forms.self_check import CHECK_PAIRS, Agreement, compare_logits,
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, how much of it, of how much)."""
-
-_MAX_POSITIONS = 4096
 
 
 class MadeForm(Struct, frozen=True):
@@ -116,10 +114,9 @@ def prepare_model(
             # What an interrupted run left, and forms that are read no more; the lock says that nobody writes them.
             shutil.rmtree(left, ignore_errors=True)
         weights = GraphWeights(source)
-        shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
-        wanted = {name: graph_form(name, record, shape.hidden) for name in chosen}
+        wanted = {name: graph_form(name, record, weights.shape.hidden) for name in chosen}
         # Before the published file is run, which takes most of the time.
-        check_space(place, sum(graph_bytes(shape, form) for form in wanted.values()))
+        check_space(place, sum(graph_bytes(weights.shape, form) for form in wanted.values()))
         expected = check.logits("running the published", source, source_format)
         origin = {
             "source": source.relative_to(folder).as_posix(),
@@ -140,7 +137,7 @@ def prepare_model(
                     written.add(weight)
                     tell(f"writing {name}", len(written), len(weights))
 
-                Qwen3Writer(staged / "model.onnx", shape, form, weights, count).write()
+                Qwen3Writer(staged / "model.onnx", weights.shape, form, weights, count).write()
                 agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
                 made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
                 is_ready = any(one.name == name and one.fault is None for one in prepared_forms(record, folder))

@@ -57,9 +57,6 @@ _OTHER_TYPES = {
 class GgufFile:
     """An open GGUF file; its tensors stay on disk until they are asked for.
 
-    Args:
-        path: The file.
-
     Raises:
         ModelError: It is not a GGUF file, is cut short, or holds a tensor in a format that is not read here.
     """

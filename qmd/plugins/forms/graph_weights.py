@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.tokenization import read_json
-from qmd.plugins.forms.graph_writer import Qwen3Shape
+from qmd.plugins.forms.graph_writer import Qwen3Shape, qwen3_shape
 from qmd.plugins.forms.onnx_model import Node, OnnxFile
 
 _LAYER = re.compile(r"layers?[./_](\d+)[./_]")
@@ -32,9 +32,6 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     """Weights by the names that `Qwen3Writer` reads, as float32, matrices (out, in); read when asked for.
 
     Until then they are views of the mapped file, so that a file of gigabytes takes no memory.
-
-    Args:
-        path: The published ONNX file.
 
     Raises:
         ModelError: If the graph is damaged, quantized, or not a Qwen3 network whose names are kept.
@@ -162,20 +159,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if config.get("model_type", "qwen3") != "qwen3" or config.get("rope_scaling"):
             raise ModelError(f"'{self._name}' is not a plain Qwen3 network", _OTHER_EXPORT)
         layers = 1 + max((int(name.split(".")[1]) for name in self._found if name.startswith("layers.")), default=-1)
-        vocab, hidden = self._view("embed").shape
-        head_size = len(self._view("layers.0.q_norm"))
-        rows = {part: len(self._view(f"layers.0.{part}")) for part in ("q", "k", "gate")}
-        return Qwen3Shape(
-            layers=layers,
-            hidden=hidden,
-            heads=rows["q"] // head_size,
-            kv_heads=rows["k"] // head_size,
-            head_size=head_size,
-            ffn=rows["gate"],
-            vocab=vocab,
-            # Newer configurations put it into `rope_parameters`.
-            rope_theta=float(
-                config.get("rope_theta") or (config.get("rope_parameters") or {}).get("rope_theta") or 1e6
-            ),
-            eps=float(config.get("rms_norm_eps", self.eps)),
-        )
+        # Newer configurations put it into `rope_parameters`.
+        theta = config.get("rope_theta") or (config.get("rope_parameters") or {}).get("rope_theta") or 1e6
+        eps = float(config.get("rms_norm_eps", self.eps))
+        return qwen3_shape(lambda name: self._view(name).shape, layers, float(theta), eps)

@@ -61,6 +61,14 @@ class Qwen3Shape(Struct, frozen=True):
     """Rows of the rotary tables: the longest sequence the graph can run."""
 
 
+def qwen3_shape(shape_of: Callable[[str], tuple[int, ...]], layers: int, rope_theta: float, eps: float) -> Qwen3Shape:
+    """The sizes of a network with so many layers, from the shapes of its weights; vocabulary and width from `embed`."""
+    vocab, hidden = (*shape_of("embed"), 0)[:2]
+    head_size, queries, keys, ffn = (shape_of(f"layers.0.{part}")[0] for part in ("q_norm", "q", "k", "gate"))
+    heads, kv_heads = queries // head_size, keys // head_size
+    return Qwen3Shape(layers, hidden, heads, kv_heads, head_size, ffn, vocab, rope_theta, eps)
+
+
 class GraphForm(Struct, frozen=True):
     """How a graph computes. The defaults are the form that is fastest on most CPUs."""
 
@@ -80,8 +88,6 @@ class GraphWriter:
 
     Args:
         path: Model file; replaced if it exists. Large tensors go to `path` + `_data`.
-        shape: Sizes.
-        form: Formats.
         weights: Read one at a time.
         on_weight: Called with the name of each weight that is read, perhaps more than once.
     """

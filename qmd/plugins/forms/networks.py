@@ -16,12 +16,11 @@ from qmd.inference.models.catalogue import MAX_CONTEXT, Family
 from qmd.inference.records import Pooling, Role
 from qmd.plugins.forms.gemma_graph import GemmaShape
 from qmd.plugins.forms.gguf import GgufFile
-from qmd.plugins.forms.graph_writer import Qwen3Shape
+from qmd.plugins.forms.graph_writer import Qwen3Shape, qwen3_shape
 from qmd.plugins.forms.network_files import ARE_READ, NetworkSource, read_folder, read_gguf
 from qmd.plugins.forms.number_formats import Floats
 from qmd.plugins.forms.stored_weights import StoredTensor
 
-_MAX_POSITIONS = 4096
 _YES = ("yes", "relevant", "true", "label_1")
 _QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 _ANY = Family("", "", "mean", MAX_CONTEXT, "")
@@ -76,25 +75,10 @@ def read_network(path: Path, role: Role | None = None, name: str | None = None) 
 
 
 def _sizes(source: NetworkSource) -> Qwen3Shape:
-    tensors, name, layers = source.tensors, source.path.name, source.layers
     needed = ("embed", "norm", *(f"layers.0.{part}" for part in ("q", "k", "gate", "q_norm")))
-    _need(source, [*needed, f"layers.{layers - 1}.down"])
-    vocab, hidden = (*tensors["embed"].shape, 0)[:2]
-    head_size = tensors["layers.0.q_norm"].shape[0]
-    rows = {part: tensors[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
-    shape = Qwen3Shape(
-        layers=layers,
-        hidden=hidden,
-        heads=rows["q"] // head_size,
-        kv_heads=rows["k"] // head_size,
-        head_size=head_size,
-        ffn=rows["gate"],
-        vocab=vocab,
-        rope_theta=source.theta,
-        eps=source.eps,
-        max_positions=_MAX_POSITIONS,
-    )
-    _check_shapes(name, tensors, shape)
+    _need(source, [*needed, f"layers.{source.layers - 1}.down"])
+    shape = qwen3_shape(lambda name: source.tensors[name].shape, source.layers, source.theta, source.eps)
+    _check_shapes(source.path.name, source.tensors, shape)
     return shape
 
 

@@ -26,11 +26,6 @@ class Quantized(Struct, frozen=True):
     """For each run of a row, in order; so are the offsets."""
     offsets: Floats | None = None
 
-    def in_rows(self, n: int) -> Quantized:
-        """The same with values (n, k), scales and offsets (n, k / run)."""
-        offsets = None if self.offsets is None else self.offsets.reshape(n, -1)
-        return Quantized(self.values.reshape(n, -1), self.zero, self.scales.reshape(n, -1), offsets)
-
     def floats(self) -> Floats:
         """The weights (n, k) of what is in rows."""
         n, k = self.values.shape
@@ -58,11 +53,6 @@ class NumberFormat(Struct, frozen=True):
     middle: int | None = None
     """In formats with an offset per run, the value that becomes zero: about the middle one, as inputs are rounded."""
 
-    @property
-    def layout(self) -> tuple[int, int, bool]:
-        """Bits, run, and whether there are offsets: matrices that are alike in these can be stacked."""
-        return self.bits, self.run, self.middle is not None
-
     def floats(self, rows: Bytes) -> Floats:
         """Rows of shape (n, bytes of a row) as float32."""
         if self.read is not None:
@@ -74,9 +64,11 @@ class NumberFormat(Struct, frozen=True):
         return rows.view("<f4" if self.block_bytes == 4 else "<f2").astype(np.float32)
 
     def quantized(self, rows: Bytes) -> Quantized:
-        """Rows of a quantized format, shape (n, bytes of a row), taken apart."""
+        """Rows of a quantized format, (n, bytes of a row), as values (n, k), scales and offsets (n, k / run)."""
         assert self.read is not None
-        return self.read(np.ascontiguousarray(rows).reshape(-1, self.block_bytes)).in_rows(len(rows))
+        n, found = len(rows), self.read(np.ascontiguousarray(rows).reshape(-1, self.block_bytes))
+        offsets = None if found.offsets is None else found.offsets.reshape(n, -1)
+        return Quantized(found.values.reshape(n, -1), found.zero, found.scales.reshape(n, -1), offsets)
 
 
 def _half(block: Bytes, start: int) -> Floats:

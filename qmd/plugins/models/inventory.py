@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -151,12 +151,6 @@ def measured(record: ModelRecord, commit: str | None, folder: Path, paths: Itera
     return Manifest(record.repository, commit, tuple(measure_file(folder, path) for path in sorted(paths)))
 
 
-def pinned_files(record: ModelRecord) -> Mapping[str, ModelFile]:
-    """The files whose bytes the catalogue knows, by path."""
-    named = (*record.files, *(item.weights for item in record.formats))
-    return {item.path: item for item in named if item.sha256 is not None}
-
-
 def expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None) -> list[ModelFile]:
     """What a folder should hold: what the catalogue pins of it, else its manifest, else what is there of its files.
 
@@ -164,7 +158,8 @@ def expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None)
     tokenizer must be those that are pinned, while small files of settings differ from one version to the next.
     """
     if manifest is not None:
-        pinned = pinned_files(record)
+        known = (*record.files, *(item.weights for item in record.formats))
+        pinned = {item.path: item for item in known if item.sha256 is not None}
         return [pinned.get(item.path, item) for item in manifest.files]
     weights = [item.weights for item in record.formats if (folder / item.weights.path).is_file()]
     tokenizer = [item for item in record.files if item.path == "tokenizer.json"]

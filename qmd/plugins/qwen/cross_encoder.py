@@ -46,7 +46,6 @@ class SharedPrefixRunner:
         self._capacity = 0
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
-        """See `PassageRunner`."""
         context = self._open(len(prefix) + max(map(len, endings), default=0))
         context.restore(self._empty)
         context.append([prefix])

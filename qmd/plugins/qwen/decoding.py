@@ -34,7 +34,6 @@ same row read in one go and token by token; where these two differ by more, a ba
 class Limits(Struct, frozen=True):
     """When to stop, whatever the model says."""
 
-    max_tokens: int
     deadline_s: float | None = None
     """A `time.monotonic` value."""
     is_cancelled: Callable[[], bool] | None = None
@@ -93,11 +92,6 @@ class Decoder:
             return False
         return all(_agree(a, b) for a, b in zip(expected, got, strict=True))
 
-    @property
-    def branches_work(self) -> bool:
-        """True when a batch of unequal rows gives the same logits as the rows one by one."""
-        return self.branches_refusal is None
-
     @cached_property
     def branches_refusal(self) -> str | None:
         """Why rows may not be continued as a batch, tried once; None where they may.
@@ -143,20 +137,6 @@ def _agree(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> b
     return bool(np.abs(expected - got).max() <= _PROBE_TOLERANCE * spread)
 
 
-def generate(
-    context: KeyValueContext,
-    logits: npt.NDArray[np.float32],
-    choose: Chooser,
-    end_ids: Collection[int],
-    limits: Limits,
-) -> Generated:
-    """Continue the single row of `context`: `generate_branches` for a batch of one.
-
-    The last token chosen is not read back, so the context ends one token short of the text unless an end token came.
-    """
-    return generate_branches(context, logits, [choose], end_ids, [limits.max_tokens], limits)[0]
-
-
 def generate_branches(
     context: KeyValueContext,
     logits: npt.NDArray[np.float32],
@@ -168,25 +148,24 @@ def generate_branches(
     """Continue every row of `context`, one step for all rows at a time.
 
     A row that has ended leaves the batch, which costs less without it: on a CPU four rows take 1.6 times as long as
-    one. On a GPU, whose tensors stay, it is fed its last token, and what it would say is ignored.
+    one. On a GPU, whose tensors stay, it is fed its last token, and what it would say is ignored. The last token chosen
+    is not read back, so a context ends one token short of its text unless an end token came.
 
     Args:
         context: Has read the prompts.
         logits: Shape (batch, vocabulary).
         max_tokens: Budget of each row.
-        limits: Deadline and cancellation for all; its budget bounds every row.
 
     Raises:
         ModelError: If the runtime fails.
     """
     rows: list[list[int]] = [[] for _ in choosers]
     stops: list[StopReason | None] = [None] * len(rows)
-    budgets = [min(budget, limits.max_tokens) for budget in max_tokens]
     fed = list(range(len(rows)))
     while True:
         for place, index in enumerate(fed):
             if stops[index] is None:
-                stops[index] = _extend(rows[index], logits[place], choosers[index], end_ids, budgets[index])
+                stops[index] = _extend(rows[index], logits[place], choosers[index], end_ids, max_tokens[index])
         halt = None if all(stops) else limits.stop_reason()
         ended = [stop or halt for stop in stops]
         if all(ended):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
-from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
+from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate_branches
 from qmd.plugins.qwen.expansion_checks import check_expansions, wanted_scripts
 from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
@@ -87,16 +87,7 @@ class ExpanderOptions(Struct, frozen=True):
 
 
 class QwenExpander:
-    """The Expander over a decoder.
-
-    Args:
-        decoder: The model.
-        tokenizer: Its tokenizer.
-        description: What to call it.
-        options: Which lines, and how they are written.
-        sampling: How tokens are drawn.
-        prompt: How the model is asked.
-    """
+    """The Expander over a decoder."""
 
     def __init__(
         self,
@@ -159,11 +150,11 @@ class QwenExpander:
             return Expansion(())
         if deadline_s is not None and time.monotonic() >= deadline_s:
             return Expansion((), ((query, "no time was left for expansion"),))
-        limits = Limits(max(branch.max_tokens for branch in self._options.branches), deadline_s, is_cancelled)
+        limits = Limits(deadline_s, is_cancelled)
         with self._lock:
             choosers = self._choosers(query)
             context = self._read_prompt(query)
-            is_batch = self._options.mode == "batched" and self._decoder.branches_work
+            is_batch = self._options.mode == "batched" and self._decoder.branches_refusal is None
             results = (self._write_batched if is_batch else self._write_in_turn)(context, choosers, limits)
         proposed, cut = self._read_lines(results)
         checked = check_expansions(query, proposed, intent=intent)
@@ -198,7 +189,7 @@ class QwenExpander:
         def chooser(index: int) -> Chooser:
             # Rows of a batch start alike: each needs its own draws.
             seed = None if settings.seed is None else settings.seed + index
-            sampler = Sampler(replace(settings, seed=seed), breakers=self._breakers)
+            sampler = Sampler(replace(settings, seed=seed), self._breakers)
             return lambda logits, generated: sampler.choose(logits, generated, allowed(generated, first) & rows)
 
         return [chooser(index) for index in range(len(self._options.branches))]
@@ -217,8 +208,8 @@ class QwenExpander:
                 break
             logits = context.append([[*unread, *self._tags[branch.kind]]])
             before = context.lengths[0]
-            budget = replace(limits, max_tokens=branch.max_tokens)
-            result = generate(context, logits, choose, self._grammar.end_ids, budget)
+            budget, ends = [branch.max_tokens], self._grammar.end_ids
+            (result,) = generate_branches(context, logits, [choose], ends, budget, limits)
             results.append(result)
             unread = [*result.tokens[context.lengths[0] - before :], *self._newline]
         return results
@@ -226,7 +217,7 @@ class QwenExpander:
     def _write_batched(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
         branches = self._options.branches
         budgets = [branch.max_tokens for branch in branches]
-        forked, logits = context.fork([self._tags[branch.kind] for branch in branches], limits.max_tokens)
+        forked, logits = context.fork([self._tags[branch.kind] for branch in branches], max(budgets))
         return generate_branches(forked, logits, choosers, self._grammar.end_ids, budgets, limits)
 
     def _read_lines(self, results: Sequence[Generated]) -> tuple[list[SubQuery], list[tuple[str, str]]]:

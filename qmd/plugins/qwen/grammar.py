@@ -32,7 +32,6 @@ class LineGrammar:
 
     Args:
         spellings: What each token spells, None for tokens that may not occur in text.
-        end_ids: The model's end tokens.
     """
 
     def __init__(self, spellings: Sequence[bytes | None], end_ids: Collection[int]) -> None:

@@ -139,7 +139,6 @@ class BatchRunner:
         self._is_tried = False
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
-        """See `PassageRunner`."""
         prompts = [[*prefix, *ending] for ending in endings]
         for indexes in batches(range(len(prompts)), _WINDOW):
             for batch in self._batches(prompts, indexes):

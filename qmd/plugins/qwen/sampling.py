@@ -19,8 +19,6 @@ _LARGEST_POWER = 80.0
 class History(Struct, frozen=True):
     """What a step may look back on, and its share of chance."""
 
-    prompt: Sequence[int] = ()
-    """Tokens that the repetition penalty counts besides the generated ones."""
     generated: Sequence[int] = ()
     breakers: Collection[int] = frozenset()
     """Tokens across which no repetition reaches (DRY)."""
@@ -60,7 +58,6 @@ def possible_tokens(
 
     Args:
         logits: Shape (vocabulary,).
-        settings: The bias.
         allowed: Shape (up to vocabulary,); tokens that are false, or beyond its end, are impossible.
 
     Raises:
@@ -95,16 +92,12 @@ class Sampler:
     """Draws tokens; its random state advances with each draw.
 
     Args:
-        settings: How to draw.
-        prompt: Tokens that the repetition penalty counts besides the generated ones.
         breakers: Tokens that hold one of the settings' `dry_breakers`.
     """
 
-    def __init__(
-        self, settings: SamplingSettings, prompt: Sequence[int] = (), breakers: Collection[int] = frozenset()
-    ) -> None:
+    def __init__(self, settings: SamplingSettings, breakers: Collection[int] = frozenset()) -> None:
         self.settings = settings
-        self._history = History(tuple(prompt), (), breakers)
+        self._history = History((), breakers)
         self._random = np.random.default_rng(settings.seed)
 
     def choose(
@@ -137,10 +130,8 @@ def _penalties(candidates: Candidates, settings: SamplingSettings, history: Hist
     if (divisor, presence, frequency) == (1.0, 0.0, 0.0):
         return candidates
     logits = candidates.logits
-    if divisor != 1.0:
-        seen, _ = _counts(candidates, _last([*history.prompt, *history.generated], settings.penalty_last_n))
-        logits[seen] = np.where(logits[seen] > 0, logits[seen] / divisor, logits[seen] * divisor)
     written, counts = _counts(candidates, _last(history.generated, settings.penalty_last_n))
+    logits[written] = np.where(logits[written] > 0, logits[written] / divisor, logits[written] * divisor)
     logits[written] -= (presence + frequency * counts).astype(np.float32)
     return candidates
 
@@ -152,7 +143,7 @@ def _dry(candidates: Candidates, settings: SamplingSettings, history: History) -
     """
     if not settings.dry_multiplier:
         return candidates
-    lengths = _run_lengths(_last([*history.prompt, *history.generated], settings.dry_last_n), history.breakers)
+    lengths = _run_lengths(_last(history.generated, settings.dry_last_n), history.breakers)
     longer = {token: n - settings.dry_allowed_length for token, n in lengths.items() if token not in history.breakers}
     most = _LARGEST_POWER / max(math.log(settings.dry_base), 1e-6)
     for token, excess in longer.items():

@@ -18,27 +18,30 @@ class ServerRoom(EngineRoom):
     """`http://HOST/v1#NAME`, and servers that the environment names."""
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
-        """Ask the server for the size of its vectors."""
-        from qmd.plugins.servers.engines import connect_embedder
+        """Ask the server for the size of its vectors where the settings do not say."""
+        from qmd.plugins.servers.engines import RemoteEmbedder
 
-        return connect_embedder(_client("embed", "embedding", settings))
+        embedder = RemoteEmbedder(_client("embed", settings))
+        if embedder.settings.dim is None:
+            embedder.embed_queries(["size"])
+        return embedder
 
     def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
         """Ask nothing yet."""
         from qmd.plugins.servers.engines import RemoteReranker
 
-        return RemoteReranker(_client("rerank", "reranking", settings))
+        return RemoteReranker(_client("rerank", settings))
 
     def open_expander(self, choice: ModelChoice, settings: EngineSettings) -> Expander:
         """Ask nothing yet."""
         from qmd.plugins.servers.expander import RemoteExpander
 
-        return RemoteExpander(_client("expand", "expansion", settings))
+        return RemoteExpander(_client("expand", settings))
 
 
-def _client(role: Role, work: str, settings: EngineSettings) -> RemoteClient:
+def _client(role: Role, settings: EngineSettings) -> RemoteClient:
     from qmd.inference.records import EmbedOverrides
-    from qmd.inference.settings import AUTO, BUILT_IN
+    from qmd.inference.settings import AUTO, BUILT_IN, WORK
     from qmd.plugins.servers.client import RemoteClient
     from qmd.plugins.servers.settings import remote_settings
 
@@ -47,4 +50,4 @@ def _client(role: Role, work: str, settings: EngineSettings) -> RemoteClient:
     server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env, overrides)
     if server is None:
         raise ModelError(f"'{asked}' is not the address of a server")
-    return RemoteClient(server, work)
+    return RemoteClient(server, WORK[role])

@@ -92,7 +92,6 @@ class RemoteClient:
     """Posts JSON to one server.
 
     Args:
-        settings: Its address, key and limits.
         work: What the server does, for messages: `embedding`.
         sleep: Waits so many seconds.
         clock: Monotonic seconds.
@@ -140,7 +139,6 @@ class RemoteClient:
 
         Args:
             address: The endpoint, on the server of the settings.
-            body: The request.
             deadline_s: A `time.monotonic` value that no try and no pause outlasts; the caller's own business.
             limit_s: Without a deadline: seconds for all tries together, after which the server counts as failed.
 

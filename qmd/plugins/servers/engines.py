@@ -121,7 +121,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
 
     @property
     def dim(self) -> int:
-        """Size of a vector. Where the settings do not say, `connect_embedder` has asked the server."""
+        """Size of a vector. Where the settings do not say, who opened it has asked the server."""
         if self._dim is None:
             raise ModelError(f"size of the vectors of '{self.settings.model}' is not known yet", "embed a text first")
         return self._dim
@@ -306,15 +306,3 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         if not all(map(math.isfinite, scores.values())):
             raise self._nonsense("scores that are no numbers")
         return [scores[index] for index in range(len(passages))]
-
-
-def connect_embedder(client: RemoteClient) -> RemoteEmbedder:
-    """The remote embedder; asks the server for the size of a vector where the settings do not say.
-
-    Raises:
-        ModelError: If the server fails.
-    """
-    embedder = RemoteEmbedder(client)
-    if client.settings.dim is None:
-        embedder.embed_queries(["size"])
-    return embedder

@@ -57,14 +57,14 @@ def remote_settings(
         model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
         env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`,
             `QMD_EMBED_MAX_TOKENS`.
-        overrides: Prompts and size of an embedding model.
 
     Raises:
         ModelError: A server without a model's name, or a number that is none.
     """
     stem = ENV_STEMS[role]
     url, name = env.get(f"{stem}_URL", "").strip(), model.strip()
-    if _is_address(name):
+    scheme, mark, _ = name.partition("://")
+    if mark and scheme.rpartition("+")[2].lower() in ("http", "https"):
         url, _, name = name.partition("#")
     if not url:
         return None
@@ -85,12 +85,6 @@ def remote_settings(
         document_prompt=overrides.document_prompt or "",
         query_prompt=overrides.query_prompt or "",
     )
-
-
-def _is_address(model: str) -> bool:
-    """Whether a model is written as the address of a server, with the name of its interface in front or not."""
-    scheme, mark, _ = model.partition("://")
-    return bool(mark) and scheme.rpartition("+")[2].lower() in ("http", "https")
 
 
 def _positive(env: Mapping[str, str], name: str) -> float | None:

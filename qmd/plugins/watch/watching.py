@@ -45,7 +45,6 @@ class WatchedIndex:
     """What the watcher does. The index is open only while it is written, so others get their turn.
 
     Args:
-        index: What is kept up to date.
         names: Collections to watch; empty = all.
         computes_vectors: Whether the vectors of what changed are computed as well.
     """
@@ -123,9 +122,7 @@ class Watcher(Struct):
     """Looks at every collection in turn, refreshes those that changed and came to rest, then computes their vectors.
 
     Args:
-        index: What it looks at and refreshes.
         say: Gets one line for everything that goes wrong, once until it changes.
-        events: Reports of changes.
         clock: Monotonic seconds.
     """
 

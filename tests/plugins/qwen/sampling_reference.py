@@ -25,15 +25,13 @@ def ranked(values: Mapping[int, float]) -> list[int]:
     return sorted(values, key=lambda token: (-values[token], token))
 
 
-def penalties(logits: Logits, prompt: Sequence[int], text: Sequence[int], options: SamplingSettings) -> Logits:
+def penalties(logits: Logits, text: Sequence[int], options: SamplingSettings) -> Logits:
     """CTRL's repetition penalty with negative logits multiplied; OpenAI's presence and frequency penalties."""
     n = options.penalty_last_n
-    seen, written = [*prompt, *text], list(text)
-    if n >= 0:
-        seen, written = seen[len(seen) - min(n, len(seen)) :], written[len(written) - min(n, len(written)) :]
+    written = list(text)[len(text) - min(n, len(text)) :] if n >= 0 else list(text)
     result = dict(logits)
     for token in result:
-        if token in seen:
+        if token in written:
             result[token] *= options.repetition_penalty if result[token] < 0 else 1 / options.repetition_penalty
         count = written.count(token)
         result[token] -= count * options.frequency_penalty + (count > 0) * options.presence_penalty

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.runtime.sessions import open_session
 from qmd.plugins.qwen.decoder_signature import read_signature
-from qmd.plugins.qwen.decoding import Decoder, Limits, generate, generate_branches
+from qmd.plugins.qwen.decoding import Decoder, Limits, generate_branches
 from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext, KeyValueContext, Rows
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import (
@@ -106,7 +106,7 @@ def test_rewinding_to_a_shared_prefix_forgets_what_came_after(case: str, opened:
 @pytest.mark.parametrize("case", CASES)
 def test_a_batch_of_unequal_branches_equals_each_branch_alone(case: str, opened: Callable[[str], Opened]) -> None:
     decoder, weights, tolerance = opened(case)
-    if not decoder.branches_work:
+    if decoder.branches_refusal is not None:
         # Without the input, a plain graph counts the padding of shorter rows as positions.
         assert case == "plain-without-positions"
         return
@@ -217,7 +217,7 @@ def test_greedy_generation_equals_the_reference(opened: Callable[[str], Opened])
     for case in ("fp32", "plain"):
         decoder, weights, _ = opened(case)
         context = decoder.open_context(32)
-        result = generate(context, context.append([IDS]), _greedy, (), Limits(8))
+        (result,) = generate_branches(context, context.append([IDS]), [_greedy], (), [8], Limits())
         assert list(result.tokens) == _greedy_reference(weights, IDS, 8)
         assert result.stop == "budget"
 
@@ -227,7 +227,7 @@ def test_generation_stops_at_any_end_token_and_leaves_it_out(opened: Callable[[s
     expected = _greedy_reference(weights, IDS, 8)
     end = expected[3]
     context = decoder.open_context(32)
-    result = generate(context, context.append([IDS]), _greedy, (end, 9999), Limits(8))
+    (result,) = generate_branches(context, context.append([IDS]), [_greedy], (end, 9999), [8], Limits())
     assert list(result.tokens) == expected[: expected.index(end)]
     assert result.stop == "end"
 
@@ -235,11 +235,11 @@ def test_generation_stops_at_any_end_token_and_leaves_it_out(opened: Callable[[s
 def test_generation_stops_at_the_deadline_and_on_cancellation(opened: Callable[[str], Opened]) -> None:
     decoder, _, _ = opened("fp32")
     for limits, reason in (
-        (Limits(8, deadline_s=time.monotonic() - 1), "deadline"),
-        (Limits(8, is_cancelled=lambda: True), "cancelled"),
+        (Limits(deadline_s=time.monotonic() - 1), "deadline"),
+        (Limits(is_cancelled=lambda: True), "cancelled"),
     ):
         context = decoder.open_context(32)
-        result = generate(context, context.append([IDS]), _greedy, (), limits)
+        (result,) = generate_branches(context, context.append([IDS]), [_greedy], (), [8], limits)
         assert result.stop == reason
         assert len(result.tokens) == 1
 
@@ -250,7 +250,7 @@ def test_branches_generate_what_each_would_generate_alone(opened: Callable[[str]
     prompt.append([IDS])
     tails, budgets = [[11], [21, 22, 23]], [3, 6]
     branches, logits = prompt.fork(tails, 6)
-    results = generate_branches(branches, logits, [_greedy, _greedy], (), budgets, Limits(99))
+    results = generate_branches(branches, logits, [_greedy, _greedy], (), budgets, Limits())
     for tail, budget, result in zip(tails, budgets, results, strict=True):
         assert list(result.tokens) == _greedy_reference(weights, [*IDS, *tail], budget)
 
@@ -274,7 +274,7 @@ def test_a_branch_that_has_ended_leaves_the_batch(
     tails, budgets = [[11], [21, 22, 23], [11], [31, 32]], [5, 2, 6, 3]
     branches, logits = prompt.fork(tails, 6)
     before = len(fed)
-    results = generate_branches(branches, logits, [_greedy] * 4, (), budgets, Limits(99))
+    results = generate_branches(branches, logits, [_greedy] * 4, (), budgets, Limits())
     assert fed[before:] == [4, 3, 2, 2, 1]
     for tail, budget, result in zip(tails, budgets, results, strict=True):
         assert list(result.tokens) == _greedy_reference(weights, [*IDS, *tail], budget)
@@ -331,7 +331,6 @@ def test_a_batch_may_differ_from_its_rows_as_much_as_these_do_from_themselves(
     answers = (rows[:1], rows[:1], rows[1:], rows[:1], moved(stepwise)[1:])
     monkeypatch.setattr(decoder, "open_context", lambda capacity: Scripted(*answers), raising=False)
     told = decoder.branches_refusal
-    assert decoder.branches_work is (refusal is None)
     assert told is None if refusal is None else told is not None and refusal in told
 
 

@@ -21,14 +21,13 @@ def _after(
     logits: Sequence[float],
     options: SamplingSettings,
     *,
-    prompt: Sequence[int] = (),
     generated: Sequence[int] = (),
     breakers: frozenset[int] = frozenset(),
     chance: float = 0.0,
 ) -> dict[int, float]:
     """Token → logit after every step, relative to the largest."""
     candidates = possible_tokens(np.array(logits, np.float32), options)
-    left = apply_steps(candidates, options.steps, options, History(prompt, generated, breakers, chance))
+    left = apply_steps(candidates, options.steps, options, History(generated, breakers, chance))
     return _relative(dict(zip(left.tokens.tolist(), left.logits.tolist(), strict=True)))
 
 
@@ -99,14 +98,14 @@ def test_of_tokens_equally_likely_xtc_leaves_one() -> None:
     assert list(_after([0.0] * 4, SamplingSettings(xtc_probability=1.0, xtc_threshold=0.2))) == [3]
 
 
-def test_repetition_penalty_divides_positive_and_multiplies_negative_logits_of_prompt_and_text() -> None:
+def test_repetition_penalty_divides_positive_and_multiplies_negative_logits_of_the_text() -> None:
     logits = [2.0, -2.0, 2.0, -2.0]
-    after = _after(logits, SamplingSettings(repetition_penalty=2.0), prompt=[0], generated=[1, 1])
+    after = _after(logits, SamplingSettings(repetition_penalty=2.0), generated=[0, 1, 1])
     assert after == pytest.approx({0: -1.0, 1: -6.0, 2: 0.0, 3: -4.0})
 
 
-def test_presence_penalty_counts_generated_tokens_once_and_the_prompt_never() -> None:
-    after = _after([0.0] * 3, SamplingSettings(presence_penalty=0.5), prompt=[0], generated=[1, 1])
+def test_presence_penalty_counts_generated_tokens_once() -> None:
+    after = _after([0.0] * 3, SamplingSettings(presence_penalty=0.5), generated=[1, 1])
     assert after == {0: 0.0, 1: -0.5, 2: 0.0}
 
 
@@ -173,20 +172,19 @@ _CHAINS = st.fixed_dictionaries(
         | st.permutations(ORDERS["llama.cpp"]).map(lambda steps: tuple(steps[:6])),
     }
 )
-_PAST = st.lists(st.integers(0, 7), max_size=14)
+_PAST = st.lists(st.integers(0, 7), max_size=28)
 
 
 def _by_definition(
     logits: Sequence[float],
     options: SamplingSettings,
-    prompt: Sequence[int],
     text: Sequence[int],
     breakers: frozenset[int],
 ) -> list[dict[int, float]]:
     """What is left after each step."""
     steps: dict[str, Callable[[dict[int, float]], dict[int, float]]] = {
-        "penalties": lambda now: reference.penalties(now, prompt, text, options),
-        "dry": lambda now: reference.dry(now, [*prompt, *text], breakers, options),
+        "penalties": lambda now: reference.penalties(now, text, options),
+        "dry": lambda now: reference.dry(now, text, breakers, options),
         "top_k": lambda now: reference.top_k(now, options.top_k),
         "top_p": lambda now: reference.top_p(now, options.top_p),
         "min_p": lambda now: reference.min_p(now, options.min_p),
@@ -207,18 +205,17 @@ def _by_definition(
     st.integers(2, 400),
     _CHAINS,
     _PAST,
-    _PAST,
     st.frozensets(st.integers(0, 7), max_size=2),
 )
 def test_every_chain_in_every_order_leaves_what_its_definitions_leave(
-    seed: int, size: int, chain: dict[str, Any], prompt: list[int], text: list[int], breakers: frozenset[int]
+    seed: int, size: int, chain: dict[str, Any], text: list[int], breakers: frozenset[int]
 ) -> None:
     # Random logits have no ties and no sums that lie on a border but for rounding.
     logits = (3 * np.random.default_rng(seed).standard_normal(size)).astype(np.float32).tolist()
     options = SamplingSettings(**chain)
-    prompt, text = ([token % size for token in tokens] for tokens in (prompt, text))
-    *_, expected = _by_definition(logits, options, prompt, text, breakers)
-    got = _after(logits, options, prompt=prompt, generated=text, breakers=breakers)
+    text = [token % size for token in text]
+    *_, expected = _by_definition(logits, options, text, breakers)
+    got = _after(logits, options, generated=text, breakers=breakers)
     assert got == pytest.approx(_relative(expected), abs=2e-3, rel=2e-4)
 
 

@@ -12,10 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.inference.base import Embedder
+from qmd.inference.records import ModelChoice
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.servers import ServerRoom
 from qmd.plugins.servers.apis import RERANK_APIS, endpoints
 from qmd.plugins.servers.client import DeadlineError, RemoteClient
-from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker, connect_embedder
+from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker
 from qmd.plugins.servers.expander import RemoteExpander, parse_typed_lines
 from qmd.plugins.servers.settings import RemoteSettings, is_loopback, remote_settings
 from tests.loopback import serve_posts
@@ -98,8 +101,13 @@ def test_vectors_of_another_size_than_before_are_refused(server: Server) -> None
         embedder.embed_queries(["a"])
 
 
+def _connected(server: Server, **env: str) -> Embedder:
+    said = {"QMD_EMBED_URL": server.url, "QMD_EMBED_MODEL": server.settings.model, **env}
+    return ServerRoom().open_embedder(ModelChoice(), EngineSettings(Path(), env=said))
+
+
 def test_connecting_asks_for_the_size_and_the_fingerprint_leaves_the_address_out(server: Server) -> None:
-    embedder = connect_embedder(RemoteClient(server.settings, "embedding"))
+    embedder = _connected(server)
     assert embedder.dim == 3
     moved = replace(server.settings, url="http://elsewhere:1", dim=3)
     elsewhere = RemoteEmbedder(RemoteClient(moved, "embedding"))
@@ -306,7 +314,7 @@ def test_offline_only_this_machine_is_asked(server: Server) -> None:
     env = {"QMD_OFFLINE": "1", "QMD_EMBED_URL": server.url}
     settings = remote_settings("embed", "m", env)
     assert settings is not None and settings.is_offline
-    assert connect_embedder(RemoteClient(settings, "embedding")).dim == 3
+    assert _connected(server, QMD_OFFLINE="1").dim == 3
 
 
 def test_loopback_is_told_by_address_or_the_name_localhost() -> None:
