@@ -18,7 +18,7 @@ _DAY = r"[0-9]{1,2}"
 _END = rf"(?:{_DAY}{ORDINAL}[ ]?(?:(?:of|de)[ ])?)?(?:[^\W\d_]{{3,12}}\.?|[QT][1-4]|{_DAY}\.)(?: {_DAY}[a-z]{{0,2}},?)?"
 _LEFT = rf"(?i)(?<![^\W_])({_END})({JOINT})\Z"
 _CHINESE_END = r"(?:[0-9]{1,2}月)?[0-9]{1,2}[月日号號]"
-_RIGHT = rf"(?i)({JOINT})({_END}(?![^\W_]|[ ,.]{{0,2}}(?:(?:of|de)[ ])?[0-9])|{_CHINESE_END})"
+_RIGHT = rf"(?i)\A({JOINT})({_END}(?![^\W_]|[ ,.]{{0,2}}(?:(?:of|de)[ ])?[0-9])|{_CHINESE_END})"
 OPEN = r"(?:(between|zwischen|entre|между)|from|von|vom|desde|del?|du|с|от|从|自)[ ]?(?:(?:the|dem|den|el|le)[ ])?"
 """What stands before a range."""
 _LONGEST = 40
@@ -41,12 +41,12 @@ def join_ranges(text: str, found: Sequence[DateSpan], read: _Reader) -> list[Dat
         before = text[max(joined[-1][0].end if joined else 0, start - _LONGEST) : start]
         if joined and re.fullmatch(JOINT, before, re.IGNORECASE):
             group = _between(text, joined[-1][0].start, joined[-1:], before, [group]) or group
-        elif before and (end := re.search(_LEFT, before)):
+        elif end := _search(_LEFT, before):
             ends = [f"{end[1]} {year}", f"{end[1]} {year - 1}"]
             if re.fullmatch(r"[0-9.]+\.", end[1]):  # 3.-5.5.2024, 3.5.-5.5.2024: dots tell what is said of the first
                 ends = [re.sub(rf"\A(?:[0-9]+\.[ ]?){{{end[1].count('.')}}}", end[1], text[start:stop])]
             group = _between(text, start - len(end[0]), _whole(ends, read, 0), end[2], [group]) or group
-        if stop < len(text) and (end := re.match(_RIGHT, text[stop : stop + _LONGEST])):
+        if end := _search(_RIGHT, text[stop : stop + _LONGEST]):
             ends = [f"{year}年{end[2]}", f"{year}年{group[0].first.month}月{end[2]}"]
             ends += [f"{end[2]} {year}", f"{end[2]} {year + 1}"]
             group = _between(text, group[0].start, [group], end[1], _whole(ends, read, stop + len(end[0]))) or group
@@ -54,6 +54,11 @@ def join_ranges(text: str, found: Sequence[DateSpan], read: _Reader) -> list[Dat
             joined.pop()
         joined.append(group)
     return list(chain.from_iterable(joined))
+
+
+def _search(pattern: str, text: str) -> re.Match[str] | None:
+    """What it finds; beside most dates there is nothing for which it had to be compiled."""
+    return re.search(pattern, text) if text else None
 
 
 def _whole(ends: Sequence[str], read: _Reader, stop: int) -> _Ways:

@@ -100,7 +100,6 @@ class _Walk(Struct):
     folder: Path
     """The collection's real path."""
     below: str
-    """Only what is in it, or on the way to it, is looked at."""
     base: str
     """The same, with a separator at the end."""
     mask: PathMatcher
@@ -120,6 +119,10 @@ class _Walk(Struct):
     git_ignored: list[str] = field(default_factory=list)
     folders: dict[str, int] = field(default_factory=dict)
     others: Counter[str] | None = None
+
+    def concerns(self, path: str) -> bool:
+        """Whether a path is below the one that is asked for, or on the way to it."""
+        return is_below(path, self.below) or is_below(self.below, path)
 
 
 class _Folder(Struct, frozen=True):
@@ -236,10 +239,8 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     is_selected = walk.mask.fullmatch
     for entry in entries:
         name = to_text(entry.name)
-        if name.startswith("."):
-            continue
         path = folder.prefix + name
-        if not (is_below(path, walk.below) or is_below(walk.below, path)):
+        if name.startswith(".") or not walk.concerns(path):
             continue
         try:
             if entry.is_dir(follow_symlinks=False):
