@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config, names_auto_update, needs_full_config, parse_config
+from qmd.environment import sha256
 from qmd.errors import BusyError, NotFoundError, StoreError
 from qmd.names import to_text
 
@@ -54,10 +55,6 @@ class Configuration(ABC):
     def trusted(self) -> tuple[Collection, ...]:
         """The collections, none where something in the configuration is not trusted; nobody is asked."""
         return self.load().collections
-
-    def trusts(self, collection: Collection, reader: IndexReader) -> bool:
-        """Whether a collection, as an index has it, is one of them."""
-        return collection in self.trusted()
 
     def auto_update(self) -> bool:
         """Whether a search brings changed files up to date first."""
@@ -191,11 +188,6 @@ class FileConfiguration(Configuration):
     def trusted(self) -> tuple[Collection, ...]:
         config = self._read()
         return config.collections if self._untrusted(config) is None else ()
-
-    def trusts(self, collection: Collection, reader: IndexReader) -> bool:
-        """Without parsing the file where nothing in it needs trust and the index has its copy."""
-        digest = self._digest() if self._locations.project_root is None else None
-        return (digest is not None and digest == reader.config_hash()) or super().trusts(collection, reader)
 
     def auto_update(self) -> bool:
         return not names_auto_update(self._locations) or self._read().auto_update
@@ -338,8 +330,7 @@ def written_form(collections: Sequence[Collection], global_context: str | None) 
 
 
 def _parse(content: Mapping[str, Any], locations: Locations) -> Config:
-    import hashlib
     import json
 
     text = json.dumps([content, str(locations.base)], sort_keys=True, default=str)
-    return parse_config(content, locations, hashlib.sha256(text.encode()).hexdigest())  # type: ignore[arg-type]
+    return parse_config(content, locations, sha256(text.encode()))  # type: ignore[arg-type]

@@ -149,7 +149,8 @@ class Refresher:
 
     def _update(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
         """Bring a part of a collection up to date, unless that takes long or its configuration is not trusted."""
-        if not self._configuration.trusts(collection, reader):
+        # Outside of a project all is trusted, and the file need not be parsed: the index holds a copy of it.
+        if self._project_root is not None and collection not in self._configuration.trusted():
             return Freshness()
         if not below and reader.count_documents(Scope(collections=(collection.name,))) > _MOST_FILES:
             return Freshness()

@@ -27,6 +27,9 @@ _SPACE = r"[ \t\u00a0_\-]{1,4}"
 _GAP = r"[ \t\u00a0_\-]{0,4}"  # bounded: a text of blanks and dashes must not cost more than another
 _OF = r"(?:(?:of(?: the year)?|del?(?: año)?|de l['’]année|des jahres|von)[ \t])?"
 
+_compiled = cache(re.compile)
+"""Each where a text can hold such a date: to compile all of them takes as long as reading ten notes."""
+
 Match = re.Match[str]
 Reader = Callable[[Match, "bool | None"], Sequence[Days]]
 """What a match means: no days where it is no date, several where it can be read in several ways."""
@@ -51,7 +54,7 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
             continue
         if not (left := [start for start in left if taken.find(1, start, start + 4) < 0]):
             break
-        for match in _compiled(source).finditer(text):
+        for match in _compiled(source, re.IGNORECASE).finditer(text):
             if taken.find(1, *match.span()) >= 0:
                 continue
             days: Sequence[Days] = ()
@@ -62,12 +65,6 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
             found.extend(DateSpan(first, last, match.start(), match.end()) for first, last in days)
     found.sort(key=lambda one: one.start)
     return join_ranges(text, found, lambda end: find_dates(end, day_first=day_first, years=years))
-
-
-@cache
-def _compiled(source: str) -> re.Pattern[str]:
-    """One of them, compiled when a text can hold such a date: all of them take as long as reading forty notes."""
-    return re.compile(source, re.IGNORECASE)
 
 
 @cache
