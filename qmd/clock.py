@@ -30,7 +30,7 @@ def local_today() -> date:
 
 def time_text(moment: datetime, precision: Literal["seconds", "milliseconds"] = "milliseconds") -> str:
     """A time in UTC as text: `2026-03-14T09:26:53.589Z`."""
-    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+    return moment.isoformat("T", precision).replace("+00:00", "Z")
 
 
 def file_time_text(time_ns: int) -> str:

@@ -149,7 +149,7 @@ def foreign_place(path: Path, *, follows_links: bool) -> Path:
 
 def _open(path: Path, flags: int) -> int:
     """`os.open` for a file of qmd's own: in a project's `.qmd` relative to the folder itself, and never by a link."""
-    if path.parent.name != PROJECT_FOLDER:
+    if PROJECT_FOLDER not in str(path) or path.parent.name != PROJECT_FOLDER:
         return os.open(path, flags, PRIVATE_FILE)
     real_place(path)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -9,20 +9,15 @@ from functools import lru_cache
 _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
-        "++",
-        r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)",
+        "+",
+        r"\+\+(?<=([Ccg])\+\+)(?:(?<!c\+\+)(?![\w+])|(?=[\s.,?!:]|\Z))(?<![\w+$]...)",
         {"C": "cplusplus", "c": "cplusplus", "g": "gplusplus"},
     ),
-    (
-        "#",
-        r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])",
-        {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
-    ),
-    (".NET", r"NET(?<=\.NET)(?<!\.....)\b", {".": "dotnet"}),
-    (".net", r"net(?<=\.net)(?<![\w.]....)\b", {".": "dotnet"}),
+    ("#", r"#(?<=([CcFf])#)(?<![\w#]..)(?![\w#])", {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"}),
+    (".", r"(\.)(?:NET(?<!\.....)|net(?<![\w.]....))\b", {".": "dotnet"}),
 )
-"""(what has to be there, pattern, term by the character before the match). Conditions on what comes before are written
-after the symbols: what begins with a literal is searched at memory speed."""
+"""(what has to be there, pattern, term by its group). Conditions on what comes before are written after the symbols:
+what begins with a literal is searched at memory speed."""
 
 _PART = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
 _PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"
@@ -49,14 +44,9 @@ def identifier_parts(word: str) -> tuple[str, ...]:
 
 def symbol_terms(text: str) -> list[str]:
     """Terms for names that are told apart by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
-    found: list[str] = []
-    for start, pattern, terms in _SYMBOLS:
-        # Looking for one character is much cheaper, and most texts have no `+`.
-        if start[0] not in text or start not in text:
-            continue
-        names = {text[max(match.start() - 1, 0)] for match in re.finditer(pattern, text)}
-        found.extend(term for name, term in terms.items() if name in names)
-    return list(dict.fromkeys(found))
+    # Looking for one character is much cheaper, and most texts have no `+`.
+    named = [(set(re.findall(pattern, text)), terms) for sign, pattern, terms in _SYMBOLS if sign in text]
+    return list(dict.fromkeys(term for names, terms in named for name, term in terms.items() if name in names))
 
 
 def camel_words(text: str) -> Iterable[str]:

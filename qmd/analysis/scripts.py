@@ -32,9 +32,13 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 
 def has_cjk(text: str) -> bool:
     """Whether `text` holds a Chinese, Japanese or Korean character."""
-    far = b"" if text.isascii() else text.encode("utf-8", "replace").translate(None, _NEAR_LATIN)
-    # A Han character says so without the whole class.
-    return any(map(far.__contains__, _HAN)) or (far != b"" and re.search(_CJK_RUN, text) is not None)
+    raw = b"" if text.isascii() else text.encode("utf-8", "replace")
+    far = raw.translate(None, _NEAR_LATIN)
+    # A Han character says so without the whole class; emoji, and the signs that colour them, are none.
+    if not far or any(map(far.__contains__, _HAN)):
+        return bool(far)
+    far = raw.replace(b"\xf0\x9f", b"").replace(b"\xef\xb8", b"").translate(None, _NEAR_LATIN)
+    return far != b"" and re.search(_CJK_RUN, text) is not None
 
 
 def script_of(letter: str) -> str | None:
@@ -97,7 +101,7 @@ def bigrams(run: str) -> list[str]:
 def _index_run(match: re.Match[str]) -> str:
     run = match[0]
     # The last character starts no pair: kept alone, so that the prefix search of a one-character query reaches it.
-    return f" {' '.join([*map(operator.add, run, run[1:]), run[-1]])} "
+    return f" {' '.join(map(operator.add, run, f'{run[1:]} '))}"
 
 
 def cjk_segments(text: str) -> list[tuple[str, bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import filterfalse
 
 
 def _words(text: str) -> frozenset[str]:
@@ -63,7 +64,7 @@ _OTHERS: Mapping[str, frozenset[str]] = {
 
 _NAMES = "German French Spanish Portuguese Italian Dutch Russian Swedish"
 _ACCENTED = "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé"
-_LETTERS = dict(zip(_OTHERS, map(frozenset, _ACCENTED.split()), strict=True))
+_LETTERS = dict(zip(_OTHERS, map(frozenset(map(chr, range(128))).union, _ACCENTED.split()), strict=True))
 _FOREIGN = frozenset[str]().union(*_OTHERS.values())
 LANGUAGES: Mapping[str, str] = dict(zip(_OTHERS, _NAMES.split(), strict=True))
 """Languages other than English, with their names."""
@@ -97,8 +98,10 @@ def language_of(text: str, least: int = 1) -> str | None:
 
 def language_of_words(words: Collection[str], least: int) -> str | None:
     """The same of words in small letters; what signs stand around them hides some."""
-    accents = [re.sub(r"[\0-\x7f]", "", word) for word in {word for word in words if not word.isascii()}]
+    accents = set(filterfalse(str.isascii, words))
     english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
+    if len(english) > len(foreign) + len(accents):
+        return "en"
     signs = {"en": len(english)}
     for name, listed in _OTHERS.items():
         if common := foreign & listed:

@@ -63,8 +63,7 @@ def unit_around(day: date, unit: Unit, shift: int) -> Days:
     """The calendar's day, week, month … that lies `shift` of them after the one of `day`.
 
     Raises:
-        ValueError: The calendar does not reach that far.
-        OverflowError: The same.
+        ValueError, OverflowError: The calendar does not reach that far.
     """
     if unit in ("day", "week"):
         moved = day + timedelta(days=shift * (1 if unit == "day" else 7))
@@ -82,8 +81,7 @@ def days_back(today: date, unit: Unit, count: int) -> Days:
     """The last `count` days, weeks … up to today.
 
     Raises:
-        ValueError: The calendar does not reach that far.
-        OverflowError: The same.
+        ValueError, OverflowError: The calendar does not reach that far.
     """
     lengths = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
     return today - timedelta(days=lengths[unit] * count), today

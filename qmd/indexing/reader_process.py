@@ -15,9 +15,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache, partial
 from typing import Self
 
 from qmd.indexing.reading import FileReading, is_converted, leave_out, read_file, read_files
@@ -109,8 +109,7 @@ class ReaderProcess:
             self._start()
         if self._process is not None and not self._has_reported:
             assert self._process.stdout is not None
-            with self._timed(_BASE_S):
-                self._has_reported = self._process.stdout.readline() == _READY
+            self._has_reported = self._within(_BASE_S, self._process.stdout.readline) == _READY
             if not self._has_reported:
                 self._end()
         return self._process is not None
@@ -127,10 +126,10 @@ class ReaderProcess:
     def _receive(self, entry: FileEntry) -> FileReading | None:
         """The next answer; None when the process has died or was ended, which it then is for certain."""
         assert self._process is not None and self._process.stdout is not None
+        seconds, read = self._budget_s(entry), self._process.stdout.read
         try:
-            with self._timed(self._budget_s(entry)):
-                size = int.from_bytes(self._process.stdout.read(_SIZE_BYTES))
-                packed = self._process.stdout.read(size)
+            size = int.from_bytes(self._within(seconds, partial(read, _SIZE_BYTES)))
+            packed = self._within(seconds, partial(read, size)) if size else b""
         except OSError:
             packed = b""
         if not packed or len(packed) < size:
@@ -147,14 +146,12 @@ class ReaderProcess:
         with suppress(OSError), process:
             pass
 
-    @contextmanager
-    def _timed(self, seconds: float) -> Iterator[None]:
-        """End the process if the block takes longer; `_is_expired` tells."""
+    def _within(self, seconds: float, read: Callable[[], bytes]) -> bytes:
+        """What `read` gives of the process, which is ended if that takes longer; `_is_expired` tells."""
         with self._lock:
-            self._is_expired = False
-            self._left_s = seconds
+            self._is_expired, self._left_s = False, seconds
         try:
-            yield
+            return read()
         finally:
             with self._lock:
                 self._left_s = None
@@ -216,6 +213,7 @@ def _leave_network() -> None:
         _ = unshare(0x40000000) and unshare(0x50000000)
 
 
+@lru_cache(maxsize=1)
 def _limit_memory(n_bytes: int) -> None:
     """Make a file that needs too much fail here, before the system has to choose what to end."""
     # Windows has no such limit, and macOS refuses some.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self
@@ -57,7 +56,6 @@ class FileReading(Struct, frozen=True):
         return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _Failure = tuple[str, UnindexableReason, str | None]
 _Words = tuple[str, ...]
 _DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words])
@@ -165,7 +163,7 @@ def stored_form(
         n_chars=len(document.text),
         doc=pack_text(document.text),
         terms=analyze_document(document),
-        metadata_json=_ENCODER.encode(document.metadata) if document.metadata else "{}",
+        metadata_json=msgspec.json.encode(document.metadata).decode() if document.metadata else "{}",
         size_bytes=size_bytes,
         mtime_ns=known_mtime_ns,
         created_at=file_time_text(created_ns),

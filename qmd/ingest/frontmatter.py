@@ -32,6 +32,7 @@ _ITEM_KEY = re.compile(r"[^\s:\"'\[{][^:]*:(?:\s|\Z)")
 _HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
 _FLOW_ITEM = re.compile(r"""\s*(?:"([^"\\]*)"|'((?:[^']|'')*)'|([^\s,"'\[\]{}#&*!|>%@`][^,\[\]{}"]*))\s*(?:,|\Z)""")
+_QUOTED_LIST = msgspec.json.Decoder(tuple[str, ...])
 _NO_KEY_START = frozenset(" \t:-?[]{}\"'&*!|>%@`,#")
 _INTEGER = re.compile(r"[-+]?\d{1,18}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
@@ -258,7 +259,7 @@ def _flow_list(raw: str) -> tuple[str, ...]:
     if raw[1:2] == '"' and "\\" not in raw:
         # Quoted throughout: the same as JSON, whose parser is in C.
         with suppress(ValueError):
-            return msgspec.json.decode(raw, type=tuple[str, ...])
+            return _QUOTED_LIST.decode(raw)
     inner = raw[1:-1].strip()
     items: list[str] = []
     position = 0

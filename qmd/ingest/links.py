@@ -97,26 +97,28 @@ def _wiki_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str
 
 def _markdown_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
     """The same of a markdown link, to a file or to a definition."""
-    *_, quoted, bare, reference = match.groups()
+    quoted, bare, reference = match.groups()[-3:]
     target = _local(bare if quoted is None else quoted) if reference is None else None
     if reference is None and target is None:
         return None, "", False
     shown, is_embed = _shown_text(match.string, match.start())
-    return rules[0].get(_label(reference or shown)) if reference is not None else target, shown, is_embed
+    return target if reference is None else rules[0].get(_label(reference or shown)), shown, is_embed
 
 
 def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
     """What may be a link outside fenced code, each kind looked for alone."""
     marks = re.finditer(_LINK, text)
-    if "]]" in text:
-        marks = iter(sorted(chain(marks, re.finditer(_WIKI_LINK, text)), key=re.Match[str].start))
-    read, has_ticks = 0, "`" in text
+    if wiki := [*re.finditer(_WIKI_LINK, text)]:
+        marks = iter(sorted(chain(marks, wiki), key=re.Match[str].start))
+    read, tick = 0, text.find("`")
     for match, behind in pairwise(chain(_outside(marks, code) if code else marks, (None,))):
         assert match is not None
         start, end = match.span()
         if start < read:
             continue
-        before = text[max(text.rfind("\n", read, start), read) : start] if has_ticks else ""
+        if -1 < tick < read:
+            tick = text.find("`", read)
+        before = text[max(text.rfind("\n", read, start), read) : start] if -1 < tick < start else ""
         # What may be code, or begins inside another mark, is told by a look for all kinds at once.
         if "``" in before or before.count("`") % 2 or (behind is not None and behind.start() < end):
             line, end = max(text.rfind("\n", read, start) + 1, read), text.find("\n", end)

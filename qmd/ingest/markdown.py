@@ -20,7 +20,7 @@ FENCE = r"(`{3,}|~{3,})([^\n]*)"
 # would be tried at every character; the first line of the range is tested separately. Then one look at the next
 # character decides for most lines.
 _LINE_MARK = (
-    r" {0,3}(?=[#`~=-])(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
+    r" {0,3}+(?=[#`~=-])(?:(#{1,6}+)([ \t][^\n]*+)?(?=\n|\Z)"
     rf"|{FENCE}"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )

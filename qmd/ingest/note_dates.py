@@ -67,7 +67,7 @@ def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]
     for key, value in metadata.items():
         # Of a list the first entry: long ones are keywords.
         for text in value[:1] if isinstance(value, tuple) else (str(value),):
-            if len(text) <= _MAX_VALUE_CHARACTERS and (found := _dates_of_value(text)):
+            if len(text) <= _MAX_VALUE_CHARACTERS and YEAR.search(text) and (found := _dates_of_value(text)):
                 told.setdefault(_BETWEEN.sub("", key), found)
     return told
 

@@ -121,8 +121,9 @@ class _Walk(Struct):
     others: Counter[str] | None = None
 
     def concerns(self, path: str) -> bool:
-        """Whether a path is below the one that is asked for, or on the way to it."""
-        return is_below(path, self.below) or is_below(self.below, path)
+        """Whether a path is below the one that is asked for, or on the way to it, and not hidden."""
+        is_asked = is_below(path, self.below) or is_below(self.below, path)
+        return is_asked and not path.startswith(".", path.rfind("/") + 1)
 
 
 class _Folder(Struct, frozen=True):
@@ -240,7 +241,7 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     for entry in entries:
         name = to_text(entry.name)
         path = folder.prefix + name
-        if name.startswith(".") or not walk.concerns(path):
+        if not walk.concerns(path):
             continue
         try:
             if entry.is_dir(follow_symlinks=False):

@@ -299,6 +299,7 @@ def hook(name: str) -> Any:
     return load(HOOKS[name])
 
 
+@cache
 def load(place: str) -> Any:
     """What `module:name` says, or the module alone."""
     module, _, name = place.partition(":")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.ingest.markdown import plain_text
@@ -49,10 +50,11 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
         closest = " The closest:" if response.verdict == "none" else ""
         parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]) + closest, style="warning"))
     told: set[str] = set()
+    width = max(screen.text_width, NARROWEST)
     for number, row in enumerate(rows, start=1):
         context = row.hit.context if row.hit.context not in told else None
         told.update([context] if context else [])
-        parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, screen)]
+        parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, width)]
     if folded:
         best = round(100 * max(hit.relevance for hit in answer.hits[-folded:]))
         noun = "match" if folded == 1 else "matches"
@@ -71,40 +73,31 @@ def _count_tail(response: SearchResponse) -> int:
     return len([*takewhile(lambda hit: hit.relevance < WEAK, reversed(response.hits))])
 
 
-class _Hit:
+class _Hit(Struct, frozen=True):
     """One hit: name and relevance, address, passage."""
 
-    def __init__(
-        self,
-        number: int,
-        row: Row,
-        context: str | None,
-        terms: Sequence[LexicalTerm],
-        options: HitOptions,
-        screen: Screen,
-    ) -> None:
-        self._number = number
-        self._row = row
-        self._context = context
-        self._terms = terms
-        self._options = options
-        self._width = max(screen.text_width, NARROWEST)
+    number: int
+    row: Row
+    context: str | None
+    terms: Sequence[LexicalTerm]
+    options: HitOptions
+    width: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines of the hit, each within the width."""
-        lead = f"{self._number}  "
-        inner = self._width - len(lead)
+        lead = f"{self.number}  "
+        inner = self.width - len(lead)
         yield _as_it_is(lead, self._name(inner))
         for line in self._below(inner):
             yield _as_it_is(" " * len(lead), line)
 
     def _below(self, width: int) -> Iterator[Text]:
-        hit, options = self._row.hit, self._options
+        hit, options = self.row.hit, self.options
         yield self._address(width)
         if hit.also_in:
             yield self._brief("also in ", ", ".join(map(_bare, hit.also_in)), width, 1)[0]
-        if self._context:
-            yield from self._brief("", " ".join(self._context.split()), width, NOTE_ROWS)
+        if self.context:
+            yield from self._brief("", " ".join(self.context.split()), width, NOTE_ROWS)
         yield from self._passage(width)
         if options.explain and hit.explanation:
             from qmd.render.explain import explanation_rows
@@ -115,11 +108,11 @@ class _Hit:
         """Title and headings on the left, relevance on the right."""
         from rich.text import Text
 
-        hit = self._row.hit
+        hit = self.row.hit
         word = strength(hit.relevance)
         filled = max(round(hit.relevance * _BAR), 1)
         bar = Text.assemble(("▰" * filled, word), ("▱" * (_BAR - filled), "faint"), (f" {word:6}", word))
-        if not self._terms:  # a list by date, in which nothing was looked for
+        if not self.terms:  # a list by date, in which nothing was looked for
             bar = Text()
         trail = [_line(heading) for heading in hit.passage.heading_trail]
         title = _line(hit.document.title) or _line(file_name(hit.document.path))
@@ -137,11 +130,11 @@ class _Hit:
         from rich.style import Style
         from rich.text import Text
 
-        hit, docid = self._row.hit, self._row.docid
+        hit, docid = self.row.hit, self.row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
-        where = self._row.identifier if docid is None else _bare(hit.document.uri)
+        where = self.row.identifier if docid is None else _bare(hit.document.uri)
         path = Text(elide(f"{visible_name(where)}:{hit.passage.line}", width - len(rest)))
-        link = self._options.links.get(hit.document.uri)
+        link = self.options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))
         return Text.assemble(path, rest, style="path")
@@ -156,7 +149,7 @@ class _Hit:
         return rows
 
     def _passage(self, width: int) -> Iterator[Text]:
-        hit, options = self._row.hit, self._options
+        hit, options = self.row.hit, self.options
         passage = hit.passage
         if hit.mention and not options.full:
             lead = f"{_bare(hit.mention.document.uri)}:{hit.mention.line} says: "
@@ -178,8 +171,8 @@ class _Hit:
         """The lines of the file as they stand, each behind its number."""
         from rich.text import Text
 
-        hit, passage = self._row.hit, self._row.hit.passage
-        first, text = (1, hit.body or "") if self._options.full else (passage.start_line, passage.text)
+        hit, passage = self.row.hit, self.row.hit.passage
+        first, text = (1, hit.body or "") if self.options.full else (passage.start_line, passage.text)
         lines = visible(text.replace("\r\n", "\n")).removesuffix("\n").expandtabs(4).split("\n")
         gutter = len(str(first + len(lines) - 1))
         for number, line in enumerate(lines, start=first):
@@ -187,7 +180,7 @@ class _Hit:
                 yield Text.assemble((f"{'' if part else number:>{gutter}}  ", "faint"), row)
 
     def _marked(self, text: Text) -> Text:
-        for start, end in find_spans(text.plain, self._terms):
+        for start, end in find_spans(text.plain, self.terms):
             text.stylize("match", start, end)
         return text
 

@@ -132,8 +132,6 @@ def fuse_zscores(
     Chosen over reciprocal rank fusion: .612 against .596 to .600 mean nDCG@10 over ten collections; the table of
     tests/benchmarks/bench_quality.py compares the two on the development collections.
     """
-    if len(rankings) != len(weights):
-        raise ValueError(f"{len(rankings)} rankings, {len(weights)} weights")
     used = [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
     ids = {candidate.document_id for ranking, _ in used for candidate in ranking.candidates}
     parts = [_standardised(ranking, weight, len(ids)) for ranking, weight in used]
@@ -247,8 +245,6 @@ def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: floa
     Raises:
         ValueError: If the two differ in length.
     """
-    if len(fused) != len(reranked):
-        raise ValueError(f"{len(fused)} fused scores, {len(reranked)} rerank scores")
     return [left + weight * right for left, right in zip(fused, z_scores(reranked), strict=True)]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -170,8 +169,10 @@ def pack_links(links: Sequence[Link]) -> PackedLinks:
     """The stored form of links."""
     from qmd.analysis.note_names import link_key
 
-    keys = [key for link in links if (key := link_key(link.target))]
-    return PackedLinks(_compress(msgspec.json.encode(links)), dict(Counter(map(hash_key, keys))))
+    counts: dict[int, int] = {}
+    for key in filter(None, [link_key(link.target) for link in links]):
+        counts[hash_key(key)] = counts.get(hash_key(key), 0) + 1
+    return PackedLinks(_compress(msgspec.json.encode(links)), counts)
 
 
 def unpack_links(packed: bytes) -> list[Link]:

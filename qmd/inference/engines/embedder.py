@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.encoder_graph import EncoderGraph, read_encoder_graph
-from qmd.inference.engines.pooling import pool
 from qmd.inference.models.prepared import has_byte_products
 from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
-from qmd.inference.records import FolderRules, ModelRecord
+from qmd.inference.records import FolderRules, ModelRecord, Pooling
 from qmd.inference.runtime.gpu_memory import GpuUse
 from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.runtime.sessions import Session, open_session
@@ -51,7 +51,7 @@ def sum_options() -> dict[str, str]:
     return {} if has_byte_products() else _EXACT_SUMS
 
 
-class TokenEncoder:
+class TokenEncoder(Struct, frozen=True):
     """One open encoder with its tokenizer: texts in, token vectors out.
 
     Each text is one run, never padded, on a session with one thread; several texts run at the same time on `threads`
@@ -59,12 +59,11 @@ class TokenEncoder:
     vectors do not depend on its neighbours, which dynamic quantisation of a whole batch would bring about.
     """
 
-    def __init__(self, session: Session, tokenizer: Tokenizer, context: int, threads: int = 1) -> None:
-        self.session = session
-        self.tokenizer = tokenizer
-        self.context = context
-        self.threads = threads
-        self.graph = read_encoder_graph(session)
+    session: Session
+    tokenizer: Tokenizer
+    graph: EncoderGraph
+    context: int
+    threads: int
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Token vectors of one text, shape (n_tokens, dim), not normalised; (1, dim) where the graph pools them."""
@@ -82,7 +81,6 @@ class ReadingEmbedder:
         self._tokenizer = tokenizer
 
     def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token of `text`, ascending."""
         return self._tokenizer.token_starts(text)
 
     def embeds(self, text: str) -> bool:
@@ -107,9 +105,7 @@ class OnnxEmbedder(ReadingEmbedder):
         self.encoder = encoder
         self.session = encoder.session
         self.fingerprint = fingerprint
-        """See `encoder_fingerprint`."""
         self.dim = dim
-        """Length of a vector."""
         self.description = EngineDescription(
             "embed", record.name, encoder.session.format, record.tier, encoder.session.got
         )
@@ -140,11 +136,9 @@ class OnnxEmbedder(ReadingEmbedder):
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Vectors of document texts, shape (len(texts), dim), in the order given."""
         return self._embed(texts, self.record.document_prompt, on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of queries, shape (len(texts), dim)."""
         return self._embed(texts, self.record.query_prompt, None)
 
     def embed_documents_in(
@@ -208,7 +202,7 @@ def load_embedder(
         options=options,
         gpu=gpu,
     )
-    encoder = TokenEncoder(session, tokenizer, record.context, threads)
+    encoder = TokenEncoder(session, tokenizer, read_encoder_graph(session), record.context, threads)
     _check_pooling(encoder.graph, record, rules, weights.path)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
@@ -245,3 +239,46 @@ def foreign_share(text: str, scripts: Sequence[str]) -> float:
         return 0.0
     known = sum(letter.isascii() or script_of(letter) in scripts for letter in letters)
     return 1.0 - known / len(letters)
+
+
+# --- pooling: token vectors in, one vector a text out ---------------------------------------------
+
+Vectors = npt.NDArray[np.float32]
+
+
+def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | None = None) -> Vectors:
+    """One L2-normalised vector of one text.
+
+    Args:
+        token_vectors: Shape (n_tokens, width), n_tokens >= 1, no padding. One row is its own pooled vector whatever
+            the pooling, so a vector that a graph has pooled itself passes unchanged.
+        skip: Leading tokens (those of a prompt) that do not count; the last token always does.
+        dim: Values kept before normalising, for models trained to be cut; None keeps all.
+
+    Returns:
+        Shape (dim,), or (width,) where no `dim` is given.
+    """
+    start = min(skip, len(token_vectors) - 1)
+    pooled = _POOLINGS[pooling](token_vectors, start)[:dim]
+    result: Vectors = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
+    return result
+
+
+def _weighted_mean(vectors: Vectors, start: int) -> Vectors:
+    """Mean in which the n-th token of the text counts n times."""
+    weights = np.arange(start + 1, len(vectors) + 1, dtype=np.float32)
+    result: Vectors = weights @ vectors[start:] / weights.sum()
+    return result
+
+
+_POOLINGS: Mapping[Pooling, Callable[[Vectors, int], Vectors]] = {
+    "mean": lambda vectors, start: vectors[start:].mean(axis=0),
+    "first": lambda vectors, start: vectors[start],
+    "last": lambda vectors, _: vectors[-1],
+    "max": lambda vectors, start: vectors[start:].max(axis=0),
+    # Of one length it is the mean times a number, which normalising takes away again.
+    "mean_sqrt_len": lambda vectors, start: vectors[start:].mean(axis=0),
+    "weighted_mean": _weighted_mean,
+    "none": lambda vectors, _: vectors[0],
+}
+"""(token vectors, number of the first that counts) → vector. `none` stands for graphs that pool."""

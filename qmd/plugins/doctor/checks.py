@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from platform import python_version
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -50,12 +51,7 @@ class Diagnosis(Struct, frozen=True):
     @property
     def runtime(self) -> str:
         """What runs qmd: `Python 3.11.7 on linux`."""
-        return f"Python {self.python_version} on {sys.platform}"
-
-    @property
-    def python_version(self) -> str:
-        """That of the interpreter, `3.11.7`."""
-        return ".".join(map(str, sys.version_info[:3]))
+        return f"Python {python_version()} on {sys.platform}"
 
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:

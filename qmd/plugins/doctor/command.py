@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Iterator
+from platform import python_version
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import to_builtins
@@ -77,7 +78,7 @@ def _engine_lines(report: EngineReport) -> Iterator[str]:
 def _as_json(found: Diagnosis) -> str:
     content = {
         "index": found.locations.place,
-        "python": found.python_version,
+        "python": python_version(),
         "platform": sys.platform,
         "checks": to_builtins(found.checks),
         "engines": [_engine_row(report) for report in found.engines],

@@ -40,11 +40,9 @@ class FastembedEmbedder(ReadingEmbedder):
         self.fingerprint = fingerprint
         """Over weights, tokenizer, prompts and window, and what decides the pooling: fastembed's class and version."""
         self.max_tokens = max(16, model.context - TITLE_ROOM)
-        """Token budget of one chunk's body."""
         self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
         self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
         self.dim = kept_dim or self.full_dim
-        """Length of a vector."""
         prompts = f"query {self.record.query_prompt!r}, document {self.record.document_prompt!r} ({prompts_from})"
         cut = f", the first {self.dim} dimensions" if kept_dim else ""
         self.handling = (
@@ -57,12 +55,10 @@ class FastembedEmbedder(ReadingEmbedder):
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Vectors of document texts, shape (len(texts), dim), in the order given."""
         prompt = self.record.document_prompt
         return self._embed(self._model.own.passage_embed, [prompt + text for text in texts], on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of queries, shape (len(texts), dim)."""
         return self._embed(self._model.own.query_embed, [self.record.query_prompt + text for text in texts], None)
 
     def _embed(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec import Struct
@@ -82,18 +83,6 @@ def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]
         yield batch
 
 
-class _Graph:
-    """A session of ours where fastembed expects one of ONNX Runtime, so that it fails as ours do."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.get_inputs = session.ort.get_inputs
-        self.get_outputs = session.ort.get_outputs
-
-    def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        return self._session.run(outputs, feeds)
-
-
 def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) -> OpenModel:
     """Open the model of `record` from a folder that `qmd models pull` made.
 
@@ -127,7 +116,10 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
                 options=sum_options(),
             )
             threads = settings.threads_for(record.role) if session.got == "cpu" else 1
-            own.model = _Graph(session)
+            # Where fastembed expects a session of ONNX Runtime: so it fails as ours do.
+            own.model = SimpleNamespace(
+                run=session.run, get_inputs=session.ort.get_inputs, get_outputs=session.ort.get_outputs
+            )
             own._ensure_tokenizer()
         else:
             format = record.formats[0].name

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -105,7 +106,8 @@ def prepare_model(
     chosen = _chosen_forms(record, forms)
     source_format, source = _source(record, folder)
     tell = on_progress or (lambda what, done, total: None)
-    check = _Check(record, folder, threads, tell)
+    logits = partial(_logits, record, folder, threads, tell)
+    compare = compare_scores if record.role == "rerank" else compare_logits
     place, lock = folder / PREPARED_FOLDER, folder / ".prepare.lock"
     # Two runs would take the memory of both, and one would clear away what the other writes.
     with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
@@ -117,7 +119,7 @@ def prepare_model(
         wanted = {name: graph_form(name, record, weights.shape.hidden) for name in chosen}
         # Before the published file is run, which takes most of the time.
         check_space(place, sum(graph_bytes(weights.shape, form) for form in wanted.values()))
-        expected = check.logits("running the published", source, source_format)
+        expected = logits("running the published", source, source_format)
         origin = {
             "source": source.relative_to(folder).as_posix(),
             "source_bytes": source.stat().st_size,
@@ -138,7 +140,7 @@ def prepare_model(
                     tell(f"writing {name}", len(written), len(weights))
 
                 Qwen3Writer(staged / "model.onnx", weights.shape, form, weights, count).write()
-                agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
+                agreement = compare(expected, logits(f"checking {name}", staged / "model.onnx", name))
                 made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
                 is_ready = any(one.name == name and one.fault is None for one in prepared_forms(record, folder))
                 _install(staged, made, origin, is_ready)
@@ -158,28 +160,18 @@ def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[Form
     return [possible[name] for name in dict.fromkeys(names or ())] or list(possible.values())[:1]
 
 
-class _Check(Struct, frozen=True):
-    """Asks a model for its answers to the check prompts."""
-
-    record: ModelRecord
-    folder: Path
-    threads: int | None
-    tell: Progress
-
-    def compare(self, expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
-        """How well two results of `logits` agree."""
-        return (compare_scores if self.record.role == "rerank" else compare_logits)(expected, got)
-
-    def logits(self, what: str, path: Path, format: str) -> npt.NDArray[np.float32]:
-        """Logits of the prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
-        # A vocabulary's logits say more than one score: fewer prompts do.
-        pairs = CHECK_PAIRS[:12] if self.record.role == "expand" else CHECK_PAIRS
-        self.tell(what, 0, len(pairs))
-        rows = []
-        for logits in hook("models prepare: logits of prompts")(self.folder, path, format, pairs, self.threads):
-            rows.append(logits)
-            self.tell(what, len(rows), len(pairs))
-        return np.concatenate(rows)
+def _logits(
+    record: ModelRecord, folder: Path, threads: int | None, tell: Progress, what: str, path: Path, format: str
+) -> npt.NDArray[np.float32]:
+    """Logits of the check prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
+    # A vocabulary's logits say more than one score: fewer prompts do.
+    pairs = CHECK_PAIRS[:12] if record.role == "expand" else CHECK_PAIRS
+    tell(what, 0, len(pairs))
+    rows = []
+    for logits in hook("models prepare: logits of prompts")(folder, path, format, pairs, threads):
+        rows.append(logits)
+        tell(what, len(rows), len(pairs))
+    return np.concatenate(rows)
 
 
 def _install(staged: Path, made: MadeForm, origin: Mapping[str, object], is_ready: bool) -> None:

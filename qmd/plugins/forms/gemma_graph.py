@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from qmd.plugins.forms.graph_writer import MS_DOMAIN, Qwen3Shape
+from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, Qwen3Shape
 from qmd.plugins.forms.graphs import StoredWriter
 from qmd.plugins.forms.stored_weights import StoredWeights
 
@@ -35,7 +35,7 @@ class GemmaWriter(StoredWriter):
     """Reads what `Qwen3Writer` does, and of each layer `attended_norm` and `fed_norm`; and `dense` if there is one."""
 
     def __init__(self, path: Path, shape: GemmaShape, weights: StoredWeights, on_weight: Callable[[str], None]) -> None:
-        super().__init__(path, shape.sizes, "hidden", weights, on_weight)
+        super().__init__(path, shape.sizes, GraphForm(head="hidden"), weights, on_weight)
         self.gemma = shape
 
     def network(self) -> None:

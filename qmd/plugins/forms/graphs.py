@@ -6,16 +6,13 @@ last token only, products of bytes, quantized embedding tables and `accuracy_lev
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 
 from qmd.inference.onnx_files import FLOAT, INT32, INT64
-from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Head, Qwen3Shape
+from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Qwen3Shape
 from qmd.plugins.forms.onnx_model import value_info
 from qmd.plugins.forms.quantize import BlockQuantized
-from qmd.plugins.forms.stored_weights import BLOCK, StoredWeights
+from qmd.plugins.forms.stored_weights import StoredWeights
 
 OUTPUT = "last_hidden_state"
 
@@ -197,16 +194,6 @@ class StoredWriter(Qwen3Writer):
     """Writes each matrix in the blocks of its file; see `StoredTensor.blocks`."""
 
     weights: StoredWeights
-
-    def __init__(
-        self,
-        path: Path,
-        shape: Qwen3Shape,
-        head: Head,
-        weights: StoredWeights,
-        on_weight: Callable[[str], None],
-    ) -> None:
-        super().__init__(path, shape, GraphForm(block=BLOCK, head=head), weights, on_weight)
 
     def blocks(self, name: str, bits: int) -> BlockQuantized:
         """A matrix as it is stored, whatever bits are asked for."""

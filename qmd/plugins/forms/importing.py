@@ -46,7 +46,7 @@ from qmd.inference.runtime.tokenization import load_tokenizer
 from qmd.plugins import hook
 from qmd.plugins.forms.bert_graph import BertWriter
 from qmd.plugins.forms.gemma_graph import GemmaWriter
-from qmd.plugins.forms.graph_writer import Head
+from qmd.plugins.forms.graph_writer import GraphForm, Head
 from qmd.plugins.forms.graphs import OUTPUT, StoredWriter
 from qmd.plugins.forms.networks import Network, read_network
 from qmd.plugins.forms.number_formats import FORMATS, NumberFormat
@@ -223,7 +223,7 @@ def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int],
         return
     heads: dict[Role, Head] = {"embed": "hidden", "rerank": "score", "expand": "lm"}
     writer = BertWriter if network.context else StoredWriter
-    writer(path, network.sizes, heads[network.role], weights, count).write()
+    writer(path, network.sizes, GraphForm(head=heads[network.role]), weights, count).write()
 
 
 def _write_tokenizer(place: Path, network: Network) -> None:

@@ -101,29 +101,25 @@ class StoredTensor(Struct, frozen=True):
         return values
 
 
-class StoredWeights:
-    """Tensors by the names that our graphs read, and weights that are computed from others, as a reranker's score.
+class StoredWeights(Struct, frozen=True):
+    """Tensors by the names that our graphs read, and weights that are computed from others, as a reranker's score."""
 
-    Args:
-        source: The file's name, for messages.
-    """
-
-    def __init__(self, tensors: Mapping[str, StoredTensor], made: Mapping[str, Floats], source: str) -> None:
-        self._tensors = tensors
-        self._made = made
-        self._source = source
+    tensors: Mapping[str, StoredTensor]
+    made: Mapping[str, Floats]
+    source: str
+    """The file's name, for messages."""
 
     def __getitem__(self, name: str) -> Floats:
-        return self._made[name] if name in self._made else self.stored(name).floats()
+        return self.made[name] if name in self.made else self.stored(name).floats()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made or name in self._tensors
+        return name in self.made or name in self.tensors
 
     def stored(self, name: str) -> StoredTensor:
         """A tensor of the file."""
-        if name not in self._tensors:
-            raise ModelError(f"weight '{name}' is not found in '{self._source}'", "is the file whole?")
-        return self._tensors[name]
+        if name not in self.tensors:
+            raise ModelError(f"weight '{name}' is not found in '{self.source}'", "is the file whole?")
+        return self.tensors[name]
 
 
 def check_shape(name: str, source: str, shape: tuple[int, ...]) -> None:

@@ -61,10 +61,10 @@ class _Folder(Struct, frozen=True):
 def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) -> ModelRecord:
     """A record for a folder with an embedding model that the catalogue does not know.
 
-    Weights are looked for under the usual names, here and in `onnx/`.
+    Weights are looked for under the usual names, here and in `onnx/`. All scripts are trusted.
 
     Raises:
-        ModelError: There are none, or the folder's other files say what is not known.
+        ModelError: There are none, or another file is damaged or says what is not known.
     """
     formats = tuple(
         ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
@@ -76,15 +76,6 @@ def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) 
         is_other = any(folder.glob("*.safetensors"))
         hint = f"qmd models import {folder}" if is_other else f"expected one of: {', '.join(_FORMAT_BY_FILE)}"
         raise ModelError(f"no ONNX model in '{folder}'", hint)
-    return _describe_embedder(folder, formats, overrides)
-
-
-def _describe_embedder(folder: Path, formats: tuple[ModelFormat, ...], overrides: EmbedOverrides) -> ModelRecord:
-    """The record of a folder with weights. All scripts are trusted.
-
-    Raises:
-        ModelError: A file is damaged, or says what is not known here.
-    """
     read = _read(folder)
     _check_similarity(read)
     pooling, pooling_from, only_in_graph, pools_prompt = _pooling(read)

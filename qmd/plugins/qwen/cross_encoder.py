@@ -72,15 +72,10 @@ class QwenReranker:
         self._runner = runner
         self.session = runner.session
         self._head = head
-        self.prompt, self.context = prompt, prompt.context
+        self.prompt, self.context, self.tokenizer = prompt, prompt.context, prompt.tokenizer
         self.description = description
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
-
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """Of the prompts."""
-        return self.prompt.tokenizer
 
     def score(
         self,

@@ -94,16 +94,16 @@ class QwenExpander:
         decoder: Decoder,
         tokenizer: ChatTokenizer,
         description: EngineDescription,
-        options: ExpanderOptions | None = None,
+        options: ExpanderOptions = ExpanderOptions(),
         sampling: SamplingSettings = DEFAULT_SAMPLING,
         prompt: ExpansionPrompt = PROMPTS["qwen3"],
     ) -> None:
         self._decoder = decoder
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.description = description
         self.session = decoder.session
         self._sampling = sampling
-        self._options = options or ExpanderOptions()
+        self._options = options
         self._prompt = prompt
         self._spellings = tokenizer.token_bytes()
         self._breakers = self._tokens_with(sampling.dry_breakers) if sampling.dry_multiplier else frozenset()
@@ -160,11 +160,6 @@ class QwenExpander:
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """Of the prompts and lines."""
-        return self._tokenizer
-
     def _read_prompt(self, query: str) -> KeyValueContext:
         """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
         context = self._context
@@ -173,7 +168,7 @@ class QwenExpander:
             context.append([self._header])
             self._context, self._after_header = context, context.checkpoint()
         context.restore(self._after_header)
-        user = self._tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[: self.context - self._fixed]
+        user = self.tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[: self.context - self._fixed]
         context.append([[*user, *self._footer]])
         return context
 
@@ -225,7 +220,7 @@ class QwenExpander:
         lines: list[SubQuery] = []
         cut: list[tuple[str, str]] = []
         for branch, result in zip(self._options.branches, results, strict=False):
-            words = self._tokenizer.decode(result.tokens, self._spellings).split()
+            words = self.tokenizer.decode(result.tokens, self._spellings).split()
             # The budget may fall within a word.
             text = " ".join(words[:-1] if result.stop == "budget" and len(words) > 2 else words)
             is_usable = result.stop in ("end", "budget") or (
@@ -239,7 +234,7 @@ class QwenExpander:
 
 
 def load_expander(
-    folder: Path, record: ModelRecord, settings: EngineSettings, options: ExpanderOptions | None = None
+    folder: Path, record: ModelRecord, settings: EngineSettings, options: ExpanderOptions = ExpanderOptions()
 ) -> QwenExpander:
     """Open the expansion model of a folder.
 
@@ -249,7 +244,6 @@ def load_expander(
     model = open_language_model(folder, record, settings)
     prompt = PROMPTS[record.prompt_style]
     sampling = read_sampling(settings.sampling)
-    options = options or ExpanderOptions()
     whole = sum(branch.max_tokens for branch in options.branches)
     asked = settings.number("generate.max_tokens", _LEAST_WRITTEN, _MOST_WRITTEN) or whole
     lines = (replace(branch, max_tokens=branch.max_tokens * asked // whole) for branch in options.branches)

@@ -117,7 +117,6 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         self._truncates = False
         self._cut: str | None = None
         self.max_tokens = client.settings.max_tokens
-        """Token budget of one chunk's body."""
 
     @property
     def dim(self) -> int:

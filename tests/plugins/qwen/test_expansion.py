@@ -41,7 +41,7 @@ def _prompt(expander: QwenExpander, query: str, **options: object) -> str:
     expander.expand(query, is_cancelled=lambda: True, **options)  # type: ignore[arg-type]
     context = expander._context
     assert context is not None
-    vocabulary = {token: text for text, token in expander._tokenizer._inner.get_vocab().items()}
+    vocabulary = {token: text for text, token in expander.tokenizer._inner.get_vocab().items()}
     read = context.tokens[0][: context.lengths[0] - len(expander._tags["lex"])]
     return "".join(vocabulary[token] for token in read).replace("Ġ", " ").replace("Ċ", "\n")
 
