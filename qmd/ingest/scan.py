@@ -120,11 +120,6 @@ class _Walk(Struct):
     folders: dict[str, int] = field(default_factory=dict)
     others: Counter[str] | None = None
 
-    def concerns(self, path: str) -> bool:
-        """Whether a path is below the one that is asked for, or on the way to it, and not hidden."""
-        is_asked = is_below(path, self.below) or is_below(self.below, path)
-        return is_asked and not path.startswith(".", path.rfind("/") + 1)
-
 
 class _Folder(Struct, frozen=True):
     """A folder that is to be visited, and what keeps files in it out."""
@@ -238,11 +233,11 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     walk.folders[place] = mtime_ns
     below: list[_Folder] = []
     is_selected = walk.mask.fullmatch
-    for entry in entries:
+    for entry in _asked(entries, folder.prefix, walk.below):
         name = to_text(entry.name)
-        path = folder.prefix + name
-        if not walk.concerns(path):
+        if name.startswith("."):
             continue
+        path = folder.prefix + name
         try:
             if entry.is_dir(follow_symlinks=False):
                 inner = _Folder(path + "/", folder.ignores, folder.tree)
@@ -255,6 +250,14 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
+
+
+def _asked(entries: Sequence[os.DirEntry[str]], prefix: str, below: str) -> Sequence[os.DirEntry[str]]:
+    """Those of a folder that are below a path, or on the way to it."""
+    if not below:
+        return entries
+    paths = ((entry, prefix + to_text(entry.name)) for entry in entries)
+    return [entry for entry, path in paths if is_below(path, below) or is_below(below, path)]
 
 
 def _with_ignore_files(walk: _Walk, folder: _Folder, directory: Path, names: Set[str]) -> _Folder:
