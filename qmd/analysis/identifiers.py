@@ -24,13 +24,13 @@ _PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"
 _CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 # Letter classes of ASCII bytes: lower case → a, upper case → A, digits → 0, everything else (underscore included, which
-# the tokenizer splits at) → space. Searching the mapped bytes for the literal `aA` runs at memory speed; a character
-# class pattern over the text takes ten times as long.
+# the tokenizer splits at) → space. A pattern over the mapped bytes that begins with a literal runs at memory speed; a
+# character class over the text takes ten times as long.
 _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
-_LOWER_UPPER = b"aA"
-_ACRONYM_FIRST = rb" AAA*a[aA0]*"
+_CAPITAL = rb"A(?:(?<= A)A++a|(?<=aA))[aA0]*+"
+"""One that begins a word with others (`HTMLParser`), or follows a small letter, and the word to its end."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -53,10 +53,6 @@ def camel_words(text: str) -> Iterable[str]:
     """Distinct camelCase words of `text`, sorted."""
     raw = f" {text} ".encode("utf-8", "replace")
     classes = raw.translate(_CLASSES)
-    found = {raw[match.start() + 1 : match.end()] for match in re.finditer(_ACRONYM_FIRST, classes)}
-    place = classes.find(_LOWER_UPPER)
-    while place >= 0:
-        end = classes.find(b" ", place)
-        found.add(raw[classes.rfind(b" ", 0, place) + 1 : end])
-        place = classes.find(_LOWER_UPPER, end)
+    places = re.finditer(_CAPITAL, classes)
+    found = {raw[classes.rfind(b" ", 0, match.start()) + 1 : match.end()] for match in places}
     return [word.decode("ascii") for word in sorted(found)]

@@ -180,7 +180,7 @@ def serve() -> None:
     # Ctrl-C reaches every process of the terminal; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a library prints must not get into the answers.
-    results = os.fdopen(os.dup(1), "wb")
+    results = os.fdopen(os.dup(1), "wb", 1 << 16)
     os.dup2(2, 1)
     alarm = getattr(signal, "alarm", lambda _: 0)
     results.write(_READY)
