@@ -57,7 +57,7 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_790, 201
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_150
+MOST_LINES_OF_ALL = 56_140
 MOST_LINES_OF_TESTS = 45_330
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
