@@ -25,7 +25,7 @@ BUDGETS: dict[str, int] = {
     "plugins/forms": 3610,
     "plugins/mcp": 3500,
     "render": 2940,
-    "ingest": 2420,
+    "ingest": 2430,
     "plugins/lance": 2170,
     "plugins/qwen": 2180,
     "(root)": 2100,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_780, 201
+MOST_LINES, MOST_FILES = 33_850, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_140
-MOST_LINES_OF_TESTS = 45_360
+MOST_LINES_OF_ALL = 56_230
+MOST_LINES_OF_TESTS = 45_410
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -157,14 +157,8 @@ def scan_collection(collection: Collection, below: str = "", *, is_any: bool = F
     walk = _plan(collection, root, below)
     tree = work_tree_around(Path(root)) if collection.gitignore else None
     todo = [_Folder("", repository_ignores(Path(root), tree), tree)]
-<<<<<<< HEAD
     while todo and not (is_any and walk.files and is_below(walk.files[-1].path, below)):
-        folders = _visit(walk, todo.pop())
-        todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
-=======
-    while todo:
         todo += _visit(walk, todo.pop())
->>>>>>> house2
     return _result(walk, below)
 
 

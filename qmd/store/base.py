@@ -260,11 +260,7 @@ class IndexWriter(IndexReader, Protocol):
             self.set_facts({"global_context": global_context, "config_hash": config_hash})
 
     def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
-<<<<<<< HEAD
-        """What the index remembers of a collection's files, or of those in a folder of it, by path."""
-=======
         """What the index remembers of a collection's files, or of those of a folder or path in it, by path."""
->>>>>>> house2
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         """Remember exactly these files of a collection as left out."""

@@ -111,13 +111,8 @@ class LanceWriter(Lexical, Dense, HealthWriter):
     def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
         columns = ("path", "id", "hash", "size_bytes", "mtime_ns")
         rows = self._tables.select("documents", columns, of_collection(collection))
-<<<<<<< HEAD
-        found = (row for row in rows if is_below(row["path"], below))
-        return {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in found}
-=======
         known = {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in rows}
         return {path: file for path, file in known.items() if is_below(path, below)}
->>>>>>> house2
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         wanted = {one.path: one for one in files}

@@ -64,19 +64,11 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
                     self.database.run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
     def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
-<<<<<<< HEAD
-        # `0` follows `/`: a range in the index of paths.
-        inside = " AND path < ?2 || '0' AND (path = ?2 OR substr(path, length(?2) + 1, 1) = '/')" if below else ""
-        sql = f"SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?1 AND path >= ?2{inside}"
-        rows = self.database.rows(sql, (collection, below))
-        return {path: KnownFile(number, hash, size, mtime) for path, number, hash, size, mtime in rows}
-=======
         sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ? AND path >= ?"
         # `0` comes after `/`.
         sql, last = (f"{sql} AND path < ?", [f"{below}0"]) if below else (sql, [])
         rows = self.database.rows(sql, (collection, below, *last))
         return {path: KnownFile(*known) for path, *known in rows if not below or is_below(path, below)}
->>>>>>> house2
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         with self.database.transaction():

@@ -58,16 +58,6 @@ def test_a_document_comes_back_with_its_text_and_typed_metadata(
     assert (known.document_id, known.hash, known.mtime_ns) == (stored.id, stored.hash, 1)
 
 
-def test_known_files_of_a_folder_are_those_in_it_and_a_file_of_that_path(
-    contract_writer: IndexWriter, make_document: MakeDocument
-) -> None:
-    paths = ("a", "a.md", "a/b.md", "a/c/d.md", "a b/c.md", "a0.md", "b.md")
-    contract_writer.put_documents("n", [make_document(path, path) for path in paths])
-    assert set(contract_writer.known_files("n", "a")) == {"a", "a/b.md", "a/c/d.md"}
-    assert set(contract_writer.known_files("n", "a/c")) == {"a/c/d.md"}
-    assert set(contract_writer.known_files("n")) == set(paths)
-
-
 def test_a_text_with_half_a_character_comes_back(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
     text = "half \ud83d of a pair"
     packed = zlib.compress(text.encode("utf-8", "surrogatepass"))
