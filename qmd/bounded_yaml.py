@@ -26,8 +26,8 @@ _MAX_BRACKET_DEPTH = 500
 _MAX_DIGITS = 1_000
 """Python refuses to print integers beyond 4,300 digits, long after reading them."""
 
-_BRACKET = re.compile(r"[\[\]{}]")
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_BRACKET = r"[\[\]{}]"
+_HALF_CHARACTER = "[\ud800-\udfff]"
 
 
 class UnreadableYamlError(ValueError):
@@ -60,7 +60,7 @@ def load_yaml(text: str, *, allow_duplicate_keys: bool = False) -> object:
 def _bracket_depth(text: str) -> int:
     """How deep brackets are nested, those in quotes and comments counted too."""
     depth = deepest = 0
-    for match in _BRACKET.finditer(text):
+    for match in re.finditer(_BRACKET, text):
         depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
         deepest = max(deepest, depth)
     return deepest
@@ -120,9 +120,9 @@ def _whole_characters(value: str) -> str:
     Raises:
         UnreadableYamlError: If half a pair is left over, or a NUL: no file name, index or terminal takes them.
     """
-    if _HALF_CHARACTER.search(value) is not None:
+    if re.search(_HALF_CHARACTER, value) is not None:
         value = escape_bytes(value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
-        if _HALF_CHARACTER.search(value) is not None:
+        if re.search(_HALF_CHARACTER, value) is not None:
             raise UnreadableYamlError("an escape stands for half a character")
     if "\0" in value:
         raise UnreadableYamlError("a value holds a NUL character")

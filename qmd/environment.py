@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
@@ -81,3 +82,11 @@ def thread_gives_way() -> None:
     """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
     if sys.platform == "linux":
         give_way()
+
+
+def sha256(content: bytes) -> str:
+    """The digest in hexadecimal; by OpenSSL, six times as fast and slow to load, where hashlib is imported."""
+    for name in ("hashlib",) if "hashlib" in sys.modules else ("_sha2", "_sha256", "hashlib"):
+        with suppress(ImportError):
+            return str(import_module(name).sha256(content).hexdigest())
+    raise AssertionError("hashlib is always there")

@@ -18,28 +18,28 @@ PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
     "store": 4830,
-    "cli": 4200,
+    "cli": 4240,
     "retrieval": 4390,
     "inference": 3790,
-    "app": 4220,
+    "app": 4230,
     "plugins/forms": 3610,
-    "plugins/mcp": 3480,
+    "plugins/mcp": 3500,
     "render": 2940,
-    "ingest": 2420,
-    "plugins/lance": 2210,
+    "ingest": 2430,
+    "plugins/lance": 2200,
     "plugins/qwen": 2180,
-    "(root)": 2090,
+    "(root)": 2100,
     "plugins/models": 1600,
     "indexing": 1560,
     "plugins/servers": 1250,
     "plugins/doctor": 1190,
     "plugins/browse": 1220,
-    "config": 1010,
+    "config": 1000,
     "plugins/bench": 880,
     "analysis": 910,
     "plugins/fastembed": 670,
     "plugins/page": 720,
-    "dates": 690,
+    "dates": 700,
     "plugins/code": 500,
     "plugins/readers": 790,
     "plugins/office": 170,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_790, 201
+MOST_LINES, MOST_FILES = 33_850, 202
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_180
-MOST_LINES_OF_TESTS = 45_390
+MOST_LINES_OF_ALL = 56_260
+MOST_LINES_OF_TESTS = 45_470
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -104,7 +104,7 @@ def ensure_collection(
 def _refuse_empty(collection: Collection) -> None:
     from qmd.ingest.scan import scan_collection
 
-    scan = scan_collection(collection)
+    scan = scan_collection(collection, is_any=True)
     if not scan.files and not scan.skipped:
         raise nothing_to_index(collection, scan.git_ignored)
 
@@ -124,7 +124,8 @@ def _part_at(config: Config, path: Path, pattern: str | None, *, gitignore: bool
         if pattern not in (None, one.pattern) or (one.gitignore and not gitignore):
             continue
         # What its ignore files or its mask keep out of a collection is indexed when somebody asks for it by name.
-        if scan_collection(one, below).files or not scan_collection(Collection("", path, one.pattern)).files:
+        others = Collection("", path, one.pattern)
+        if scan_collection(one, below, is_any=True).files or not scan_collection(others, is_any=True).files:
             return Part(one.name, below)
     return None
 

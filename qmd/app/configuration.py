@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config, names_auto_update, needs_full_config, parse_config
+from qmd.environment import sha256
 from qmd.errors import BusyError, NotFoundError, StoreError
 from qmd.names import to_text
 
@@ -329,8 +330,7 @@ def written_form(collections: Sequence[Collection], global_context: str | None) 
 
 
 def _parse(content: Mapping[str, Any], locations: Locations) -> Config:
-    import hashlib
     import json
 
     text = json.dumps([content, str(locations.base)], sort_keys=True, default=str)
-    return parse_config(content, locations, hashlib.sha256(text.encode()).hexdigest())  # type: ignore[arg-type]
+    return parse_config(content, locations, sha256(text.encode()))  # type: ignore[arg-type]

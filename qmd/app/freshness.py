@@ -45,6 +45,9 @@ _REST_S = 3.0
 _LARGE_REST_S = 600.0
 """For so long only the folders of an index are looked at after the time was too short for its files."""
 
+_FEW_FILES = 2_000
+"""An index of no more has its files looked at every time, however long that took."""
+
 _MOST_FILES = 20_000
 """A collection of more is not scanned as a whole while a search waits."""
 
@@ -131,7 +134,9 @@ class Refresher:
                     raise _UnknownStateError("what lies outside of a project is not looked at")
                 below = changed_part(reader, collection, end, only_folders=is_large)
             except TimeoutError:
-                renew_mark(mark)
+                # A busy disk holds up a look at few files as well, but hardly the next one.
+                if reader.count_documents() > _FEW_FILES:
+                    renew_mark(mark)
                 return changed, False
             except _UnknownStateError:
                 is_known = False
@@ -144,7 +149,8 @@ class Refresher:
 
     def _update(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
         """Bring a part of a collection up to date, unless that takes long or its configuration is not trusted."""
-        if collection not in self._configuration.trusted():
+        # Outside of a project all is trusted, and the file need not be parsed: the index holds a copy of it.
+        if self._project_root is not None and collection not in self._configuration.trusted():
             return Freshness()
         if not below and reader.count_documents(Scope(collections=(collection.name,))) > _MOST_FILES:
             return Freshness()

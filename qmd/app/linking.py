@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ def list_links(reader: IndexReader, found: Found) -> NoteLinks:
         document,
         outgoing=tuple(one for one in links if one.document is not None),
         incoming=tuple(NoteLink(one.link, known[one.source]) for one in incoming if one.source in known),
-        unresolved=tuple(one for one in links if one.document is None and not MEDIA.search(one.link.target)),
+        unresolved=tuple(one for one in links if one.document is None and not re.search(MEDIA, one.link.target)),
         warnings=found.warnings,
     )
 

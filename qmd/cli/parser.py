@@ -282,6 +282,8 @@ class BuiltCommand:
     def __init__(self, spec: Command) -> None:
         from inspect import signature
 
+        import qmd.cli.late  # noqa: F401 - imports typer and msgspec
+
         self.spec = spec
         self.function = load(spec.place)
         hints = get_type_hints(self.function, include_extras=True)

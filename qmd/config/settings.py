@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import cast
 
 from msgspec import Struct, field
 
 from qmd.config.paths import Locations
+from qmd.environment import sha256
 from qmd.errors import ConfigError, collection_not_found
 from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
@@ -135,16 +135,7 @@ def config_text(raw: bytes) -> str:
 
 def _digest(raw: bytes, locations: Locations) -> str:
     parts = (raw, os.fsencode(locations.base), os.fsencode(locations.home))
-    digest: str = _sha256()(b"\0".join(parts)).hexdigest()
-    return digest
-
-
-def _sha256() -> Callable[[bytes], Any]:
-    # hashlib loads OpenSSL, which a search would wait for; CPython's own module, where there is one, loads in no time.
-    for module in ("_sha2", "_sha256", "hashlib"):
-        with suppress(ImportError):
-            return cast("Callable[[bytes], Any]", __import__(module).sha256)
-    raise AssertionError("hashlib is always there")
+    return sha256(b"\0".join(parts))
 
 
 def _parse(raw: bytes, locations: Locations) -> Mapping[object, object]:

@@ -6,7 +6,6 @@ set of items; the record holds a digest of the set, so a later change asks again
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import Locations
 from qmd.config.project import TRUST_FILE, is_vouched_for, linked_target, read_trust
 from qmd.config.settings import Config
+from qmd.environment import sha256
 from qmd.files import PROJECT_FOLDER
 from qmd.names import to_text
 
@@ -53,7 +53,7 @@ class GatedItems(Struct, frozen=True):
         content = {"hooks": self.hooks, "paths": self.paths, "models": self.models}
         # Left out when empty, so that what was trusted before links were gated stays trusted.
         content |= {"links": self.links} if self.links else {}
-        return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+        return sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def gated_items(config: Config, locations: Locations) -> GatedItems:

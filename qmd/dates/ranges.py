@@ -16,16 +16,16 @@ JOINT = rf"(?:[ ]?(?:[-–—~～/到至]|\.\.)[ ]?|[ ]{_TO})"
 
 _DAY = r"[0-9]{1,2}"
 _END = rf"(?:{_DAY}{ORDINAL}[ ]?(?:(?:of|de)[ ])?)?(?:[^\W\d_]{{3,12}}\.?|[QT][1-4]|{_DAY}\.)(?: {_DAY}[a-z]{{0,2}},?)?"
-_LEFT = re.compile(rf"(?i)(?<![^\W_])({_END})({JOINT})\Z")
+_LEFT = rf"(?i)(?<![^\W_])({_END})({JOINT})\Z"
 _CHINESE_END = r"(?:[0-9]{1,2}月)?[0-9]{1,2}[月日号號]"
-_RIGHT = re.compile(rf"(?i)({JOINT})({_END}(?![^\W_]|[ ,.]{{0,2}}(?:(?:of|de)[ ])?[0-9])|{_CHINESE_END})")
+_RIGHT = rf"(?i)\A({JOINT})({_END}(?![^\W_]|[ ,.]{{0,2}}(?:(?:of|de)[ ])?[0-9])|{_CHINESE_END})"
 OPEN = r"(?:(between|zwischen|entre|между)|from|von|vom|desde|del?|du|с|от|从|自)[ ]?(?:(?:the|dem|den|el|le)[ ])?"
 """What stands before a range."""
 _LONGEST = 40
 """Characters of an end without its year and of what joins it, which are read; and what is read around one."""
 _Ways = Sequence[Sequence[DateSpan]]
 _Reader = Callable[[str], Sequence[DateSpan]]
-_YEARS = re.compile(r"[0-9]{4}(?:[^\w年]+[0-9]{4}|[ ][^\W\d_]{1,7}[ ][0-9]{4})?")
+_YEARS = r"[0-9]{4}(?:[^\w年]+[0-9]{4}|[ ][^\W\d_]{1,7}[ ][0-9]{4})?"
 _NOTES = (
     r"notes?|minutes|meetings?|journals?|diary|logs?|reviews?|summary|reports?|notizen|protokolle?|besprechung(?:en)?"
     r"|treffen|sitzung(?:en)?|tagebuch|réunions?|reuni(?:ón|ones)|notas|actas|diario|встреч[аи]|заметки|год[ау]?|会议|笔记|日记"
@@ -41,12 +41,12 @@ def join_ranges(text: str, found: Sequence[DateSpan], read: _Reader) -> list[Dat
         before = text[max(joined[-1][0].end if joined else 0, start - _LONGEST) : start]
         if joined and re.fullmatch(JOINT, before, re.IGNORECASE):
             group = _between(text, joined[-1][0].start, joined[-1:], before, [group]) or group
-        elif end := _LEFT.search(before):
+        elif end := _search(_LEFT, before):
             ends = [f"{end[1]} {year}", f"{end[1]} {year - 1}"]
             if re.fullmatch(r"[0-9.]+\.", end[1]):  # 3.-5.5.2024, 3.5.-5.5.2024: dots tell what is said of the first
                 ends = [re.sub(rf"\A(?:[0-9]+\.[ ]?){{{end[1].count('.')}}}", end[1], text[start:stop])]
             group = _between(text, start - len(end[0]), _whole(ends, read, 0), end[2], [group]) or group
-        if end := _RIGHT.match(text[stop : stop + _LONGEST]):
+        if end := _search(_RIGHT, text[stop : stop + _LONGEST]):
             ends = [f"{year}年{end[2]}", f"{year}年{group[0].first.month}月{end[2]}"]
             ends += [f"{end[2]} {year}", f"{end[2]} {year + 1}"]
             group = _between(text, group[0].start, [group], end[1], _whole(ends, read, stop + len(end[0]))) or group
@@ -54,6 +54,11 @@ def join_ranges(text: str, found: Sequence[DateSpan], read: _Reader) -> list[Dat
             joined.pop()
         joined.append(group)
     return list(chain.from_iterable(joined))
+
+
+def _search(pattern: str, text: str) -> re.Match[str] | None:
+    """What it finds; beside most dates there is nothing for which it had to be compiled."""
+    return re.search(pattern, text) if text else None
 
 
 def _whole(ends: Sequence[str], read: _Reader, stop: int) -> _Ways:
@@ -79,7 +84,7 @@ def _between(text: str, start: int, lefts: _Ways, joint: str, rights: _Ways) -> 
 def is_said(text: str, span: DateSpan) -> bool:
     """Whether a span is surely a time; years without month or day may be a version or a number of something."""
     before, after = text[max(span.start - _LONGEST, 0) : span.start], text[span.end : span.end + _LONGEST]
-    if not _YEARS.fullmatch(text, span.start, span.end) or not any(map(str.isalnum, before + after)):
+    if not re.fullmatch(_YEARS, text[span.start : span.end]) or not any(map(str.isalnum, before + after)):
         return True
     is_time = re.search(rf"(?i)(?<![^\W_]){_TIME}\Z", before) or re.match(rf"(?i)[ ]*(?:{_NOTES})(?![^\W_])", after)
     is_counted = re.match(r"(?i)[ ]?(?:lines?|bytes?|[kmg]b|px|pixels|words|items|files|ms)(?![^\W_])", after)

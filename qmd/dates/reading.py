@@ -18,6 +18,7 @@ MAX_CHARACTERS = 100_000
 YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 """Every date that does not depend on today holds a year in full."""
 
+_ANY_YEAR = f"(?={YEAR.pattern})"
 _LETTER = re.compile(r"[^\W\d_]")
 
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
@@ -25,6 +26,9 @@ _WORD = r"(?P<w>[^\W\d_]{3,12})"
 _SPACE = r"[ \t\u00a0_\-]{1,4}"
 _GAP = r"[ \t\u00a0_\-]{0,4}"  # bounded: a text of blanks and dashes must not cost more than another
 _OF = r"(?:(?:of(?: the year)?|del?(?: año)?|de l['’]année|des jahres|von)[ \t])?"
+
+_compiled = cache(re.compile)
+"""Each where a text can hold such a date: to compile all of them takes as long as reading ten notes."""
 
 Match = re.Match[str]
 Reader = Callable[[Match, "bool | None"], Sequence[Days]]
@@ -44,10 +48,13 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
     found: list[DateSpan] = []
     taken = bytearray(len(text))
     has_words = _LETTER.search(text) is not None
-    for pattern, read, needs_words in _patterns():
+    left = [match.start() for match in re.finditer(_ANY_YEAR, text)]
+    for source, read, needs_words in _patterns():
         if (needs_words and not has_words) or (read is _year and not years):
             continue
-        for match in pattern.finditer(text):
+        if not (left := [start for start in left if taken.find(1, start, start + 4) < 0]):
+            break
+        for match in _compiled(source, re.IGNORECASE).finditer(text):
             if taken.find(1, *match.span()) >= 0:
                 continue
             days: Sequence[Days] = ()
@@ -61,15 +68,15 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
+def _patterns() -> tuple[tuple[str, Reader, bool], ...]:
     """Ways to write a date, and whether they take letters; the more exact first: what one has taken no other reads."""
     return tuple(
         (
-            re.compile(pattern, re.IGNORECASE),
+            source,
             read,
-            read not in (_day, _day_or_month_first, _month, _year) or (read is not _year and "年" in pattern),
+            read not in (_day, _day_or_month_first, _month, _year) or (read is not _year and "年" in source),
         )
-        for pattern, read in _sources()
+        for source, read in _sources()
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from qmd.clock import batches
@@ -57,6 +56,7 @@ def read_ahead(
         yield read_files(entries)
         return
     from concurrent.futures import ThreadPoolExecutor
+    from queue import SimpleQueue
 
     with _readers(n_processes, budget_s) as readers:
         idle: SimpleQueue[Read] = SimpleQueue()

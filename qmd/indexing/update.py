@@ -278,7 +278,7 @@ def update_collection(
     is_current = outdated is None
     below = below if is_current else ""
     scan = scan_collection(collection, below)
-    known = {path: file for path, file in writer.known_files(name).items() if is_below(path, below)}
+    known = writer.known_files(name, below)
     update = _Update(writer, name, known, outdated, set(plain))
     left_out = writer.left_out(name)
     gone = update.gone(scan)

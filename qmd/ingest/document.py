@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
+from qmd.environment import sha256
 from qmd.errors import UnindexableFileError
 from qmd.files import read_regular_file
 from qmd.ingest.links import MAX_LINKS, find_links
@@ -118,7 +118,7 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(text.encode("utf-8", "surrogatepass"))
 
 
 def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:

@@ -7,7 +7,6 @@ parser costs milliseconds per file; anything else goes to the parser.
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -20,15 +19,15 @@ from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
 from qmd.ingest.markdown import FrontMatter
 from qmd.records import MetadataValue
 
-_PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>")
+_PLACEHOLDER = r"\{\{[^{}\n]{1,100}\}\}|<%[^%\n]{1,100}%>"
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
 _YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
-_TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.M | re.S)
-_PROPERTY = re.compile(r"(?:- |  )?([^\W\d_][\w./-]*)::(?=\s|\Z)(.{0,2000})")
-_PROPERTY_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
-_REFERENCE = re.compile(r"#?\[\[([^\[\]]*)\]\]\Z|#([^\s#]+)\Z")
+_TOML_BLOCK = r"(?ms)\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)"
+_PROPERTY = r"(?:- |  )?([^\W\d_][\w./-]*)::(?=\s|\Z)(.{0,2000})"
+_PROPERTY_PART = r"(?:\[\[[^\[\]]*\]\]|[^,])+"
+_REFERENCE = r"#?\[\[([^\[\]]*)\]\]\Z|#([^\s#]+)\Z"
 _LISTS = frozenset({"alias", "aliases", "tag", "tags"})
-_NEEDS_QUOTES = re.compile(r"found character (\S+) that cannot start any token\Z")
+_NEEDS_QUOTES = r"found character (\S+) that cannot start any token\Z"
 _ITEM_KEY = re.compile(r"[^\s:\"'\[{][^:]*:(?:\s|\Z)")
 _HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
@@ -37,7 +36,7 @@ _QUOTED_LIST = msgspec.json.Decoder(tuple[str, ...])
 _NO_KEY_START = frozenset(" \t:-?[]{}\"'&*!|>%@`,#")
 _INTEGER = re.compile(r"[-+]?\d{1,18}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
-_TOML_KEY_END = re.compile(r"[\n=,{}\[\]]")
+_TOML_KEY_END = r"[\n=,{}\[\]]"
 _MAX_KEY_PARTS = 64
 """The TOML parser takes time with the square of a dotted key's parts: 16 s for 32,000."""
 
@@ -77,7 +76,7 @@ def read_front_matter(text: str) -> FrontMatter:
             return FrontMatter()
         parse = _parse_yaml
     elif text.startswith("+++"):
-        match = _TOML_BLOCK.match(text)
+        match = re.match(_TOML_BLOCK, text)
         if match is None:
             return FrontMatter()
         block, parse = match[1], _parse_toml
@@ -92,7 +91,7 @@ def read_front_matter(text: str) -> FrontMatter:
         return FrontMatter(metadata, match.end())
     except _UnreadableError as exc:
         # A template, which a program has yet to fill in: nobody has to repair it.
-        if _PLACEHOLDER.search(block, 0, MAX_CHARACTERS):
+        if re.search(_PLACEHOLDER, block[:MAX_CHARACTERS]):
             return FrontMatter({}, match.end())
         return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
 
@@ -101,13 +100,13 @@ def _page_properties(text: str) -> dict[str, MetadataValue]:
     """What a page of Logseq says of itself at its very start, a line `key:: value` each; it stays prose as well."""
     found: dict[str, MetadataValue] = {}
     for line in text[:MAX_CHARACTERS].split("\n", _MAX_FIELDS):
-        match = _PROPERTY.fullmatch(line)
+        match = re.fullmatch(_PROPERTY, line)
         if match is None:
             break
         key, raw = match[1].lower(), match[2].strip()
-        parts = [part.strip() for part in _PROPERTY_PART.findall(raw) if part.strip()]
-        names = [_REFERENCE.sub(r"\1\2", part) for part in parts]
-        if key in _LISTS or (len(parts) > 1 and all(map(_REFERENCE.match, parts))):
+        parts = [part.strip() for part in re.findall(_PROPERTY_PART, raw) if part.strip()]
+        names = [re.sub(_REFERENCE, r"\1\2", part) for part in parts]
+        if key in _LISTS or (len(parts) > 1 and all(re.match(_REFERENCE, part) for part in parts)):
             found[key] = tuple(names)
         elif raw:
             found[key] = raw = names[0] if len(parts) == 1 else raw
@@ -126,7 +125,7 @@ def _parse_yaml(block: str) -> dict[str, MetadataValue]:
         problem = " ".join(str(getattr(exc.__cause__, "problem", None) or exc).split())[:_MAX_REASON_CHARACTERS]
         mark = getattr(exc.__cause__, "problem_mark", None)
         where = f" (line {mark.line + 2})" if mark is not None else ""
-        raise _UnreadableError(_NEEDS_QUOTES.sub(r"\1 needs quotes", problem) + where) from exc
+        raise _UnreadableError(re.sub(_NEEDS_QUOTES, r"\1 needs quotes", problem) + where) from exc
     if not isinstance(loaded, dict):
         raise _UnreadableError("expected a list of keys and values")
     return _flatten(loaded)
@@ -135,7 +134,7 @@ def _parse_yaml(block: str) -> dict[str, MetadataValue]:
 def _parse_toml(block: str) -> dict[str, MetadataValue]:
     import tomllib
 
-    if any(piece.count(".") > _MAX_KEY_PARTS for piece in _TOML_KEY_END.split(block)):
+    if any(piece.count(".") > _MAX_KEY_PARTS for piece in re.split(_TOML_KEY_END, block)):
         raise _UnreadableError(f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
         return _flatten(tomllib.loads(block.replace("\r\n", "\n")))
@@ -182,6 +181,8 @@ def _as_string(value: object) -> str:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, (list, dict)):
+        import json
+
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
 

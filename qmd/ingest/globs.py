@@ -44,7 +44,7 @@ _MAX_NESTING = 50
 _ANY_CASE = re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", DEFAULT_PATTERN)
 """`DEFAULT_PATTERN`, spelled so that the letter case of an ending does not count."""
 
-_RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})\Z|([A-Za-z])\.\.([A-Za-z])\Z")
+_RANGE = r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})\Z|([A-Za-z])\.\.([A-Za-z])\Z"
 
 
 class PathMatcher(Protocol):
@@ -235,7 +235,7 @@ def _behind(pattern: str, i: int, *, classes: bool) -> int:
 
 
 def _range(text: str) -> list[str] | None:
-    match = _RANGE.match(text)
+    match = re.match(_RANGE, text)
     if match is None:
         return None
     is_number = match[1] is not None
@@ -304,7 +304,7 @@ def _character_class(pattern: str, start: int) -> tuple[str, int]:
     members = re.sub(r"([\\\[\]^&~|]|-(?=-))", r"\\\1", body[1:] if negated else body)
     source = f"(?!/)[{'^' if negated else ''}{members}]"
     try:
-        re.compile(source)
+        _ = body.isalnum() or re.compile(source)
     except re.error:
         return re.escape("["), start + 1
     return source, end + 1

@@ -84,7 +84,7 @@ def _is_pattern(line: str) -> bool:
 
 
 _STAR = r"\[\^/\]\*"
-_STAR_BEFORE_ANOTHER = re.compile(rf"{_STAR}((?:(?!{_STAR})(?:\[\^/\]|[^/]))*)(?={_STAR})")
+_STAR_BEFORE_ANOTHER = rf"{_STAR}((?:(?!{_STAR})(?:\[\^/\]|[^/]))*)(?={_STAR})"
 _ANY_FOLDERS = "(?:/.+)?"
 _LEADING_FOLDERS = "^(?:.+/)?"
 
@@ -105,7 +105,7 @@ def _forbid_backtracking(spec: GitIgnoreSpec) -> None:
 
 
 def _without_backtracking(source: str) -> str:
-    first, *between = _STAR_BEFORE_ANOTHER.sub(r"(?>[^/]*?\1)", source).split(_ANY_FOLDERS)
+    first, *between = re.sub(_STAR_BEFORE_ANOTHER, r"(?>[^/]*?\1)", source).split(_ANY_FOLDERS)
     if not between:
         return first
     if first.startswith(_LEADING_FOLDERS):

@@ -28,17 +28,16 @@ _LINK = (
 )
 _MARK = rf"``+[^\n]*?``+|`[^`\n]*`|{_WIKI_LINK}|{_LINK}"
 """Code spans come first, as what begins inside one is no link."""
-_DEFINITION = re.compile(r"\n {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))")
+_DEFINITION = r"\n {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))"
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|//|\\\\")
-MEDIA = re.compile(
-    r"\.(?:png|jpe?g|gif|svg|webp|bmp|ico|avif|heic|tiff?|mp[34]|webm|mov|mkv|avi|wav|ogg|m4a|flac|pdf|zip|gz|xz|7z"
-    r"|docx?|xlsx?|pptx?)\Z",
-    re.I,
+MEDIA = (
+    r"(?i)\.(?:png|jpe?g|gif|svg|webp|bmp|ico|avif|heic|tiff?|mp[34]|webm|mov|mkv|avi|wav|ogg|m4a|flac|pdf|zip|gz|xz|7z"
+    r"|docx?|xlsx?|pptx?)\Z"
 )
 """What few indexes hold, and most embeds are: such a link that leads nowhere is not broken."""
 
-_DENDRON = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n")
-_ID = re.compile(r"---\r?\n(?:[^\n]*\n){0,20}?id: [^\n]+\n")
+_DENDRON = r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n"
+_ID = r"---\r?\n(?:[^\n]*\n){0,20}?id: [^\n]+\n"
 """The front matter of Dendron's notes, in whose links the target stands behind the bar; without the times that it
 writes, a name with dots is one."""
 
@@ -59,7 +58,7 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
         read = _wiki_link if text[start] == "[" else _markdown_link
         # Few markdown links ask for them.
         if rules is None and (read is _wiki_link or match[match.re.groups] is not None):
-            rules = _definitions(text), "" if _DENDRON.match(text) else "." if _ID.match(text) else None
+            rules = _definitions(text), "" if re.match(_DENDRON, text) else "." if re.match(_ID, text) else None
         target, shown, is_embed = read(match, rules or ({}, None))
         if target is None or not any(target):
             continue
@@ -143,7 +142,7 @@ def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[r
 def _definitions(text: str) -> Mapping[str, _Target]:
     """Label → target of each `[label]: place`; of equal labels the first."""
     found: dict[str, _Target] = {}
-    for match in _DEFINITION.finditer(f"\n{text}") if "]:" in text else ():
+    for match in re.finditer(_DEFINITION, f"\n{text}") if "]:" in text else ():
         target = _local(match[3] if match[2] is None else match[2])
         if target is not None:
             found.setdefault(_label(match[1]), target)

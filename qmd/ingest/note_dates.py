@@ -29,10 +29,9 @@ _OWN_KEYS = (
 
 _BETWEEN = re.compile(r"[\s_-]+")
 _FOLDER = r"(?:^|/)(?P<y>(?:19|20)[0-9]{2})[-_/. ]?(?P<m>0?[1-9]|1[0-2]|[^\W\d_]{3,12})(?:[-_ .]+[^\W\d_]{3,12})?/"
-_DAY_IN_FOLDER = re.compile(
+_DAY_IN_FOLDER = (
     rf"{_FOLDER}(?:(?P<w>[^\W\d_]{{3,12}})[-_ .]*|(?P<n>[01]?[0-9])[-_])?(?P<d>[0-3]?[0-9])(?![0-9])[^/]*\Z"
 )
-_MONTH_FOLDER = re.compile(_FOLDER)
 _dates_of_value = lru_cache(maxsize=1_000)(find_dates)
 """Cached, as notes share their days."""
 
@@ -81,7 +80,7 @@ def _folder_date(path: str) -> Sequence[DateSpan]:
     whole = find_dates(folder)
     if whole and whole[-1].first == whole[-1].last:
         return whole[-1:]
-    day, month = _DAY_IN_FOLDER.search(path), _MONTH_FOLDER.search(path)
+    day, month = re.search(_DAY_IN_FOLDER, path), re.search(_FOLDER, path)
     with suppress(ValueError):
         if day is not None and (number := _month(day["w"] or day["n"] or day["m"])):
             # The last days of a December meeting may lie in January.

@@ -99,6 +99,7 @@ class ScanResult(Struct, frozen=True):
 class _Walk(Struct):
     folder: Path
     """The collection's real path."""
+    below: str
     base: str
     """The same, with a separator at the end."""
     mask: PathMatcher
@@ -129,13 +130,13 @@ class _Folder(Struct, frozen=True):
     tree: WorkTree | None
 
 
-def scan_collection(collection: Collection, below: str = "") -> ScanResult:
+def scan_collection(collection: Collection, below: str = "", *, is_any: bool = False) -> ScanResult:
     """Files of `collection` that its mask selects, sorted by POSIX path; where `below` is given, only those in it.
 
     The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
     Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
     collection skipped. `.qmdignore` and `.gitignore` files apply, also those of the work tree around the collection.
-    A collection whose path is a file holds that file alone.
+    A collection whose path is a file holds that file alone. With `is_any` some suffice, where there are any.
 
     Raises:
         NotFoundError: If the collection's folder does not exist or is not readable as a whole: an index must not be
@@ -153,12 +154,11 @@ def scan_collection(collection: Collection, below: str = "") -> ScanResult:
             f"folder '{to_text(path)}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
             f"restore the folder, or run: qmd collection remove {collection.name}",
         ) from exc
-    walk = _plan(collection, root)
+    walk = _plan(collection, root, below)
     tree = work_tree_around(Path(root)) if collection.gitignore else None
     todo = [_Folder("", repository_ignores(Path(root), tree), tree)]
-    while todo:
-        folders = _visit(walk, todo.pop())
-        todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
+    while todo and not (is_any and walk.files and is_below(walk.files[-1].path, below)):
+        todo += _visit(walk, todo.pop())
     return _result(walk, below)
 
 
@@ -166,10 +166,9 @@ def _result(walk: _Walk, below: str) -> ScanResult:
     """What a walk has found; the folders on the way to `below` it has only passed."""
     by_path = attrgetter("path")
     files = [one for one in walk.files if is_below(one.path, below)] if below else walk.files
-    skipped = [one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path)]
     return ScanResult(
         tuple(sorted(files, key=by_path)),
-        tuple(sorted(skipped, key=by_path)),
+        tuple(sorted(walk.skipped, key=by_path)),
         walk.ignored_files,
         tuple(sorted(path for path in walk.git_ignored if is_below(path, below))),
         {path: mtime_ns for path, mtime_ns in walk.folders.items() if is_below(path, below)},
@@ -186,13 +185,14 @@ def _single_file(path: Path) -> ScanResult:
     return ScanResult((entry,), folders={"": stat.st_mtime_ns})
 
 
-def _plan(collection: Collection, root: str) -> _Walk:
+def _plan(collection: Collection, root: str, below: str) -> _Walk:
     wanted, excluded = parse_mask(collection.pattern)
     ignore = [portable(glob) for glob in collection.ignore]
     # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
     return _Walk(
         folder=Path(root),
+        below=below,
         base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted),
         mask_excludes=compile_globs(excluded),
@@ -233,7 +233,7 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     walk.folders[place] = mtime_ns
     below: list[_Folder] = []
     is_selected = walk.mask.fullmatch
-    for entry in entries:
+    for entry in _asked(entries, folder.prefix, walk.below):
         name = to_text(entry.name)
         if name.startswith("."):
             continue
@@ -250,6 +250,14 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
+
+
+def _asked(entries: Sequence[os.DirEntry[str]], prefix: str, below: str) -> Sequence[os.DirEntry[str]]:
+    """Those of a folder that are below a path, or on the way to it."""
+    if not below:
+        return entries
+    paths = ((entry, prefix + to_text(entry.name)) for entry in entries)
+    return [entry for entry, path in paths if is_below(path, below) or is_below(below, path)]
 
 
 def _with_ignore_files(walk: _Walk, folder: _Folder, directory: Path, names: Set[str]) -> _Folder:

@@ -299,7 +299,6 @@ def hook(name: str) -> Any:
     return load(HOOKS[name])
 
 
-@cache
 def load(place: str) -> Any:
     """What `module:name` says, or the module alone."""
     module, _, name = place.partition(":")

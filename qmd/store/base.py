@@ -259,8 +259,8 @@ class IndexWriter(IndexReader, Protocol):
             self.put_collections(collections)
             self.set_facts({"global_context": global_context, "config_hash": config_hash})
 
-    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
-        """What the index remembers of a collection's files, by path."""
+    def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
+        """What the index remembers of a collection's files, or of those of a folder or path in it, by path."""
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         """Remember exactly these files of a collection as left out."""
@@ -296,19 +296,16 @@ class IndexWriter(IndexReader, Protocol):
         """Let titles tell notes apart and links find them; to be called when a collection's documents are complete."""
         fact = f"anchored:{collection}"
         with self.transaction():
-            self.settle_titles(collection)
             since = int(self.facts().get(fact) or 0)
-            newest = self.settle_anchors(collection, since)
+            newest = self.settle_since(collection, since)
             if newest != since:
                 self.set_facts({fact: str(newest)})
 
-    def settle_titles(self, collection: str) -> None:
-        """Show the file's name for a heading that many notes of a collection have, else the heading."""
+    def settle_since(self, collection: str, since: int) -> int:
+        """Bring titles and what links call the documents of a collection up to date; the largest id that was counted.
 
-    def settle_anchors(self, collection: str, since: int) -> int:
-        """Bring what links call the documents of a collection up to date; the largest id that has been counted.
-
-        `since` is what the last call returned, 0 for the first: documents with larger ids are new.
+        A heading that many notes of the collection have gives way to the file's name as their title. `since` is what
+        the last call returned, 0 for the first: documents with larger ids are new.
         """
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:

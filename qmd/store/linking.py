@@ -6,7 +6,7 @@ is added, renamed or removed changes the meaning of links in others, which are n
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
@@ -118,7 +118,13 @@ def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[Written]) 
             yield ResolvedLink(source, known.get(place, source), link)
 
 
-def settled_title(path: str, heading: str, *, is_shared: bool) -> str:
-    """The file's name for a heading that many notes of a collection have, the heading where few have it."""
-    name = file_name(path)
-    return name if is_shared and is_telling(name) else heading
+def settled_titles(documents: Sequence[tuple[int, str, str, str]]) -> list[tuple[str, int]]:
+    """(title, document) for those of (document, path, title, heading) with another title than they should have.
+
+    That is the file's name for a heading that many of them have, the heading where few have it.
+    """
+    n_notes, changed = Counter(heading for *_, heading in documents), list[tuple[str, int]]()
+    for document_id, path, title, heading in documents:
+        settled = name if n_notes[heading] >= MANY_NOTES and is_telling(name := file_name(path)) else heading
+        changed += [(settled, document_id)] if settled != title else []
+    return changed

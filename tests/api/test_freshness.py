@@ -242,6 +242,7 @@ def test_a_file_that_cannot_be_read_is_not_tried_by_every_search(index: qmd.Inde
 def test_what_takes_too_long_to_look_at_is_left_alone_for_a_while_but_for_its_folders(
     index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(freshness, "_FEW_FILES", 1)
     with monkeypatch.context() as patch:
         patch.setattr(freshness, "_LOOK_S", -1.0)
         assert found(index, "pricing") == (["pricing.md"], 0, False)
@@ -252,6 +253,16 @@ def test_what_takes_too_long_to_look_at_is_left_alone_for_a_while_but_for_its_fo
     mark = index.path.with_name(f".{index.path.name}.large")
     os.utime(mark, (LONG_AGO, LONG_AGO))
     assert set(found(rested(index), "wombat")[0]) == {"daily/new.md", "pricing.md"}
+
+
+def test_few_files_are_looked_at_again_after_a_disk_was_slow_once(
+    index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "notes/pricing.md").write_text("wombat")
+    with monkeypatch.context() as patch:
+        patch.setattr(freshness, "_LOOK_S", -1.0)
+        assert found(index, "wombat") == ([], 0, False)
+    assert found(index, "wombat") == (["pricing.md"], 1, True)
 
 
 def test_a_search_with_a_time_budget_does_not_look(index: qmd.Index, folder: Path) -> None:

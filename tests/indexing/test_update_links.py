@@ -26,8 +26,9 @@ LINK = st.builds(
     st.sampled_from(TEXTS),
 )  # fmt: skip
 NOTE = st.builds(
-    lambda alias, found: f"---\naliases: [{alias}]\n---\n{' '.join(found)}\n",
+    lambda alias, heading, found: f"---\naliases: [{alias}]\n---\n{heading}\n{' '.join(found)}\n",
     st.sampled_from(["cherry", "apple", "none"]),
+    st.sampled_from(["", "# Apple", "# Cherry", "# alpha"]),
     st.lists(LINK, max_size=3),
 )
 VAULT = st.dictionaries(st.sampled_from(NAMES), NOTE, max_size=4)
@@ -47,7 +48,7 @@ def update(writer: SqliteWriter, folder: Path, notes: Mapping[str, str]) -> None
 
 
 def state(writer: SqliteWriter) -> object:
-    """Every link with what it means, and the notes that each word of the anchors finds."""
+    """Every title, every link with what it means, and the notes that each word of the anchors finds."""
     documents = list(writer.iter_documents())
     paths = {one.id: one.path for one in documents}
     links = {
@@ -57,7 +58,7 @@ def state(writer: SqliteWriter) -> object:
         )
         for one in documents
     }
-    return links, {word: found(writer, word) for word in VOCABULARY}
+    return {one.path: one.title for one in documents}, links, {word: found(writer, word) for word in VOCABULARY}
 
 
 def found(writer: SqliteWriter, word: str) -> list[str]:
@@ -76,6 +77,23 @@ def test_links_and_anchors_after_updates_are_those_of_a_fresh_index(vaults: list
             with open_writer(Path(scratch) / "fresh.sqlite") as fresh:
                 update(fresh, folder, vaults[-1])
                 assert state(grown) == state(fresh)
+
+
+def test_a_title_is_settled_with_all_that_share_its_heading(writer: SqliteWriter, tmp_path: Path) -> None:
+    def titles() -> dict[str, str]:
+        return {one.path: one.title for one in writer.iter_documents()}
+
+    notes = dict.fromkeys(("red", "green"), "# Fruit\n") | {"blue": "---\naliases: [other]\n---\n# Fruit\n"}
+    update(writer, tmp_path / "n", notes)
+    shared = {"red.md": "red", "green.md": "green", "blue.md": "blue"}
+    assert titles() == shared
+    # Another note of one name of theirs does not make the heading less common.
+    update(writer, tmp_path / "n", notes | {"other": "text\n"})
+    assert titles() == shared | {"other.md": "other"}
+    update(writer, tmp_path / "n", {name: notes[name] for name in ("red", "blue")})
+    assert titles() == {"red.md": "Fruit", "blue.md": "Fruit"}
+    update(writer, tmp_path / "n", notes)
+    assert titles() == shared
 
 
 def test_a_note_is_found_by_what_links_call_it_and_its_own_names_are_not_repeated(

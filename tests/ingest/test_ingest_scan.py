@@ -41,6 +41,14 @@ def test_files_come_sorted_by_path_with_size_and_time(tmp_path: Path) -> None:
     assert (entry.size_bytes, entry.mtime_ns) == (8, entry.absolute.stat().st_mtime_ns)
 
 
+def test_whether_there_is_any_file_is_known_at_the_first_folder_that_has_one(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "b/c.md", "d/e/f.md", "d/g/h.md")
+    notes = Collection("notes", tmp_path)
+    assert list(scan_collection(notes, is_any=True).folders) == [""]
+    assert len(scan_collection(notes, "d", is_any=True).files) == 1
+    assert not scan_collection(notes, "b/x", is_any=True).files
+
+
 FOUND: dict[str, tuple[str, dict[str, str], str, list[str]]] = {
     # what holds: files, ignore files and their lines, mask, what is found
     "dot segments are never entered even when asked for": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from qmd.clock import batches
 from qmd.errors import StoreError
+from qmd.names import is_below
 from qmd.plugins.lance.claim import Claim
 from qmd.plugins.lance.dense import Dense
 from qmd.plugins.lance.documents import LanceLinks, link_keys, of_collection
@@ -22,7 +22,7 @@ from qmd.plugins.lance.state import encode_state
 from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, is_in
 from qmd.records import Collection, IndexTerms
 from qmd.status import LeftOutFile
-from qmd.store.linking import MANY_NOTES, anchors_of, settled_title
+from qmd.store.linking import anchors_of, settled_titles
 from qmd.store.records import KnownFile, NewDocument
 
 _TITLES = 3
@@ -108,10 +108,11 @@ class LanceWriter(Lexical, Dense, HealthWriter):
                 if value is not None:
                     meta[key] = value
 
-    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
+    def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
         columns = ("path", "id", "hash", "size_bytes", "mtime_ns")
         rows = self._tables.select("documents", columns, of_collection(collection))
-        return {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in rows}
+        known = {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in rows}
+        return {path: file for path, file in known.items() if is_below(path, below)}
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         wanted = {one.path: one for one in files}
@@ -137,21 +138,10 @@ class LanceWriter(Lexical, Dense, HealthWriter):
                 waiting.pop(document.path, None)
                 waiting[document.path] = document
 
-    def settle_titles(self, collection: str) -> None:
-        tables = self._open
-        where = both(of_collection(collection), "heading IS NOT NULL")
-        rows = tables.select("documents", ("id", "path", "title", "heading"), where)
-        counts = Counter(row["heading"] for row in rows)
-        changed = []
-        for row in rows:
-            title = settled_title(row["path"], row["heading"], is_shared=counts[row["heading"]] >= MANY_NOTES)
-            if title != row["title"]:
-                changed.append({"id": row["id"], "title": title})
-        tables.patch_documents(changed)
-
-    def settle_anchors(self, collection: str, since: int) -> int:
+    def settle_since(self, collection: str, since: int) -> int:
         tables = self._open
         mine = of_collection(collection)
+        self._settle_titles(mine)
         where = both(mine, "anchors IS NOT NULL")
         links = LanceLinks(tables)
         newest = max(
@@ -176,6 +166,12 @@ class LanceWriter(Lexical, Dense, HealthWriter):
             tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
         tables.delete("places", touched)
         return newest
+
+    def _settle_titles(self, where: str) -> None:
+        columns = ("id", "path", "title", "heading")
+        rows = self._open.select("documents", columns, both(where, "heading IS NOT NULL"))
+        titles = settled_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
+        self._open.patch_documents([{"id": document_id, "title": title} for title, document_id in titles])
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         facts = {"id": document_id, "size_bytes": size_bytes, "mtime_ns": mtime_ns, "modified_at": modified_at}

@@ -14,7 +14,9 @@ from urllib.parse import unquote
 import anyio
 import anyio.from_thread
 import mcp_types as types
-from mcp.server import CacheHint, Server, ServerRequestContext
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 import qmd

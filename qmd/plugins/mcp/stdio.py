@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 
 from qmd.app.index import Index
 from qmd.plugins.mcp.behind import VectorWorker
@@ -29,11 +31,33 @@ def run_stdio(index: Index) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _watch_parent(lambda: _end("the parent process is gone"))
     _release_while_idle(index)
+    _import_sdk_in_part()
     from qmd.plugins.mcp.stdio_session import run_session
 
     with VectorWorker(index).running():
         run_session(index)
     _end("stdin closed")
+
+
+class _Package(ModuleType):
+    """A package whose own code, which imports all of its modules, has yet to run."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__") or self.__spec__ is None or self.__spec__.loader is None:
+            raise AttributeError(name)
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
+
+
+def _import_sdk_in_part() -> None:
+    """Have the SDK's clients and its other server, a sixth of the start, imported when somebody asks for them."""
+    for name in ("mcp", "mcp.server"):
+        if name not in sys.modules and (spec := find_spec(name)) is not None:
+            sys.modules[name] = package = module_from_spec(spec)
+            package.__class__ = _Package
+            if name == "mcp.server":
+                vars(sys.modules["mcp"])["server"] = package
 
 
 def _end(reason: str) -> None:

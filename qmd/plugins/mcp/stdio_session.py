@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Self
 
 import anyio
 import anyio.to_thread
-from mcp.server import Server
+from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import (

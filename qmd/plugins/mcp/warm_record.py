@@ -6,7 +6,6 @@ holds that address and a token: whoever can read the record, which is its owner,
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import sys
@@ -18,6 +17,7 @@ from msgspec import Struct, json
 
 import qmd
 from qmd.config.paths import Locations
+from qmd.environment import sha256
 from qmd.files import write_atomically
 from qmd.records import SearchResponse
 
@@ -86,7 +86,7 @@ Said = Stage | Answer | Failure
 
 def warm_files(locations: Locations) -> WarmFiles:
     """The files of the warm process for an index and its configuration."""
-    key = hashlib.sha256(os.fsencode(f"{locations.database}\0{locations.config_file}")).hexdigest()[:12]
+    key = sha256(os.fsencode(f"{locations.database}\0{locations.config_file}"))[:12]
     record, lock, sock, log = (locations.cache / f"warm-{key}.{end}" for end in ("json", "lock", "sock", "log"))
     return WarmFiles(record, lock, sock, log)
 
@@ -179,4 +179,4 @@ def environment_digest(environ: Mapping[str, str]) -> str:
     """Digest of the variables that change results."""
     names = sorted(name for name in environ if name.startswith("QMD_") and name not in _NEUTRAL)
     relevant = [(name, environ[name]) for name in [*names, *_ALSO_RELEVANT] if name in environ]
-    return hashlib.sha256(os.fsencode(repr(relevant))).hexdigest()[:16]
+    return sha256(os.fsencode(repr(relevant)))[:16]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.analysis.note_names import Named, link_key, place_of
+from qmd.analysis.note_names import Named, link_key, name_key, place_of
 from qmd.clock import batches
 from qmd.records import Link
 from qmd.store.base import IndexWriter
@@ -69,32 +69,37 @@ class SqliteLinks:
 class LinkWriter(Documents, IndexWriter):
     """What a writer does with links and anchors."""
 
-    def settle_anchors(self, collection: str, since: int) -> int:
-        from qmd.store.linking import anchors_of
+    def settle_since(self, collection: str, since: int) -> int:
+        from qmd.store.linking import anchors_of, settled_titles
 
         database, tables = self.database, SqliteLinks(self.database)
+        headed = "SELECT id, path, title, heading FROM documents WHERE heading IS NOT NULL AND"
+        new = "SELECT id FROM documents WHERE collection = ? AND id > ?"
+        ids = targets = [one for (one,) in database.rows(new, (collection, since))]
         if since:
-            new = "SELECT id FROM documents WHERE collection = ? AND id > ?"
-            ids = [one for (one,) in database.rows(new, (collection, since))]
             touched = {key for (key,) in database.rows("SELECT key FROM touched WHERE collection = ?", (collection,))}
             touched.update(key for _, key in tables.names_of(ids))
             named = tables.named(collection, touched)
             targets = sorted({one.document_id for found in named.values() for one in found})
             database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
+            # A heading is a name of its note: with none of these it is as common as before, and not all that have it
+            # are among them.
+            rows = [row for row in database.select_in(f"{headed} id IN ({{}})", targets) if name_key(row[3]) in touched]
         else:
-            targets = [one for (one,) in database.rows("SELECT id FROM documents WHERE collection = ?", (collection,))]
+            rows = database.rows(f"{headed} collection = ?", (collection,))
+        database.run_many("UPDATE documents SET title = ? WHERE id = ?", settled_titles(rows))
         for part in batches(targets, _BATCH):
             anchors = anchors_of(tables, collection, part)
             database.run_many("INSERT INTO anchors (rowid, text) VALUES (?, ?)", sorted(anchors.items()))
         database.run("DELETE FROM touched WHERE collection = ?", (collection,))
-        newest = database.value("SELECT max(id) FROM documents WHERE collection = ?", (collection,))
-        return int(newest or since)
+        return max(ids, default=since)
 
-    def _put_links(self, document_id: int, links: PackedLinks) -> None:
-        """Store the links of a new document."""
-        self.database.run("INSERT INTO links (source, packed) VALUES (?, ?)", (document_id, links.packed))
-        rows = [(key, document_id, n) for key, n in links.counts.items()]
-        self.database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", rows)
+    def _put_links(self, links: Mapping[int, PackedLinks]) -> None:
+        """Store the links of new documents, keys in order: in an index of many notes a fifteenth of the writing."""
+        rows = [(source, one.packed) for source, one in links.items()]
+        self.database.run_many("INSERT INTO links (source, packed) VALUES (?, ?)", rows)
+        keys = sorted((key, source, n) for source, one in links.items() for key, n in one.counts.items())
+        self.database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", keys)
 
     def _touch_links(self, collection: str, new: Iterable[PackedLinks | None]) -> None:
         """Remember which names new documents link to, unless all anchors of the collection are yet to be made."""

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from qmd.names import to_text
+from qmd.names import is_below, to_text
 from qmd.records import Collection
 from qmd.status import LeftOutFile
-from qmd.store.linking import MANY_NOTES, settled_title
 from qmd.store.records import KnownFile, NewDocument
 from qmd.store.sqlite.chunks import ChunkWriter
 from qmd.store.sqlite.documents import LEFT_OUT_COLUMNS
@@ -64,10 +63,12 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
                 else:
                     self.database.run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
-    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
-        sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
-        rows = self.database.rows(sql, (collection,))
-        return {path: KnownFile(number, hash, size, mtime) for path, number, hash, size, mtime in rows}
+    def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
+        sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ? AND path >= ?"
+        # `0` comes after `/`.
+        sql, last = (f"{sql} AND path < ?", [f"{below}0"]) if below else (sql, [])
+        rows = self.database.rows(sql, (collection, below, *last))
+        return {path: KnownFile(*known) for path, *known in rows if not below or is_below(path, below)}
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         with self.database.transaction():
@@ -100,41 +101,28 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
             # AUTOINCREMENT's own counter: an id is never given twice, so a reader cannot mistake one document for
             # another.
             next_id = int(database.value("SELECT seq FROM sqlite_sequence WHERE name = 'documents'") or 0) + 1
-            hashes = {document.hash for document in batch.values()}
-            stored = {row[0] for row in database.select_in("SELECT hash FROM content WHERE hash IN ({})", list(hashes))}
-            for document_id, document in enumerate(batch.values(), start=next_id):
-                if document.hash not in stored:
-                    stored.add(document.hash)
-                    content = (document.hash, document.created_at, document.n_chars, document.doc)
-                    database.run("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", content)
-                created_at = replaced[document.path][0] if document.path in replaced else document.created_at
-                database.run(
-                    "INSERT INTO documents (id, collection, created_at, path, title, hash, modified_at, n_chars,"
-                    " size_bytes, mtime_ns, metadata, heading, date) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (document_id, collection, created_at, *_STORED(document)),
-                )
-                names = [(key, document_id, kind) for key, kind in document.names.items()]
-                database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", names)
-                if document.links is not None:
-                    self._put_links(document_id, document.links)
-                sql = "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)"
-                database.run(sql, (document_id, *astuple(document.terms)))
-            self._drop_unused_content({content_hash for _, content_hash in replaced.values()} - hashes)
+            numbered = list(enumerate(batch.values(), start=next_id))
+            self._put_texts(list(batch.values()))
+            database.run_many(
+                "INSERT INTO documents (id, collection, created_at, path, title, hash, modified_at, n_chars,"
+                " size_bytes, mtime_ns, metadata, heading, date) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(at, collection, replaced.get(d.path, (d.created_at,))[0], *_STORED(d)) for at, d in numbered],
+            )
+            names = sorted((key, at, kind) for at, one in numbered for key, kind in one.names.items())
+            database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", names)
+            self._put_links({at: one.links for at, one in numbered if one.links is not None})
+            sql = "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)"
+            database.run_many(sql, [(at, *astuple(one.terms)) for at, one in numbered])
+            self._drop_unused_content(
+                {content_hash for _, content_hash in replaced.values()} - {one.hash for one in batch.values()}
+            )
 
-    def settle_titles(self, collection: str) -> None:
-        mine = "FROM documents WHERE collection = ?1 AND heading IS NOT NULL"
-        rows = self.database.rows(
-            f"WITH shared AS (SELECT heading {mine} GROUP BY heading HAVING count(*) >= {MANY_NOTES})"
-            f" SELECT id, path, title, heading, heading IN shared AS is_shared {mine}"
-            " AND (title != heading OR is_shared)",
-            (collection,),
-        )
-        changed = []
-        for document_id, path, title, heading, is_shared in rows:
-            settled = settled_title(path, heading, is_shared=bool(is_shared))
-            if settled != title:
-                changed.append((settled, document_id))
-        self.database.run_many("UPDATE documents SET title = ? WHERE id = ?", changed)
+    def _put_texts(self, documents: Sequence[NewDocument]) -> None:
+        """Store what no document holds yet; of equal texts the first, in their order."""
+        texts = {one.hash: one for one in [*documents, *reversed(documents)]}
+        stored = {row[0] for row in self.database.select_in("SELECT hash FROM content WHERE hash IN ({})", list(texts))}
+        new = [(one.hash, one.created_at, one.n_chars, one.doc) for one in texts.values() if one.hash not in stored]
+        self.database.run_many("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", new)
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"

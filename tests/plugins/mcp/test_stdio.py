@@ -162,3 +162,14 @@ async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path
         assert found.structured_content["results"][0]["file"] == "docs/a.md"
         (content,) = (await client.read_resource("qmd://docs/sub/b.md")).contents
         assert isinstance(content, TextResourceContents) and "cache is flushed" in content.text
+
+
+def test_a_session_imports_no_client_until_somebody_asks_the_sdk_for_one() -> None:
+    code = (
+        "import sys; from qmd.plugins.mcp.stdio import _import_sdk_in_part; _import_sdk_in_part();"
+        "import qmd.plugins.mcp.stdio_session;"
+        "print(sorted(name for name in sys.modules if name.startswith(('mcp.client', 'mcp.server.mcpserver'))));"
+        "import mcp; print(mcp.ClientSession.__name__, mcp.server.MCPServer.__name__, mcp.types.Tool.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.splitlines() == ["[]", "ClientSession MCPServer Tool"]

@@ -132,7 +132,11 @@ def test_files_folders_and_what_was_left_out_are_remembered(
     contract_writer.touch(ids["1.md"], 77, 88, "2026-01-01T00:00:00.000Z")
     files = [file for part in contract_writer.recorded_files("n") for file in part]
     assert files == [("1.md", 77, 88), ("2.md", 6, 1)]
-    assert [one.modified_at[:4] for one in contract_writer.iter_documents()] == ["2026", "2025"]
+    contract_writer.put_documents("m", [make_document(path, path) for path in ("a/b", "a/b.md", "a/b/c", "a/bc", "b")])
+    below = {path: [*contract_writer.known_files("m", path)] for path in ("a/b", "a/b.md", "a", "c")}
+    assert below["a/b.md"] == ["a/b.md"] and sorted(below["a/b"]) == ["a/b", "a/b/c"]
+    assert len(below["a"]) == 4 and not below["c"] and len(contract_writer.known_files("m")) == 5
+    assert sorted({one.modified_at[:4] for one in contract_writer.iter_documents()}) == ["2025", "2026"]
     contract_writer.record_folders("n", {"": 1, "a": 2, "a/b": 3, "ab": 4})
     contract_writer.record_folders("n", {"a": 9}, "a")
     assert contract_writer.recorded_folders("n") == {"": 1, "a": 9, "ab": 4}
