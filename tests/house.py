@@ -20,7 +20,7 @@ BUDGETS: dict[str, int] = {
     "store": 4830,
     "cli": 4240,
     "retrieval": 4390,
-    "inference": 3790,
+    "inference": 3800,
     "app": 4230,
     "plugins/forms": 3610,
     "plugins/mcp": 3500,
@@ -54,10 +54,10 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_850, 202
+MOST_LINES, MOST_FILES = 33_850, 203
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_260
+MOST_LINES_OF_ALL = 56_270
 MOST_LINES_OF_TESTS = 45_470
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from msgspec.structs import replace
 
-from qmd.inference.engines.embedder import pool
+from qmd.inference.engines.pooling import pool
 from tests.inference.embedder_folders import (
     TEXT,
     TinyGraph,

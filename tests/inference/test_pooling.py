@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qmd.inference.engines.embedder import pool
+from qmd.inference.engines.pooling import pool
 from qmd.inference.records import Pooling
 
 ROWS = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 5.0]], np.float32)

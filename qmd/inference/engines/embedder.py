@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.encoder_graph import EncoderGraph, read_encoder_graph
+from qmd.inference.engines.pooling import pool
 from qmd.inference.models.prepared import has_byte_products
 from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
-from qmd.inference.records import FolderRules, ModelRecord, Pooling
+from qmd.inference.records import FolderRules, ModelRecord
 from qmd.inference.runtime.gpu_memory import GpuUse
 from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.runtime.sessions import Session, open_session
@@ -239,46 +240,3 @@ def foreign_share(text: str, scripts: Sequence[str]) -> float:
         return 0.0
     known = sum(letter.isascii() or script_of(letter) in scripts for letter in letters)
     return 1.0 - known / len(letters)
-
-
-# --- pooling: token vectors in, one vector a text out ---------------------------------------------
-
-Vectors = npt.NDArray[np.float32]
-
-
-def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | None = None) -> Vectors:
-    """One L2-normalised vector of one text.
-
-    Args:
-        token_vectors: Shape (n_tokens, width), n_tokens >= 1, no padding. One row is its own pooled vector whatever
-            the pooling, so a vector that a graph has pooled itself passes unchanged.
-        skip: Leading tokens (those of a prompt) that do not count; the last token always does.
-        dim: Values kept before normalising, for models trained to be cut; None keeps all.
-
-    Returns:
-        Shape (dim,), or (width,) where no `dim` is given.
-    """
-    start = min(skip, len(token_vectors) - 1)
-    pooled = _POOLINGS[pooling](token_vectors, start)[:dim]
-    result: Vectors = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
-    return result
-
-
-def _weighted_mean(vectors: Vectors, start: int) -> Vectors:
-    """Mean in which the n-th token of the text counts n times."""
-    weights = np.arange(start + 1, len(vectors) + 1, dtype=np.float32)
-    result: Vectors = weights @ vectors[start:] / weights.sum()
-    return result
-
-
-_POOLINGS: Mapping[Pooling, Callable[[Vectors, int], Vectors]] = {
-    "mean": lambda vectors, start: vectors[start:].mean(axis=0),
-    "first": lambda vectors, start: vectors[start],
-    "last": lambda vectors, _: vectors[-1],
-    "max": lambda vectors, start: vectors[start:].max(axis=0),
-    # Of one length it is the mean times a number, which normalising takes away again.
-    "mean_sqrt_len": lambda vectors, start: vectors[start:].mean(axis=0),
-    "weighted_mean": _weighted_mean,
-    "none": lambda vectors, _: vectors[0],
-}
-"""(token vectors, number of the first that counts) → vector. `none` stands for graphs that pool."""

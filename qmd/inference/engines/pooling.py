@@ -1,0 +1,50 @@
+"""Token vectors in, one vector a text out. Values in, values out: nothing here knows a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from qmd.inference.records import Pooling
+
+Vectors = npt.NDArray[np.float32]
+
+
+def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | None = None) -> Vectors:
+    """One L2-normalised vector of one text.
+
+    Args:
+        token_vectors: Shape (n_tokens, width), n_tokens >= 1, no padding. One row is its own pooled vector whatever
+            the pooling, so a vector that a graph has pooled itself passes unchanged.
+        skip: Leading tokens (those of a prompt) that do not count; the last token always does.
+        dim: Values kept before normalising, for models trained to be cut; None keeps all.
+
+    Returns:
+        Shape (dim,), or (width,) where no `dim` is given.
+    """
+    start = min(skip, len(token_vectors) - 1)
+    pooled = _POOLINGS[pooling](token_vectors, start)[:dim]
+    result: Vectors = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
+    return result
+
+
+def _weighted_mean(vectors: Vectors, start: int) -> Vectors:
+    """Mean in which the n-th token of the text counts n times."""
+    weights = np.arange(start + 1, len(vectors) + 1, dtype=np.float32)
+    result: Vectors = weights @ vectors[start:] / weights.sum()
+    return result
+
+
+_POOLINGS: Mapping[Pooling, Callable[[Vectors, int], Vectors]] = {
+    "mean": lambda vectors, start: vectors[start:].mean(axis=0),
+    "first": lambda vectors, start: vectors[start],
+    "last": lambda vectors, _: vectors[-1],
+    "max": lambda vectors, start: vectors[start:].max(axis=0),
+    # Of one length it is the mean times a number, which normalising takes away again.
+    "mean_sqrt_len": lambda vectors, start: vectors[start:].mean(axis=0),
+    "weighted_mean": _weighted_mean,
+    "none": lambda vectors, _: vectors[0],
+}
+"""(token vectors, number of the first that counts) → vector. `none` stands for graphs that pool."""
