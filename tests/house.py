@@ -54,7 +54,7 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_850, 203
+MOST_LINES, MOST_FILES = 33_860, 203
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 56_270

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexWriter
 
 VERIFIED_FOR_S = 86_400
-"""For how long an index that was found sound is not verified again."""
+"""For how long an index that was made or found sound is not verified again."""
 
 
 def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
@@ -29,6 +29,7 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
 
     for folder in locations.own_folders:
         tighten(folder)
+    is_made = locations.address is None and not own_index(locations.database).exists()
     try:
         writer = open_writer(locations.database, locations.address)
     except StrangeIndexError as exc:
@@ -39,6 +40,11 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
         writer = open_writer(locations.database, locations.address)
     if locations.address is None and writer.path != locations.database and locations.database.exists():
         say(f"'{locations.database}' belongs to another program and stays as it is; this index is '{writer.path}'")
+    if is_made:
+        from qmd.store.sqlite.connection import verified_mark
+
+        # What is written from now on need not be verified before tomorrow.
+        renew_mark(verified_mark(writer.path))
     return writer
 
 

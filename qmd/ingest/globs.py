@@ -304,7 +304,8 @@ def _character_class(pattern: str, start: int) -> tuple[str, int]:
     members = re.sub(r"([\\\[\]^&~|]|-(?=-))", r"\\\1", body[1:] if negated else body)
     source = f"(?!/)[{'^' if negated else ''}{members}]"
     try:
-        _ = body.isalnum() or re.compile(source)
+        if not body.isalnum():
+            re.compile(source)
     except re.error:
         return re.escape("["), start + 1
     return source, end + 1

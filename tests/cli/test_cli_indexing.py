@@ -259,9 +259,8 @@ def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd:
     assert (database.with_name("index.sqlite.damaged")).read_bytes() == bytes(raw)
 
 
-def test_a_sound_index_is_verified_once_a_day_and_when_asked(qmd: Qmd, notes: Path) -> None:
+def test_an_index_is_verified_once_a_day_since_it_was_made_and_when_asked(qmd: Qmd, notes: Path) -> None:
     qmd("index", "notes")
-    qmd("index")
     database = locate(None, Path.cwd(), os.environ).database
     raw = bytearray(database.read_bytes())
     raw[-3_000] ^= 1
