@@ -26,7 +26,7 @@ BUDGETS: dict[str, int] = {
     "plugins/mcp": 3500,
     "render": 2940,
     "ingest": 2430,
-    "plugins/lance": 2200,
+    "plugins/lance": 2220,
     "plugins/qwen": 2180,
     "(root)": 2100,
     "plugins/models": 1600,
@@ -57,8 +57,8 @@ BUDGETS: dict[str, int] = {
 MOST_LINES, MOST_FILES = 33_860, 203
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_270
-MOST_LINES_OF_TESTS = 45_480
+MOST_LINES_OF_ALL = 56_290
+MOST_LINES_OF_TESTS = 45_540
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

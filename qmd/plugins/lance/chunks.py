@@ -33,12 +33,10 @@ class Chunks(Documents):
     """What a reader tells of chunks, and of texts that wait for theirs."""
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
-        tables = self._tables
-        if fingerprint not in tables.coverage:
-            tables.coverage[fingerprint] = self._count_coverage(tables, fingerprint)
-        return tables.coverage[fingerprint]
+        return self._tables.once(("coverage", fingerprint), lambda: self._count_coverage(fingerprint))
 
-    def _count_coverage(self, tables: Tables, fingerprint: str) -> VectorCoverage:
+    def _count_coverage(self, fingerprint: str) -> VectorCoverage:
+        tables = self._tables
         model = tables.state.model(fingerprint)
         has_vectors = model is not None and tables.count(model.table) > 0
         stored = tables.arrow("documents", ("hash",))

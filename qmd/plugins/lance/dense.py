@@ -28,12 +28,11 @@ NARROW = 500
 """Documents of a scope up to which their vectors are fetched: it takes as long as a few searches."""
 
 _CHUNKS_PER_DOCUMENT = 4
-"""Chunks asked for at first for each document wanted, and how many times more each time they were too few."""
+"""Chunks asked for at first for each document wanted, and how many times more each time they were too few. An index
+chooses them, and each is compared exactly, for which it is read by itself."""
 
 PROBES = 50
-REFINE = 3
-"""Where vectors have an index: parts of it looked at, and candidates compared exactly for each one wanted. Ten for each
-find .981 of the hundred nearest of a million, three .979, in half the time and half the bytes."""
+"""Parts of an index of vectors that are looked at."""
 
 _VECTORS_AT_A_TIME = 4_096
 
@@ -132,7 +131,7 @@ def _nearest(
     with tables.connection.failing():
         query = table.search(_unit(vector), vector_column_name="vector").distance_type("cosine")
         # An index looks at a part of them and so cannot give all.
-        query = query.bypass_vector_index() if is_all else query.nprobes(PROBES).refine_factor(REFINE)
+        query = query.bypass_vector_index() if is_all else query.nprobes(PROBES).refine_factor(1)
         found = query.limit(wanted).select(["key", "_distance"]).to_arrow()
     distances = found["_distance"].to_pylist()
     return {key: 1.0 - distance for key, distance in zip(found["key"].to_pylist(), distances, strict=True)}
@@ -145,16 +144,13 @@ def _chunks_of(tables: Tables, model: Model, hashes: set[str]) -> list[Row]:
 
 def fetch_vectors(tables: Tables, model: Model, keys: Sequence[bytes]) -> tuple[list[bytes], npt.NDArray[np.float32]]:
     """Keys that are there and their vectors, of length 1; shape (n, dim)."""
-    found = []
-    parts = []
-    for first in range(0, len(keys), 1_000):
-        part = tables.arrow(model.table, ("key", "vector"), is_in("key", keys[first : first + 1_000]))
+    found, parts = [], [np.zeros((0, model.dim), dtype=np.float32)]
+    for some in batches(keys, 1_000):
+        part = tables.arrow(model.table, ("key", "vector"), is_in("key", some))
         if part is not None and part.num_rows:
             found += part["key"].to_pylist()
             flat = part["vector"].combine_chunks().flatten().to_numpy()
             parts.append(flat.reshape(-1, model.dim).astype(np.float32))
-    if not parts:
-        return [], np.zeros((0, model.dim), dtype=np.float32)
     matrix = np.concatenate(parts)
     return found, matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
 
@@ -173,8 +169,7 @@ def _best_chunks(
             by_hash[row["hash"]].append(row)
     best: dict[int, Candidate] = {}
     for document in documents:
-        own = by_hash.get(document["hash"])
-        if own:
+        if own := by_hash.get(document["hash"]):
             row = min(own, key=lambda row: (-cosines[row["key"]], row["start"]))
             best[document["id"]] = Candidate(document["id"], cosines[row["key"]], row["start"], row["end"])
     return best

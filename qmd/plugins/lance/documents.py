@@ -94,8 +94,7 @@ class Documents(IndexReader):
         return found
 
     def find_path(self, collection: str, path: str) -> StoredDocument | None:
-        found = self._stored(both(of_collection(collection), f"path = {literal(path)}"))
-        return found[0] if found else None
+        return next(iter(self._stored(both(of_collection(collection), f"path = {literal(path)}"))), None)
 
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
         where = both(f"array_has_any(name_keys, [{literal(name)}])", scope_condition(self._tables, scope))
@@ -122,7 +121,8 @@ class Documents(IndexReader):
             yield document
 
     def count_documents(self, scope: Scope = Scope()) -> int:
-        return self._tables.count("documents", of_collections(scope.collections))
+        tables, where = self._tables, of_collections(scope.collections)
+        return tables.once(("documents", where), lambda: tables.count("documents", where))
 
     def stored_files(self) -> Iterator[list[StoredFile]]:
         columns = StoredFile.__struct_fields__
@@ -175,9 +175,8 @@ class LanceLinks:
         )
 
     def names_of(self, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        for row in self._tables.select_in("documents", ("id", "name_keys"), "id", ids):
-            for key in row["name_keys"]:
-                yield row["id"], key
+        rows = self._tables.select_in("documents", ("id", "name_keys"), "id", ids)
+        return ((row["id"], key) for row in rows for key in row["name_keys"])
 
     def named(self, collection: str, keys: Names[str]) -> dict[str, list[Named]]:
         where = both(of_collection(collection), _has_any("name_keys", keys))

@@ -46,8 +46,7 @@ class Health(Chunks):
 
     def check(self, *, thorough: bool = True) -> list[str]:
         tables = self._tables
-        unreadable = _unreadable(tables)
-        if unreadable:
+        if unreadable := _unreadable(tables):
             return [error.message for error in unreadable.values()]
         found = []
         for model in tables.state.models:

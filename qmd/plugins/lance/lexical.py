@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from uuid import uuid4
 
 from lancedb.query import BooleanQuery, FullTextQuery, MatchQuery, Occur, PhraseQuery
 
@@ -61,8 +62,7 @@ class Lexical(Documents):
                 found |= dict.fromkeys(others, 0.0)
             found |= _scores(tables.match(query, len(others), is_in("id", others)).to_pylist())
             found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
-        candidates = [Candidate(document_id, score) for document_id, score in found.items()]
-        return sort_candidates(candidates)[:k]
+        return sort_candidates(Candidate(*one) for one in found.items())[:k]
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
         tables = self._tables
@@ -70,17 +70,16 @@ class Lexical(Documents):
         return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
 
     def terms_from(self, start: str, limit: int) -> list[str]:
-        return _expand_prefix(self._tables, start)[:limit]
+        return self._tables.once(("words", start), lambda: _expand_prefix(self._tables, start))[:limit]
 
     def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> list[str]:
         tables = self._tables
         where = of_collections(scope.collections)
-        found = []
-        for distance, word in _similar_words(tables, term):
-            frequency = _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where)
-            if frequency:
-                found.append((distance, -frequency, word))
-        found.sort()
+        found = sorted(
+            (distance, -frequency, word)
+            for distance, word in _similar_words(tables, term)
+            if (frequency := _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where))
+        )
         nearest = [word for distance, _, word in found if distance == found[0][0]]
         # Two edits lead from one word to many others: it is clear which one is meant where there is one alone.
         return [] if len(nearest) > 1 and found[0][0] > 1 else nearest[:limit]
@@ -103,8 +102,8 @@ def _scores(rows: Iterable[Row]) -> dict[int, float]:
 
 
 def _count(tables: Tables, term: LexicalTerm, column: str, where: str) -> int:
-    query = _expression(tables, term.fts, column)
-    return 0 if query is None else tables.match(query, tables.count("documents"), where, ("_score",)).num_rows
+    query, n, key = _expression(tables, term.fts, column), tables.count("documents"), (column, term.fts, where)
+    return 0 if query is None else tables.once(key, lambda: len(tables.match(query, n, where, ("_score",))))
 
 
 def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> dict[int, float]:
@@ -114,18 +113,21 @@ def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> 
     """
     positive = [term for term in terms if not term.excluded]
     query = _any_of([one for term in positive if (one := _expression(tables, term.fts, "anchors"))])
-    table = tables.table("documents")
+    table, n = tables.table("documents"), len(positive)
     if query is None or table is None:
         return {}
     rows = tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score")).to_pylist()
     if not rows:
         return {}
+    # In one call, which takes as long as a few texts; nobody can have written what stands between them.
+    border = str(uuid4().int)
+    texts = f" {border} ".join([*(term.fts for term in positive), *(row["anchors"] for row in rows)])
     with tables.connection.failing():
-        wanted = [{one.text for one in table.tokenize(term.fts, column="anchors")} for term in positive]
-        stored = [{one.text for one in table.tokenize(row["anchors"], column="anchors")} for row in rows]
+        words = " ".join(one.text for one in table.tokenize(texts, column="anchors"))
+    found = [set(one.split()) for one in words.split(border)]
     scores = {
-        row["id"]: row["_score"] * (sum(not words.isdisjoint(one) for one in wanted) / len(wanted)) ** 2
-        for row, words in zip(rows, stored, strict=True)
+        row["id"]: row["_score"] * (sum(not one.isdisjoint(own) for own in found[:n]) / n) ** 2
+        for row, one in zip(rows, found[n:], strict=True)
     }
     return dict(sorted(scores.items(), key=lambda one: (-one[1], one[0])))
 
@@ -188,13 +190,12 @@ def _near(tables: Tables, key: str, starts: Iterable[str], allowed: int) -> list
     begins = " OR ".join(f"starts_with(key, {literal(start)})" for start in sorted(starts))
     where = f"length(key) BETWEEN {len(key) - allowed} AND {len(key) + allowed} AND ({begins})"
     letters = frozenset(key)
-    found = []
-    for row in tables.select("words", ("key", "word"), where):
-        if _is_near(row, letters, len(key), allowed):
-            distance = edit_distance(key, row["key"], allowed)
-            if distance <= allowed:
-                found.append((distance, str(row["word"])))
-    return sorted(found)
+    return sorted(
+        (distance, str(row["word"]))
+        for row in tables.select("words", ("key", "word"), where)
+        if _is_near(row, letters, len(key), allowed)
+        and (distance := edit_distance(key, row["key"], allowed)) <= allowed
+    )
 
 
 def _is_near(row: Row, letters: frozenset[str], length: int, allowed: int) -> bool:

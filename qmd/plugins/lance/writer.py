@@ -179,8 +179,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
             self._touched[document_id] = facts
 
     def remove_documents(self, collection: str, paths: Iterable[str]) -> int:
-        wanted = list(paths)
-        if not wanted:
+        if not (wanted := list(paths)):
             return 0
         with self.transaction():
             removed = _remove_rows(self._open, collection, wanted)

@@ -14,12 +14,15 @@ import pytest
 
 pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
 
+from lancedb.index import IvfRq
+from lancedb.table import LanceTable
+
 from qmd.errors import BusyError, StoreError
-from qmd.plugins.lance import claim, tidying
+from qmd.plugins.lance import claim, tables, tidying
 from qmd.plugins.lance.scope import UNFOLDED
 from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
-from qmd.records import Scope
+from qmd.records import LexicalTerm, Scope
 from qmd.status import LeftOutFile
 from qmd.store.records import ChunkRecord
 from tests.store.conftest import MakeDocument
@@ -160,6 +163,7 @@ def test_what_readers_of_a_process_keep_is_that_of_the_state_they_see(
                 with place.reader() as reader:
                     assert (len(paths(reader)), finds(reader, word)) == (n + 1, n + 1)
                     assert reader.vector_coverage("f").pending == n + 1
+                    assert reader.document_frequencies([LexicalTerm(word, f'"{word}"')]) == [n + 1]
         shutil.rmtree(str(place.address).removeprefix("lance:"))
 
 
@@ -183,6 +187,66 @@ def test_vectors_with_an_index_are_found_as_without(
         first = [reader.search_dense(query, 1, Scope(), "f")[0].document_id for query in queries]
         assert first == [int((matrix @ query).max(axis=1).argmax()) + 1 for query in queries]
         assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601
+
+
+def test_the_index_of_vectors_that_an_older_qmd_made_is_made_anew(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "INDEXED_VECTORS", 1_000)
+    with place.writer() as writer:
+        fill(writer, make_document, 600)
+    connection = Connection(str(place.address))
+    table = connection.open("vectors_1")
+    table.create_index("vector", config=IvfRq(distance_type="cosine"))
+    row = connection.open_state()
+    state = connection.read_state(row)
+    state.versions["vectors_1"] = table.version
+    row.update(values={"state": encode_state(state)})
+    with place.writer() as writer:
+        writer.cleanup()
+    indexes = connection.open("vectors_1").list_indices()
+    assert sorted(one.name for one in indexes) == ["key_idx", "vector_2_bits"]
+
+
+def test_words_are_counted_once_for_each_state(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apple = LexicalTerm("apple", '"apple"')
+    with place.writer() as writer:
+        writer.put_documents("n", [make_document("a", "apple")])
+        with writer.transaction():
+            assert writer.document_frequencies([apple]) == [1]
+            writer.put_documents("n", [make_document("b", "apple")])
+            assert (writer.document_frequencies([apple]), writer.count_documents()) == ([2], 2)
+    with place.reader() as reader:
+        assert reader.document_frequencies([apple]) == [2]
+    monkeypatch.setattr(tables.Tables, "match", None)
+    with place.reader() as reader:
+        assert reader.document_frequencies([apple]) == [2]
+
+
+def test_a_change_of_many_rows_by_id_brings_their_index_up_to_date_first(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "UNINDEXED", 2)
+    made: list[str] = []
+    create = LanceTable.create_index
+
+    def tell(table: LanceTable, column: str, **kwargs: object) -> None:
+        made.append(column)
+        create(table, column, **kwargs)
+
+    monkeypatch.setattr(LanceTable, "create_index", tell)
+    with place.writer() as writer:
+        writer.put_documents("n", [make_document(f"{n}", f"apple number{n}") for n in range(5)])
+        made.clear()
+        with writer.transaction():
+            for file in writer.known_files("n").values():
+                writer.touch(file.document_id, 7, 8, "2026-02-02T00:00:00Z")
+    assert made == ["id"]
+    with place.reader() as reader:
+        assert {rows[0][1:] for rows in reader.recorded_files("n")} == {(7, 8)}
+        assert (len(paths(reader)), finds(reader, "apple")) == (5, 5)
 
 
 def test_all_letters_that_case_folding_changes_are_looked_up() -> None:

@@ -263,6 +263,8 @@ def test_titles_names_and_links_follow_the_files(contract_writer: IndexWriter, n
     assert writer.find_named(name_key("Road map"), Scope(path_prefix="sub/")) == []
     assert found(writer, "scheme") == ["hub.md"]
     assert set(found(writer, "scheme", anchors=True)) == {"hub.md", "plan.md"}
+    signs = [LexicalTerm("!", '"!"'), LexicalTerm("scheme", '"scheme"')]
+    assert len(writer.search_lexical(signs, 5, Scope(), anchors=True)) == 2
     assert writer.document_frequencies([LexicalTerm("grand", '"grand"')]) == [1]
     (root / "budget.md").write_text("# Project\n\ntext")
     (root / "hub.md").write_text("# Hub\n\n[[review|the grand scheme]]\n")
