@@ -364,8 +364,8 @@ class OpenTables(Tables):
 
     def patch_documents(self, rows: Sequence[Row]) -> None:
         """Change columns of documents; each row has the `id` and the new values of the same columns."""
-        table = self.table("documents")
-        if rows and table is not None:
+        table = self.table("documents") if rows else None
+        if table is not None:
             schema = pa.schema([SCHEMAS["documents"].field(name) for name in rows[0]])
             columns = pa.Table.from_pylist(rows, schema)
             with self.connection.failing():
