@@ -102,7 +102,8 @@ class _Update(Struct):
                 changed.append(entry)
             elif _is_known(entry, known := self.known.get(entry.path)) or self._is_equal(entry, known):
                 self.unchanged += 1
-                self.losses += [losses[entry.path]] if entry.path in losses else []
+                if entry.path in losses:
+                    self.losses.append(losses[entry.path])
             elif _is_known(entry, left_out.get(entry.path)):
                 self.leave_out(left_out[entry.path])
             else:
