@@ -29,10 +29,11 @@ _TABLES = {
 Tables = dict[str, list[tuple[object, ...]]]
 
 
-def tables_of(locations: Locations, collections: Collection[str]) -> Tables:
+def tables_of(locations: Locations, collections: Collection[str], *, with_vectors: bool = True) -> Tables:
     """What an index of either engine holds of these collections.
 
-    In one that several machines share others may stay, and words of documents that are gone.
+    In one that several machines share others may stay, and words of documents that are gone. Its vectors, and chunks,
+    need not be read: a million take 24 GB here.
     """
     if locations.address is None:
         return tables(locations.database)
@@ -43,11 +44,12 @@ def tables_of(locations: Locations, collections: Collection[str]) -> Tables:
     connection = Connection(locations.address)
     state = connection.read_state(connection.open_state())
     opened = Opened(connection, state)
-    names = {model.id: model.fingerprint for model in state.models}
+    models = state.models if with_vectors else []
+    names = {model.id: model.fingerprint for model in models}
     own = [name for name in SCHEMAS["documents"].names if name not in ("id", "created_at")]
     texts = {row["hash"] for row in opened.select("documents", ("hash",))}
     documents = [row for row in opened.select("documents", own) if row["collection"] in collections]
-    chunks = opened.select("chunks", SCHEMAS["chunks"].names)
+    chunks = opened.select("chunks", SCHEMAS["chunks"].names) if with_vectors else []
     held = {row["hash"] for row in documents}
     used = {(row["model"], row["key"]) for row in chunks if row["hash"] in held}
     words = {word for row in documents for word in re.findall(r"[^\W_]+", row["terms"].lower())}
@@ -68,7 +70,7 @@ def tables_of(locations: Locations, collections: Collection[str]) -> Tables:
         "unused chunks": [(sum(row["hash"] not in texts for row in chunks),)],
         "vectors": [
             (model.fingerprint, row["key"], tuple(row["vector"]))
-            for model in state.models
+            for model in models
             for row in opened.select(model.table, ("key", "vector"))
             if (model.id, row["key"]) in used
         ],
