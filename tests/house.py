@@ -30,7 +30,7 @@ BUDGETS: dict[str, int] = {
     "plugins/qwen": 2180,
     "(root)": 2100,
     "plugins/models": 1600,
-    "indexing": 1560,
+    "indexing": 1570,
     "plugins/servers": 1250,
     "plugins/doctor": 1190,
     "plugins/browse": 1220,
@@ -54,11 +54,11 @@ BUDGETS: dict[str, int] = {
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_860, 203
+MOST_LINES, MOST_FILES = 33_880, 203
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 56_290
-MOST_LINES_OF_TESTS = 45_540
+MOST_LINES_OF_ALL = 56_310
+MOST_LINES_OF_TESTS = 45_550
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

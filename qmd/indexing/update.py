@@ -76,6 +76,8 @@ class _Update(Struct):
     """Whether a path's terms are to be written again even for an equal text; None where that is so of none."""
     plain: set[str]
     """Endings of source files whose declarations could not be told."""
+    left_before: dict[str, LeftOutFile]
+    """What the last look left out or could not read, by path, of files that this one has not read yet."""
     new: int = 0
     updated: int = 0
     unchanged: int = 0
@@ -92,10 +94,14 @@ class _Update(Struct):
         self.left_out.append(file)
         self.warnings.append(file.reason)
 
-    def changed(self, entries: Sequence[FileEntry], left_out_before: Sequence[LeftOutFile]) -> list[FileEntry]:
+    def put_left_out(self) -> None:
+        """Keep what is known of files that were left out, or indexed without a part: they are not read again for it."""
+        self.writer.put_left_out(self.collection, [*self.left_before.values(), *self.losses, *self.left_out])
+
+    def changed(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """The files that are to be read; the others are counted as unchanged, or as left out once more."""
-        left_out = {one.path: one for one in left_out_before if one.program == __version__}
-        losses = {one.path: one for one in left_out_before if one.is_indexed}
+        left_out = {path: one for path, one in self.left_before.items() if one.program == __version__}
+        losses = {path: one for path, one in self.left_before.items() if one.is_indexed}
         changed = []
         for entry in entries:
             if self.outdated is not None and self.outdated(entry.path):
@@ -153,26 +159,19 @@ class _Update(Struct):
         from qmd.indexing.read_ahead import read_ahead
 
         stamped: set[str] | None = None
-        done, lost = 0, list[LeftOutFile]()
-        for batch in _in_transactions(self.writer, read_ahead(changed)):
+        done, n_losses = 0, len(self.losses)
+        # With the files that it concerns: those are known to a run that follows a killed one.
+        for batch in _in_transactions(self.writer, read_ahead(changed), self.put_left_out):
             self._write(batch)
-            for read in filter(lambda read: read.losses, batch):
-                reason = "; ".join(read.losses)
-                lost.append(LeftOutFile(self.collection, read.entry.path, reason, 0, 0, INDEXED))
+            self.losses += self._losses_of(batch)
             if stamps_early and self.plain != stamped:
                 stamped = set(self.plain)
                 stamp_analysis(self.writer, self.collection, stamped)
             done += len(batch)
             if on_progress:
                 on_progress(done, len(changed))
-        if lost:
-            from qmd.ingest.exclusion import template_places
-
-            # Nobody has to repair a template.
-            places = template_places(changed[0].folder)
-            lost = [one for one in lost if not one.path.startswith(places)]
-            self.losses += lost
-            self.warnings += [told_losses(lost)] if lost else []
+        if lost := self.losses[n_losses:]:
+            self.warnings.append(told_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -191,11 +190,23 @@ class _Update(Struct):
             git_ignored=scan.git_ignored,
         )
 
+    def _losses_of(self, batch: Sequence[FileReading]) -> list[LeftOutFile]:
+        reasons = {read.entry.path: "; ".join(read.losses) for read in batch if read.losses}
+        if not reasons:
+            return []
+        from qmd.ingest.exclusion import template_places
+
+        # Nobody has to repair a template.
+        places = template_places(batch[0].entry.folder)
+        lost = [LeftOutFile(self.collection, path, reason, 0, 0, INDEXED) for path, reason in reasons.items()]
+        return [one for one in lost if not one.path.startswith(places)]
+
     def _write(self, batch: Sequence[FileReading]) -> None:
         documents: list[NewDocument] = []
         for read in batch:
             path, size_bytes = read.entry.path, read.entry.size_bytes
             before = self.known.get(path)
+            self.left_before.pop(path, None)
             self.n_bytes += size_bytes
             self.warnings.extend(read.warnings)
             if read.is_plain:
@@ -280,15 +291,15 @@ def update_collection(
     below = below if is_current else ""
     scan = scan_collection(collection, below)
     known = writer.known_files(name, below)
-    update = _Update(writer, name, known, outdated, set(plain))
     left_out = writer.left_out(name)
+    update = _Update(writer, name, known, outdated, set(plain), {one.path: one for one in left_out})
     gone = update.gone(scan)
-    changed = scan.files if verify else update.changed(scan.files, left_out)
+    changed = scan.files if verify else update.changed(scan.files)
     if only_if_quick:
         _refuse_much(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
-    elsewhere = [one for one in left_out if not is_below(one.path, below)]
+    update.left_before = {one.path: one for one in left_out if not is_below(one.path, below)}
     # Together, as each commit costs a version of every table it changes, on an object store several requests.
     with writer.transaction():
         # Last, so that a renamed file finds its text still in place.
@@ -296,7 +307,7 @@ def update_collection(
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
         writer.settle(name)
-        writer.put_left_out(name, [*elsewhere, *update.losses, *update.left_out])
+        update.put_left_out()
         writer.record_folders(name, scan.folders, below)
         others = kinds_as_fact(scan.others) or None
         if not below and others != writer.facts().get(OTHER_KINDS + name):
@@ -318,8 +329,10 @@ def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:
     return known is not None and known.mtime_ns == entry.mtime_ns and known.size_bytes == entry.size_bytes
 
 
-def _in_transactions(writer: IndexWriter, batches: Iterator[list[FileReading]]) -> Iterator[list[FileReading]]:
-    """The same batches, each handed out inside a transaction that ends after enough bytes or enough time."""
+def _in_transactions(
+    writer: IndexWriter, batches: Iterator[list[FileReading]], end: Callable[[], None]
+) -> Iterator[list[FileReading]]:
+    """The same batches, each handed out inside a transaction that ends, with `end`, after enough bytes or time."""
     batch = next(batches, None)
     while batch is not None:
         n_bytes, begun = 0, time.monotonic()
@@ -328,3 +341,4 @@ def _in_transactions(writer: IndexWriter, batches: Iterator[list[FileReading]]) 
                 yield batch
                 n_bytes += sum(read.document.n_chars for read in batch if read.document is not None)
                 batch = next(batches, None)
+            end()

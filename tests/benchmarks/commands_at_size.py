@@ -178,7 +178,8 @@ def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str], 
     bench.tell("meanwhile on four machines", ", ".join(f"{n} {what}" for what, n in answers.most_common()))
     os.environ.update(bench.server.env if bench.server else {})
     places = [locate(None, Path(one.env["HOME"]), dict(one.env)) for one in (bench.writer, writer)]
-    found = differing(*(tables_of(place, ("docs",), with_vectors=False) for place in places))
+    undisturbed, killed = (tables_of(place, ("docs",), with_vectors=False) for place in places)
+    found = differing(undisturbed, killed)
     bench.tell("differs from the undisturbed one", ", ".join(found) or "nothing")
 
 

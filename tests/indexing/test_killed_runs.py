@@ -52,6 +52,7 @@ _TABLES = (
     "SELECT hash, embedded.n_chunks FROM embedded JOIN content ON content.id = embedded.content ORDER BY hash",
     "SELECT hash, seq, start, end, key FROM chunks JOIN content ON content.id = chunks.content"
     " JOIN vector_keys USING (model, slot) ORDER BY hash, seq",
+    "SELECT path, reason, program FROM left_out ORDER BY path",
 )
 
 
@@ -62,7 +63,9 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(60):
         words = rng.choices(["pricing", "river", "planet", "getUserName", "limiter"], k=rng.randrange(5, 400))
         file = folder / f"{number:02}.md"
-        file.write_text(f"# Note {number}\n\n{' '.join(words)}", encoding="utf-8")
+        # Every tenth is indexed without its front matter.
+        unreadable = "---\nalias: @x\n---\n" if number % 10 == 0 else ""
+        file.write_text(f"{unreadable}# Note {number}\n\n{' '.join(words)}", encoding="utf-8")
         os.utime(file, ns=(1_600_000_000_123_456_789, 1_600_000_000_123_456_789))
     return folder
 
