@@ -71,8 +71,8 @@ class World:
         return locate(None, self.home, self.environ)
 
     def files(self) -> dict[str, bytes]:
-        """The content of the folder, without lock files and SQLite's shared memory."""
-        kept = [path for path in self.folder.iterdir() if not path.name.endswith(("-shm", ".lock"))]
+        """The content of the folder, without lock files, marks and SQLite's shared memory."""
+        kept = [path for path in self.folder.iterdir() if not path.name.endswith(("-shm", ".lock", ".verified"))]
         return {path.name: path.read_bytes() for path in kept if path.is_file()}
 
     def put(self, files: dict[str, bytes]) -> None:
@@ -119,7 +119,9 @@ def write_note(world: World, collection: str, name: str, seed: int) -> None:
     path = world.notes / collection / name
     path.parent.mkdir(parents=True, exist_ok=True)
     words = " ".join(dice.choices(_WORDS, k=dice.randrange(5, 60)))
-    path.write_text(f"---\ntags: [{dice.choice(_WORDS)}]\n---\n# {name} {seed}\n\n{words}\n", encoding="utf-8")
+    # Every fifth is indexed without its front matter.
+    sign = "@" if len(words) % 5 == 0 else ""
+    path.write_text(f"---\ntags: [{sign}{dice.choice(_WORDS)}]\n---\n# {name} {seed}\n\n{words}\n", encoding="utf-8")
     os.utime(path, ns=(_NOTED_NS + seed, _NOTED_NS + seed))
 
 
