@@ -68,19 +68,18 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     path = own_index(locations.database)
     if not path.exists():
         return
-    mark = verified_mark(path)
-    if not always and is_recent(mark, VERIFIED_FOR_S):
-        return
-    found = path.stat()
+    mark, found = verified_mark(path), path.stat()
+    is_due = always or not is_recent(mark, VERIFIED_FOR_S)
     try:
         with open_writer(locations.database, locations.address) as writer:
-            problems = writer.check(thorough=False)
+            problems = writer.check(thorough=False) if is_due else []
     except DamagedIndexError as exc:
         problems = [exc.message]
     except StrangeIndexError:  # set aside by whoever writes
         return
     if not problems:
-        renew_mark(mark)
+        if is_due:
+            renew_mark(mark)
         return
     from qmd.store.sqlite.salvage import rebuild
 

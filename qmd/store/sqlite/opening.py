@@ -47,8 +47,9 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWrit
     except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
         return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
     # Only now it is known to be an index of ours; an older version left it readable by everybody.
-    for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
-        tighten(writer.path.with_name(name))
+    name = writer.path.name
+    for one in (name, f"{name}-wal", f"{name}-shm", f".{name}.lock", f".{name}.verified"):
+        tighten(writer.path.with_name(one))
     return writer
 
 
