@@ -236,7 +236,7 @@ def _fill(n_vectors: int, real: Path | None) -> None:
         identity = identify_embedder(index.engine_settings())
         assert identity is not None
     fingerprint, place = identity.fingerprint, os.environ["INDEX_PATH"]
-    source, rng = Source("mixed", real_vectors(real)), np.random.default_rng(1)
+    source = Source("mixed", real_vectors(real))
     is_address = re.match(r"lance:|s3:", place)
     with open_writer(Path(os.environ["HOME"], "fill") if is_address else Path(place), is_address and place) as writer:
         n_texts = writer.count_pending(fingerprint)[0]
@@ -244,8 +244,10 @@ def _fill(n_vectors: int, real: Path | None) -> None:
         texts = iter(writer.pending(fingerprint))
         while part := list(islice(texts, max(_PER_COMMIT // each, 1))):
             chunks: dict[str, list[ChunkRecord]] = {}
-            vectors = source.draw(rng, each * len(part))
-            keys = [rng.bytes(16) for _ in vectors]
+            # By its text, so that each engine's has the same, whatever order it gives them in.
+            dice = [np.random.default_rng(int(text.hash[:15], 16)) for text in part]
+            vectors = np.concatenate([source.draw(rng, each) for rng in dice])
+            keys = [rng.bytes(16) for rng in dice for _ in range(each)]
             for text, own in zip(part, batches(keys, each), strict=True):
                 size = len(text.text) // each + 1
                 chunks[text.hash] = [ChunkRecord(seq, seq * size, (seq + 1) * size, key) for seq, key in enumerate(own)]
