@@ -58,7 +58,7 @@ MOST_LINES, MOST_FILES = 33_880, 203
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 56_310
-MOST_LINES_OF_TESTS = 45_550
+MOST_LINES_OF_TESTS = 45_520
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

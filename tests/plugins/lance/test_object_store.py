@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +14,8 @@ import pytest
 
 from qmd.errors import StoreError
 from qmd.store.opening import open_reader, open_writer
+from tests.benchmarks.counted_s3 import BUCKET, PLAIN, counted_s3
 from tests.processes import unmeasured
-
-ADDRESS = "s3://notes/team/index"
 
 _PRELUDE = """
 import hashlib, json, os, sys, time
@@ -90,38 +85,14 @@ print(json.dumps(len(seen)))
 
 
 @pytest.fixture
-def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    endpoint = f"http://127.0.0.1:{port}"
-    settings = {"ENDPOINT": endpoint, "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1"}
-    for name, value in (settings | {"ALLOW_HTTP": "true"}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    # The program beside the interpreter, as moto's module for it has no `__main__`.
-    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
-    with (tmp_path / "moto.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            _make_bucket(server, f"{endpoint}/notes")
-            yield ADDRESS
-        finally:
-            server.kill()
-            server.wait()
-
-
-def _make_bucket(server: subprocess.Popen[bytes], url: str) -> None:
-    end = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
-            return
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None and time.monotonic() < end, "moto does not answer"
-            time.sleep(0.2)
+    with counted_s3(PLAIN) as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3://{BUCKET}/team/index"
 
 
 @pytest.mark.slow
