@@ -63,7 +63,7 @@ _NICENESS = 10
 waiting, and with it the writes of others."""
 
 
-def give_way() -> None:
+def lower_process_priority() -> None:
     """Run this process at a low priority, on Linux the calling thread and those that it starts; nothing on Windows.
 
     Disks take a process's niceness for their own, where they know priorities.
@@ -78,10 +78,10 @@ def give_way() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def thread_gives_way() -> None:
+def lower_thread_priority() -> None:
     """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
     if sys.platform == "linux":
-        give_way()
+        lower_process_priority()
 
 
 def sha256(content: bytes) -> str:

@@ -111,7 +111,7 @@ def page_aliases(path: str) -> Iterator[str]:
         yield f"{_MONTHS[int(day[2]) - 1]} {k}{ending}, {day[1]}"
 
 
-def is_telling(name: str) -> bool:
+def is_descriptive(name: str) -> bool:
     """Whether a file's name says what the note is about: it holds a word or a date, and is no code or common word."""
     if name.casefold() in OF_THE_FOLDER or is_common(name) or re.fullmatch(_CODE, name):
         return False

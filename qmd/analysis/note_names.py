@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from qmd.analysis.scripts import normalize, without_accents
-from qmd.names import file_name, is_telling, page_path
+from qmd.names import file_name, is_descriptive, page_path
 from qmd.records import Document, NameKind
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
@@ -35,7 +35,7 @@ def note_names(document: Document) -> tuple[str, ...]:
     """Title, file name where it says something, and aliases; of equal names the first."""
     file = file_name(document.path)
     named: dict[str, str] = {}
-    for name in (document.title, *([file] if is_telling(file) else ()), *document.aliases):
+    for name in (document.title, *([file] if is_descriptive(file) else ()), *document.aliases):
         named.setdefault(name_key(name), name)
     return tuple(named.values())
 

@@ -87,8 +87,8 @@ class Deadline(Listener):
         self._started = time.monotonic()
 
     @property
-    def is_gone(self) -> bool:
-        return self._listener.is_gone or self._is_over
+    def is_cancelled(self) -> bool:
+        return self._listener.is_cancelled or self._is_over
 
     @property
     def spent_ms(self) -> int:

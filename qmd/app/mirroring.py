@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config
-from qmd.errors import StrangeIndexError
+from qmd.errors import UnknownOriginError
 from qmd.files import is_recent, renew_mark, tighten
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     is_made = locations.address is None and not own_index(locations.database).exists()
     try:
         writer = open_writer(locations.database, locations.address)
-    except StrangeIndexError as exc:
+    except UnknownOriginError as exc:
         from qmd.store.sqlite.salvage import set_stranger_aside
 
         aside = set_stranger_aside(exc.path)
@@ -75,7 +75,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             problems = writer.check(thorough=False) if is_due else []
     except DamagedIndexError as exc:
         problems = [exc.message]
-    except StrangeIndexError:  # set aside by whoever writes
+    except UnknownOriginError:  # set aside by whoever writes
         return
     if not problems:
         if is_due:

@@ -235,7 +235,7 @@ class OpenedIndex:
         deadline = Deadline(listener, self.timeout_s)
         turn = line.turn(deadline.check) if line else nullcontext()
         with self._turns.request(), turn, self._readers.reader() as reader:
-            reader.stop_when(lambda: deadline.is_gone)
+            reader.stop_when(lambda: deadline.is_cancelled)
             try:
                 yield reader, deadline
             except (CancelledSearch, StoreError):

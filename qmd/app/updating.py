@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
-from qmd.environment import thread_gives_way, usable_cpus
+from qmd.environment import lower_thread_priority, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 from qmd.store.records import KINDS_TOLD, OTHER_KINDS, kinds_of_fact
@@ -226,7 +226,7 @@ class PatientEmbedder:
 
         done: list[npt.NDArray[np.float32]] = []
         # A text alone is run by the thread that asks for it, so its priority is that of these threads.
-        with ThreadPoolExecutor(self._threads, initializer=thread_gives_way) as pool:
+        with ThreadPoolExecutor(self._threads, initializer=lower_thread_priority) as pool:
             for vectors in pool.map(self._embed, batches(texts, self._batch)):
                 done.append(vectors)
                 if on_progress is not None:

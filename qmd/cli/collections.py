@@ -57,7 +57,7 @@ def add(
     index: Index = None,
 ) -> int:
     """Add a folder and index its words."""
-    from qmd.cli.indexing import change_summary, embed_advice, run_update, say_left_out
+    from qmd.cli.indexing import change_summary, embed_advice, report_skipped, run_update
 
     if not path:
         raise invocation.missing_argument()
@@ -69,7 +69,7 @@ def add(
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
-            say_left_out(update, update.collections[0], report, is_named=True)
+            report_skipped(update, update.collections[0], report, is_named=True)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")

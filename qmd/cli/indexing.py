@@ -135,7 +135,7 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
         return True
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
     out(f"{head} {change_summary(invocation, report)}  ({to_text(collection.path)}, {collection.pattern})\n")
-    say_left_out(update, collection, report, below, is_named=is_named)
+    report_skipped(update, collection, report, below, is_named=is_named)
     return False
 
 
@@ -156,7 +156,7 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
     return report
 
 
-def say_left_out(
+def report_skipped(
     update: Update, collection: Collection, report: UpdateReport, below: str = "", *, is_named: bool
 ) -> None:
     """Name the files that git or the mask leaves out; where nobody named the collection, only what is news."""
@@ -229,7 +229,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
         return exc.exit_code
     out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")
-    say_left_out(update, collection, report, is_named=False)
+    report_skipped(update, collection, report, is_named=False)
     return 0
 
 

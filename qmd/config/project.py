@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qmd.environment import is_on
 from qmd.errors import ConfigError
-from qmd.files import PROJECT_FOLDER, read_regular_file, real_place
+from qmd.files import PROJECT_FOLDER, read_regular_file, resolve_own_file
 from qmd.names import to_text
 
 TRUST_FILE = "trusted.json"
@@ -63,7 +63,7 @@ def refuse_links(folder: Path, environ: Mapping[str, str]) -> None:
         raise ConfigError(f"cannot list '{folder}': {exc.strerror}", "check the permissions of that folder") from exc
     for path in found:
         try:
-            real_place(Path(path), takes_any_owner=is_vouched_for(environ))
+            resolve_own_file(Path(path), takes_any_owner=is_vouched_for(environ))
         except OSError as exc:
             raise ConfigError(str(exc.strerror), "put a file of your own in its place, or remove it") from exc
 

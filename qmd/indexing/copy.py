@@ -156,7 +156,7 @@ def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgr
 
 def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, plain: set[str]) -> None:
     with writer.transaction():
-        writer.put_left_out(name, reader.left_out(name))
+        writer.put_skipped(name, reader.left_out(name))
         writer.record_folders(name, reader.recorded_folders(name))
         writer.set_facts({OTHER_KINDS + name: reader.facts().get(OTHER_KINDS + name)})
         writer.settle(name)

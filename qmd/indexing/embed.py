@@ -20,7 +20,7 @@ from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.inference.base import Telling
 from qmd.ingest.document import parse_text
-from qmd.names import is_telling, suffix_of
+from qmd.names import is_descriptive, suffix_of
 from qmd.records import Chunk, Document, Heading
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent
@@ -224,7 +224,7 @@ def embedded_text(document: Document, chunk: Chunk) -> str:
     instead of .568 on cranfield and .523 instead of .514 on cacm.
     """
     names = note_names(document)[:MAX_NAMES]
-    if document.title_source == "file" and not is_telling(document.title):
+    if document.title_source == "file" and not is_descriptive(document.title):
         names = names[1:]
     headings = [heading for heading in chunk.heading_path if heading not in names]
     if not names and not headings:

@@ -82,10 +82,10 @@ def read_file(entry: FileEntry, *, is_apart: bool = True) -> FileReading:
     except UnindexableFileError as exc:
         return FileReading(entry, None, (exc.message,), exc, mtime_ns=settled_time(entry.mtime_ns, read_at_ns))
     except MemoryError:
-        return leave_out(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
+        return skip_file(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
     # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
     except Exception as exc:
-        return leave_out(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")
+        return skip_file(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")
 
 
 def short_reason(error: Exception) -> str:
@@ -93,7 +93,7 @@ def short_reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_REASON_CHARACTERS]
 
 
-def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
+def skip_file(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
     """What stands for a file that was given up."""
     failure = UnindexableFileError(message, reason, "exclude it with a .qmdignore file")
     return FileReading(entry, None, (message,), failure, mtime_ns=settled_time(entry.mtime_ns, time.time_ns()))

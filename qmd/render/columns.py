@@ -48,7 +48,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class Elided:
+class ElidedText:
     """A path that loses its middle where its column is too narrow; folders are faint, the last name is not."""
 
     def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:

@@ -43,7 +43,7 @@ def expand(run: Run) -> Expansion:
     listener = trace.listener
     listener.begin("expanding")
     expansion = expander.expand(
-        query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_gone
+        query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_cancelled
     )
     listener.check()
     trace.used(expander.description)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.status import EmbeddingRun, IndexStatus, LeftOutFile
+    from qmd.status import EmbeddingRun, IndexStatus, SkippedFile
     from qmd.store.linking import LinkTables
     from qmd.store.records import (
         ChunkRecord,
@@ -97,7 +97,7 @@ class IndexReader(Protocol):
     def recorded_folders(self, collection: str) -> Mapping[str, int]:
         """Path → mtime in ns of every folder of a collection as the last update found it; empty before the first."""
 
-    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
+    def left_out(self, collection: str) -> Sequence[SkippedFile]:
         """Files that the last update of a collection could not take."""
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
@@ -262,7 +262,7 @@ class IndexWriter(IndexReader, Protocol):
     def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
         """What the index remembers of a collection's files, or of those of a folder or path in it, by path."""
 
-    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+    def put_skipped(self, collection: str, files: Iterable[SkippedFile]) -> None:
         """Remember exactly these files of a collection as left out."""
 
     def put_folders(self, collection: str, changed: Mapping[str, int], gone: Names[str]) -> None:

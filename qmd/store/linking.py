@@ -14,7 +14,7 @@ from typing import Protocol
 
 from qmd.analysis.note_names import Named, choose_target, link_key, name_key
 from qmd.analysis.scripts import analyze_text
-from qmd.names import file_name, is_telling
+from qmd.names import file_name, is_descriptive
 from qmd.records import Link, StoredDocument
 from qmd.store.records import ResolvedLink
 
@@ -125,6 +125,6 @@ def settled_titles(documents: Sequence[tuple[int, str, str, str]]) -> list[tuple
     """
     n_notes, changed = Counter(heading for *_, heading in documents), list[tuple[str, int]]()
     for document_id, path, title, heading in documents:
-        settled = name if n_notes[heading] >= MANY_NOTES and is_telling(name := file_name(path)) else heading
+        settled = name if n_notes[heading] >= MANY_NOTES and is_descriptive(name := file_name(path)) else heading
         changed += [(settled, document_id)] if settled != title else []
     return changed

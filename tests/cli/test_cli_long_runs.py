@@ -130,9 +130,9 @@ def test_a_log_is_told_once_how_long_the_vectors_of_many_notes_take(
     shown = Announcing(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
     for elapsed in (0.5, 6.0, 7.0):
         shown.update(Progress(10, 1_000, elapsed, 5.0, 660.0))
-    told = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "
+    as_grep_line = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "
     said = capsys.readouterr().err
-    assert said.startswith(told) if is_told else not said
+    assert said.startswith(as_grep_line) if is_told else not said
     assert said.count("Vectors of") == is_told
 
 

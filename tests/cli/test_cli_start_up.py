@@ -142,6 +142,6 @@ def test_the_program_starts_no_threads_for_numpy_unless_it_is_told_to(given: dic
     )
     environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", code], env={**environ, **given}, capture_output=True, text=True)
-    threads, told = done.stdout.split()
+    threads, as_grep_line = done.stdout.split()
     # No more than there are processors.
-    assert int(threads) <= most and told == str(given.get("OPENBLAS_NUM_THREADS"))
+    assert int(threads) <= most and as_grep_line == str(given.get("OPENBLAS_NUM_THREADS"))

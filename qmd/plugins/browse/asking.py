@@ -38,7 +38,7 @@ class Turn(Listener):
         self._over = Event()
 
     @property
-    def is_gone(self) -> bool:
+    def is_cancelled(self) -> bool:
         return self._over.is_set()
 
     def leave(self) -> None:
@@ -97,7 +97,7 @@ def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer
         except CancelledSearch:
             return
         except QmdError:
-            if turn.is_gone:
+            if turn.is_cancelled:
                 return
             raise
         if name == "reranked" and not any(timing.stage == "rerank" for timing in response.timings):

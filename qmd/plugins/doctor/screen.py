@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.plugins.doctor.checks import Check, Diagnosis
-from qmd.render.columns import Elided, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
+from qmd.render.columns import ElidedText, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import describe_engine
 
@@ -122,7 +122,7 @@ def _in_force(title: str, more: str, found: Sequence[InForce]) -> list[Renderabl
     rows = [
         (
             shown(one.name),
-            Elided(one.value, is_path=False),
+            ElidedText(one.value, is_path=False),
             shown(f"not used: {one.overruled_by}", "warning") if one.overruled_by else shown(one.effect, "faint"),
         )
         for one in found

@@ -18,7 +18,7 @@ from qmd.errors import StoreError
 from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Row, Tables, both, is_in, literal
 from qmd.records import Collection, Link, NameKind, Scope, StoredDocument
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.linking import Written
 from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_text
@@ -70,12 +70,12 @@ class Documents(IndexReader):
         rows = self._tables.select("places", ("path", "value"), both("kind = 'folder'", of_collection(collection)))
         return {row["path"]: int(row["value"]) for row in rows}
 
-    def left_out(self, collection: str | None) -> list[LeftOutFile]:
+    def left_out(self, collection: str | None) -> list[SkippedFile]:
         """Those of all collections with None, by collection and path."""
         inside = "" if collection is None else of_collection(collection)
         rows = self._tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
         found = [
-            msgspec.structs.replace(msgspec.json.decode(row["value"], type=LeftOutFile), collection=row["collection"])
+            msgspec.structs.replace(msgspec.json.decode(row["value"], type=SkippedFile), collection=row["collection"])
             for row in rows
         ]
         return sorted(found, key=lambda one: (one.collection, one.path))

@@ -38,7 +38,7 @@ class AsyncListener(Listener):
     _has_gone = False
 
     @property
-    def is_gone(self) -> bool:
+    def is_cancelled(self) -> bool:
         """See `Listener`."""
         return self._has_gone
 

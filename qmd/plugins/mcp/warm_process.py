@@ -77,8 +77,8 @@ class WarmProcess:
         """Whether nobody will miss it: asked too long ago, without an index, or replaced by another one."""
         is_forgotten = self._idle_exit_s is not None and idle_s >= self._idle_exit_s
         # Whether there is an index at an address is not asked time and again.
-        is_gone = self._locations.address is None and not self._locations.database.exists()
-        return is_forgotten or is_gone or not self._is_published
+        is_cancelled = self._locations.address is None and not self._locations.database.exists()
+        return is_forgotten or is_cancelled or not self._is_published
 
     @property
     def _is_published(self) -> bool:

@@ -14,7 +14,7 @@ from typer import Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
-from qmd.environment import give_way
+from qmd.environment import lower_process_priority
 from qmd.errors import NotFoundError
 from qmd.plugins.watch.file_events import SystemEvents
 from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, WatchedIndex, Watcher
@@ -42,7 +42,7 @@ def watch(
             raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
         watched = WatchedIndex(opened, names=tuple(collection or ()), computes_vectors=embed)
         watcher = _make_watcher(watched)
-        give_way()
+        lower_process_priority()
         _stop_on_signals(watcher)
         say(f"watching {', '.join(one.name for one in watched.collections())}; stop with Ctrl-C")
         watcher.run(interval)

@@ -14,7 +14,7 @@ from pathlib import Path
 import qmd
 from qmd.config.paths import user_cache
 from qmd.config.project import is_vouched_for
-from qmd.errors import StrangeIndexError
+from qmd.errors import UnknownOriginError
 from qmd.files import PROJECT_FOLDER, read_regular_file, write_atomically
 from qmd.names import to_text, typed_path
 from qmd.store.sqlite.connection import Database
@@ -34,7 +34,7 @@ def refuse_stranger(database: Database) -> None:
     """Make sure, before anything else of it is believed, that an index was made here.
 
     Raises:
-        StrangeIndexError: It was not, or holds what we did not make.
+        UnknownOriginError: It was not, or holds what we did not make.
     """
     path = database.path
     if path.parent.name != PROJECT_FOLDER or database.value("PRAGMA application_id") != APPLICATION_ID:
@@ -45,7 +45,7 @@ def refuse_stranger(database: Database) -> None:
     # What the original adds to an index of ours, and what a newer version makes, is dealt with where it is opened.
     is_judged_later = is_mixed(database) or int(database.value("PRAGMA user_version")) > len(MIGRATIONS)
     if not is_ours or not (is_judged_later or is_as_made(database)):
-        raise StrangeIndexError(path)
+        raise UnknownOriginError(path)
 
 
 def record_origin(database: Database, path: Path) -> None:

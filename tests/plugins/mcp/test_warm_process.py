@@ -217,7 +217,7 @@ class Stages(Listener):
         self._goes_at = goes_at
 
     @property
-    def is_gone(self) -> bool:
+    def is_cancelled(self) -> bool:
         return self._goes_at in self.heard
 
     def stage(self, name: str, /) -> None:
@@ -263,7 +263,7 @@ class Abandoned:
 
     def wait_until_gone(self) -> None:
         self.has_begun.set()
-        wait_until(lambda: self.listener.is_gone)
+        wait_until(lambda: self.listener.is_cancelled)
 
 
 @pytest.fixture

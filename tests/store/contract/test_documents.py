@@ -19,7 +19,7 @@ from qmd.clock import UNKNOWN_TIME_NS
 from qmd.errors import NotFoundError, UsageError
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord
 from tests.store.conftest import MakeDocument
@@ -89,7 +89,7 @@ def test_removing_and_renaming_collections(contract_writer: IndexWriter, make_do
     contract_writer.put_vectors("f", 2, {b"k" * 16: np.eye(2, dtype="f4")[0]})
     contract_writer.put_chunks("f", 2, {shared: [ChunkRecord(0, 0, 6, b"k" * 16)]})
     contract_writer.record_folders("two", {"": 5, "x": 6})
-    contract_writer.put_left_out("two", [LeftOutFile("two", "bad.md", "'bad.md' is binary")])
+    contract_writer.put_skipped("two", [SkippedFile("two", "bad.md", "'bad.md' is binary")])
     contract_writer.mark_updated("two")
     contract_writer.set_version_stamp("analysis:two", "7")
     assert contract_writer.collections_with_documents() == ["one", "two"]
@@ -141,12 +141,12 @@ def test_files_folders_and_what_was_left_out_are_remembered(
     contract_writer.record_folders("n", {"a": 9}, "a")
     assert contract_writer.recorded_folders("n") == {"": 1, "a": 9, "ab": 4}
     assert contract_writer.recorded_folders("m") == {}
-    left = [LeftOutFile("n", f"{name}.md", f"'{name}.md' is too large", 5, 6, "1.0") for name in "ba"]
-    contract_writer.put_left_out("n", left)
-    contract_writer.put_left_out("n", left)
+    left = [SkippedFile("n", f"{name}.md", f"'{name}.md' is too large", 5, 6, "1.0") for name in "ba"]
+    contract_writer.put_skipped("n", left)
+    contract_writer.put_skipped("n", left)
     assert contract_writer.left_out("n") == [left[1], left[0]]
     assert contract_writer.status(None).left_out == (left[1], left[0])
-    contract_writer.put_left_out("n", [])
+    contract_writer.put_skipped("n", [])
     assert contract_writer.left_out("n") == []
 
 
