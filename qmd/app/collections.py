@@ -67,7 +67,7 @@ def add_collection(
                 "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
             )
     edited = edits.add_collection(configuration.target, name, folder, pattern, ignore, gitignore=gitignore)
-    configuration.vouch(config)
+    configuration.trust_current(config)
     return edited
 
 
@@ -95,7 +95,7 @@ def ensure_collection(
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
             edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
-            configuration.vouch(config)
+            configuration.trust_current(config)
     if not gitignore:
         edits.take_git_ignored(configuration.target, known)
     return Part(known)
@@ -141,7 +141,7 @@ def _free_name(config: Config, path: Path) -> str:
     return candidate
 
 
-def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
+def locate_path(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
     """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
 
     Raises:

@@ -217,7 +217,7 @@ def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: 
     return differing
 
 
-class VectorSupply:
+class QueryTimeVectors:
     """Cuts texts that a search finds without vectors, and keeps the vectors that it computes of them."""
 
     def __init__(self) -> None:

@@ -147,7 +147,7 @@ class LoadingBudget:
         return max(int(self._budget_ms - spent_ms), 1)
 
 
-class Line:
+class FifoSemaphore:
     """Who comes first is served first, so many at a time."""
 
     def __init__(self, places: int) -> None:
@@ -180,7 +180,7 @@ class StoppedError(QmdError):
     """What is under way has no time left: its process ends, or another one takes over."""
 
 
-class Turns:
+class IdleGate:
     """Lets work that nobody waits for go on only while no request is answered, or has just been."""
 
     def __init__(self) -> None:

@@ -109,11 +109,11 @@ def mirror(writer: IndexWriter, config: Config, written: Config, *, is_shared: b
         for gone in sorted({*known, *writer.collections_with_documents()} - names):
             writer.remove_collection(gone)
         writer.mirror_config(
-            with_the_rest(config.collections, writer.collections()), config.global_context, config.digest
+            with_unchanged(config.collections, writer.collections()), config.global_context, config.digest
         )
 
 
-def with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
+def with_unchanged(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
     """`collections`, then the other known ones, which are searched only when they are named."""
     names = {collection.name for collection in collections}
     return [*collections, *(replace(one, include_by_default=False) for one in known if one.name not in names)]

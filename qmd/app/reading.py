@@ -126,7 +126,7 @@ class ReadingIndex(OpenedIndex):
             return engines.expander.expand(query, intent=intent).subqueries
 
     def _run(self, reader: IndexReader, asked: Search, overhead_ms: int, deadline: Deadline) -> SearchResponse:
-        from qmd.app.freshness import VectorSupply
+        from qmd.app.freshness import QueryTimeVectors
         from qmd.app.limits import LoadingBudget
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
@@ -144,7 +144,7 @@ class ReadingIndex(OpenedIndex):
             deadline.begin("loading models")
         with self._engines.engines(settings, asked.roles, deadline.check) as engines:
             deadline.begin("searching")
-            in_time, supply = replace(options, budget_ms=budget.left_ms()), VectorSupply()
+            in_time, supply = replace(options, budget_ms=budget.left_ms()), QueryTimeVectors()
             response = search(reader, engines, query, in_time, deadline, open_source=supply.open)
             if engines.load_ms:
                 loading = StageTiming("load", engines.load_ms)

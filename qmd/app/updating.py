@@ -19,7 +19,7 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.environment import lower_thread_priority, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
-from qmd.store.records import KINDS_TOLD, OTHER_KINDS, kinds_of_fact
+from qmd.store.records import OTHER_KINDS, REPORTED_FILE_TYPES, kinds_of_fact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,9 +74,9 @@ class Update:
         """
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
-    def untold_kinds(self, collection: Collection, *, again: bool) -> Counter[str]:
+    def unreported_file_types(self, collection: Collection, *, again: bool) -> Counter[str]:
         """Ending → number of files in a folder that no collection takes; if not `again`, only with new endings."""
-        facts, fact = self._writer.facts(), KINDS_TOLD + collection.name
+        facts, fact = self._writer.facts(), REPORTED_FILE_TYPES + collection.name
         told, counted = set(facts.get(fact, "").split()), facts.get(OTHER_KINDS + collection.name, "")
         if again or not kinds_of_fact(counted).keys() <= told:
             from qmd.app.other_kinds import other_kinds
@@ -180,7 +180,7 @@ def embed(
     return replace(report, warnings=(*report.warnings, *notes))
 
 
-class PatientEmbedder:
+class ThrottledEmbedder:
     """An `Embedder` that waits before every text, or few texts, and leaves half of the processors to others.
 
     Args:

@@ -238,7 +238,7 @@ def add_context(
             opened.set_global_context(text)
             out(f"✓ Set global context\nContext: {text}\n")
             return 0
-        name, prefix = opened.find_place(path, collection)
+        name, prefix = opened.locate_path(path, collection)
         opened.add_context(name, prefix, text)
     out(f"✓ Added context for: {_address(name, prefix)}\nContext: {text}\n")
     return 0
@@ -258,7 +258,7 @@ def remove_context(
             opened.set_global_context(None)
             out("✓ Removed global context\n")
             return 0
-        name, prefix = opened.find_place(path, collection)
+        name, prefix = opened.locate_path(path, collection)
         opened.remove_context(name, prefix)
     out(f"✓ Removed context for: {_address(name, prefix)}\n")
     return 0
@@ -277,7 +277,7 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
 def check_contexts(invocation: Invocation, index: Index = None) -> int:
     """List what has no note."""
     with invocation.open(invocation.locate(index)) as opened:
-        places = opened.places_without_context()
+        places = opened.paths_without_context()
     lines = [
         f"qmd://{name}/{folder}/ has no context of its own" if folder else f"qmd://{name}/ has no context"
         for name, folder in places

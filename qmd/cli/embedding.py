@@ -62,7 +62,7 @@ def embed_index(
 
     line = invocation.progress("Vectors", "bytes")
     how_to_go_on = _how_to_go_on(invocation, index, locations, force=bool(options.get("force")))
-    shown = Announcing(line, how_to_go_on, lambda: n_pending)
+    shown = EmbeddingProgress(line, how_to_go_on, lambda: n_pending)
     try:
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
@@ -90,12 +90,12 @@ def embed_index(
 
 def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
     """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
-    serves = index.embeds_behind and not force
+    serves = index.embeds_in_background and not force
     pid = hook("embed: serving process")(locations, invocation.environ) if serves else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
-class Announcing:
+class EmbeddingProgress:
     """What a person is shown of a run: its state, and once, when it is going to be long, what that means for them."""
 
     def __init__(self, line: ProgressLine, how_to_go_on: str, count_pending: Callable[[], int]) -> None:

@@ -168,7 +168,7 @@ def report_skipped(
         line = git_ignored_line(collection, report.git_ignored)
         if line is not None:
             say(line)
-    if not below and (kinds := update.untold_kinds(collection, again=is_named)):
+    if not below and (kinds := update.unreported_file_types(collection, again=is_named)):
         from qmd.app.other_kinds import other_kinds_line
 
         say(other_kinds_line(collection, kinds))

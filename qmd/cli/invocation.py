@@ -65,7 +65,7 @@ class Invocation(Struct, frozen=True):
         from qmd.app.index import Index
 
         notices = TerminalNotices()
-        configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
+        configuration = FileConfiguration(locations, self.environ, notices, trusts_edits=True)
         if self.command in ("query", "vsearch", "browse", "pack") and allow_gpu:
             from qmd.plugins import hook
 

@@ -16,7 +16,7 @@ from typing import Literal
 import pytest
 
 from qmd import open_index
-from qmd.cli.embedding import Announcing
+from qmd.cli.embedding import EmbeddingProgress
 from qmd.cli.progress import ProgressLine
 from qmd.clock import Progress
 from qmd.config.paths import locate
@@ -127,7 +127,7 @@ def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypat
 def test_a_log_is_told_once_how_long_the_vectors_of_many_notes_take(
     capsys: pytest.CaptureFixture[str], n_notes: int, is_told: bool
 ) -> None:
-    shown = Announcing(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
+    shown = EmbeddingProgress(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
     for elapsed in (0.5, 6.0, 7.0):
         shown.update(Progress(10, 1_000, elapsed, 5.0, 660.0))
     as_grep_line = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "

@@ -66,7 +66,7 @@ class VectorWorker:
     def _work(self) -> float:
         """Compute a slice; for how long there is then nothing to do."""
         try:
-            is_behind = self._index.embed_behind(self._is_stopped.is_set)
+            is_behind = self._index.embed_in_background(self._is_stopped.is_set)
         except (AlreadyEmbeddingError, StoppedError):
             return LOOK_S
         except (QmdError, OSError) as error:

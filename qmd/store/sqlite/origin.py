@@ -13,7 +13,7 @@ from pathlib import Path
 
 import qmd
 from qmd.config.paths import user_cache
-from qmd.config.project import is_vouched_for
+from qmd.config.project import is_trusted_by_environment
 from qmd.errors import UnknownOriginError
 from qmd.files import PROJECT_FOLDER, read_regular_file, write_atomically
 from qmd.names import to_text, typed_path
@@ -41,7 +41,7 @@ def refuse_stranger(database: Database) -> None:
         return
     if not database.value("SELECT count(*) FROM sqlite_schema"):
         return
-    is_ours = is_vouched_for(os.environ) or _has_record(database) or _was_here_before(path)
+    is_ours = is_trusted_by_environment(os.environ) or _has_record(database) or _was_here_before(path)
     # What the original adds to an index of ours, and what a newer version makes, is dealt with where it is opened.
     is_judged_later = is_mixed(database) or int(database.value("PRAGMA user_version")) > len(MIGRATIONS)
     if not is_ours or not (is_judged_later or is_as_made(database)):

@@ -150,7 +150,7 @@ def test_a_server_leaves_the_work_to_whoever_is_at_it(notes: Path) -> None:
     embedder = SlowEmbedder()
     with open_notes(notes, embedder) as index, embed_lock(index.path):
         with pytest.raises(AlreadyEmbeddingError):
-            index.embed_behind(never)
+            index.embed_in_background(never)
         assert embedder.begun == []
 
 
@@ -175,7 +175,7 @@ def test_a_stop_while_texts_are_cut_does_not_count_them_as_done(notes: Path) -> 
     answers = iter([False, False])
     with open_notes(notes, HashingEmbedder()) as index:
         with pytest.raises(StoppedError):
-            index.embed_behind(lambda: next(answers, True))
+            index.embed_in_background(lambda: next(answers, True))
         assert index.status().pending_documents == N_NOTES
         assert index.status().embedding is None
 
@@ -211,23 +211,23 @@ def test_nothing_is_computed_where_that_is_forbidden(notes: Path, why: str, monk
             monkeypatch.setattr(app_engines, "_machine_is_full", lambda: True)
         elif why == "rights":
             index.path.chmod(0o400)
-        assert not index.embed_behind(never)
+        assert not index.embed_in_background(never)
         assert embedder.begun == []
 
 
 def test_an_index_without_a_configuration_is_left_alone(notes: Path) -> None:
     with open_notes(notes, SlowEmbedder()) as index, open_index(index.path, environ={}) as bare:
-        assert not bare.embed_behind(never)
+        assert not bare.embed_in_background(never)
 
 
 def test_a_model_server_is_sent_no_texts_before_somebody_began(notes: Path) -> None:
     with open_notes(notes, SlowEmbedder(tier="remote")) as index:
         with pytest.raises(ModelError, match="only when it is told to"):
-            index.embed_behind(never)
+            index.embed_in_background(never)
         index.embed()
         (notes / "0.md").write_text("another text")
         index.update()
-        assert not index.embed_behind(never)
+        assert not index.embed_in_background(never)
         assert index.status().pending_documents == 0
 
 
@@ -236,7 +236,7 @@ def test_vectors_of_another_model_are_not_replaced_behind(notes: Path) -> None:
         index.embed()
     (notes / "0.md").write_text("another text")
     with open_notes(notes, HashingEmbedder()) as index, pytest.raises(ModelError, match="another model"):
-        index.embed_behind(never)
+        index.embed_in_background(never)
 
 
 def test_a_failure_is_told_once(notes: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_only_the_threads_that_compute_have_a_low_priority(notes: Path) -> None:
             return super().embed_documents(texts, on_progress)
 
     with open_notes(notes, Watching()) as index:
-        assert not index.embed_behind(never)
+        assert not index.embed_in_background(never)
     assert min(seen) >= 10
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 10
 
