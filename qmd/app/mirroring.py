@@ -33,9 +33,9 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     try:
         writer = open_writer(locations.database, locations.address)
     except UnknownOriginError as exc:
-        from qmd.store.sqlite.salvage import set_stranger_aside
+        from qmd.store.sqlite.salvage import set_foreign_index_aside
 
-        aside = set_stranger_aside(exc.path)
+        aside = set_foreign_index_aside(exc.path)
         say(f"{exc.message}: it was set aside as '{aside}', and one is built from your files")
         writer = open_writer(locations.database, locations.address)
     if locations.address is None and writer.path != locations.database and locations.database.exists():

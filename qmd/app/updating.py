@@ -122,14 +122,14 @@ def nothing_to_embed(
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
-    from qmd.store.records import ANEW
+    from qmd.store.records import STAGING
 
     if request.force or is_words_only():
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
         return None
-    if writer.vector_coverage(ANEW + model.fingerprint).has_vectors and not request.resumes:
+    if writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes:
         return None
     if writer.count_pending(model.fingerprint, request.collections)[0]:
         return None

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from qmd.inference.base import Embedder
 
 
-class _Kept(Struct, frozen=True):
+class _EmbeddedText(Struct, frozen=True):
     """The chunks of a text that have a vector, and whether these are all."""
 
     chunks: Sequence[ChunkRecord]
     is_complete: bool
 
 
-class ChunksAhead:
+class PrecomputedChunks:
     """Cuts texts as an embedding run does, and keeps what was computed of them until it is stored."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._chunker = Chunker(embedder)
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _EmbeddedText] = {}
         self._vectors: dict[bytes, npt.NDArray[np.float32]] = {}
 
     @property
@@ -58,7 +58,7 @@ class ChunksAhead:
         known = [chunk for chunk in chunks if chunk.key in vectors]
         # Source code that was cut without its grammar is cut again once there is one: a run notes such endings.
         is_complete = len(known) == len(chunks) and suffix_of(content.path) not in self._chunker.plain
-        self._kept[content.hash] = _Kept(known, is_complete)
+        self._kept[content.hash] = _EmbeddedText(known, is_complete)
         self._vectors.update((chunk.key, vectors[chunk.key]) for chunk in known)
 
     def store(self, writer: IndexWriter) -> None:

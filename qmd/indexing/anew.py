@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from qmd.records import Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import ANEW
+from qmd.store.records import STAGING
 
 
 def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool, resumes: bool) -> str:
@@ -15,7 +15,7 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
     The latter where they replace another model's, or by `force` its own. What was begun is continued without `force`,
     too, but not by a run that only keeps up with changes (`resumes`). `only` names the collections of the run.
     """
-    known, beside = [one.fingerprint for one in writer.models()], ANEW + fingerprint
+    known, beside = [one.fingerprint for one in writer.models()], STAGING + fingerprint
     has_begun = writer.vector_coverage(beside).has_vectors
     if not (force or (has_begun and not resumes) if fingerprint in known else known):
         return fingerprint
@@ -35,7 +35,7 @@ def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *,
 
     Nothing is changed, and that is told, where they are `only` of some collections and another model has more.
     """
-    beside = ANEW + fingerprint
+    beside = STAGING + fingerprint
     with writer.transaction():
         known = [one.fingerprint for one in writer.models()]
         is_part = fingerprint not in known and only is not None

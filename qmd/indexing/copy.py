@@ -67,9 +67,9 @@ def copy_index(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress
         on_progress: Told how far it is.
     """
     with reader.snapshot():
-        texts = _Texts(writer, on_progress or _tell_nobody)
+        texts = _Texts(writer, on_progress or _ignore_progress)
         texts.copy(reader)
-        n_vectors = _copy_vectors(reader, writer, on_progress or _tell_nobody)
+        n_vectors = _copy_vectors(reader, writer, on_progress or _ignore_progress)
         for collection in reader.collections():
             _copy_collection_facts(reader, writer, collection.name, texts.plain[collection.name])
         for status in reader.status(None).collections:
@@ -163,5 +163,5 @@ def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, 
         stamp_analysis(writer, name, plain)
 
 
-def _tell_nobody(what: str, done: int, total: int) -> None:
+def _ignore_progress(what: str, done: int, total: int) -> None:
     """Without anybody who watches."""

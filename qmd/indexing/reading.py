@@ -63,7 +63,7 @@ _DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
     """The files read, parsed and analysed, in order; what cannot be indexed, or only by another process, says why."""
-    return [read_file(entry, is_apart=False) for entry in entries]
+    return [read_file(entry, runs_in_subprocess=False) for entry in entries]
 
 
 def is_converted(entry: FileEntry) -> bool:
@@ -72,11 +72,11 @@ def is_converted(entry: FileEntry) -> bool:
     return bool(kind.needs) and not kind.is_missing
 
 
-def read_file(entry: FileEntry, *, is_apart: bool = True) -> FileReading:
+def read_file(entry: FileEntry, *, runs_in_subprocess: bool = True) -> FileReading:
     """A file read, parsed and analysed. Whatever goes wrong in it is its own failure and nobody else's."""
     read_at_ns = time.time_ns()
     try:
-        if is_converted(entry) and not is_apart:
+        if is_converted(entry) and not runs_in_subprocess:
             raise UnindexableFileError(f"'{entry.path}' needs a process of its own: none can be started", "unreadable")
         return _read(entry, read_at_ns)
     except UnindexableFileError as exc:

@@ -51,10 +51,10 @@ class Stamp(Struct, frozen=True):
 
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar, or whose row, has been installed since."""
-        return frozenset(suffix for suffix in self.plain if _is_told(suffix))
+        return frozenset(suffix for suffix in self.plain if _is_reported(suffix))
 
 
-def _is_told(plain: str) -> bool:
+def _is_reported(plain: str) -> bool:
     """Whether files with an ending have a row, and a grammar where that takes them for source code; or a new reader."""
     suffix, _, version = plain.partition("=")
     kind = find(KINDS, suffix)

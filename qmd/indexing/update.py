@@ -171,7 +171,7 @@ class _Update(Struct):
             if on_progress:
                 on_progress(done, len(changed))
         if lost := self.losses[n_losses:]:
-            self.warnings.append(told_losses(lost))
+            self.warnings.append(summarize_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -234,7 +234,7 @@ class _Update(Struct):
             self.writer.put_documents(self.collection, documents)
 
 
-def _refuse_much(
+def _refuse_mass_change(
     name: str, changed: Sequence[FileEntry], gone: Sequence[str], left_out: Sequence[SkippedFile], *, is_emptied: bool
 ) -> None:
     """Leave to a person what takes long, and a folder in which nothing is left: its disk may be away.
@@ -296,7 +296,7 @@ def update_collection(
     gone = update.gone(scan)
     changed = scan.files if verify else update.changed(scan.files)
     if only_if_quick:
-        _refuse_much(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
+        _refuse_mass_change(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
     update.skipped_before = {one.path: one for one in left_out if not is_below(one.path, below)}
@@ -317,7 +317,7 @@ def update_collection(
     return update.report(scan, removed, time.monotonic() - started)
 
 
-def told_losses(losses: Sequence[SkippedFile]) -> str:
+def summarize_losses(losses: Sequence[SkippedFile]) -> str:
     """What an update says of documents that are indexed without a part: of several the first."""
     if len(losses) == 1:
         return f"'{losses[0].path}': {losses[0].reason}"

@@ -81,7 +81,7 @@ class StoredFile(Struct, frozen=True):
     modified_at: str
 
 
-ANEW = "anew:"
+STAGING = "anew:"
 """What stands before a model's fingerprint while its vectors are computed beside those that searches use."""
 
 

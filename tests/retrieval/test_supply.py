@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.indexing.ahead import ChunksAhead
+from qmd.indexing.ahead import PrecomputedChunks
 from qmd.indexing.embed import embed_pending
 from qmd.inference.base import Embedder
 from qmd.plugins.doctor.vector_sample import sample_vectors
@@ -35,10 +35,10 @@ def notes() -> NoteIndex:
 
 
 def ask(index: NoteIndex, text: str, options: SearchOptions = HYBRID, *, keeps: bool = True) -> SearchResponse:
-    opened: list[ChunksAhead] = []
+    opened: list[PrecomputedChunks] = []
 
-    def open_source(embedder: Embedder) -> ChunksAhead:
-        opened.append(ChunksAhead(embedder))
+    def open_source(embedder: Embedder) -> PrecomputedChunks:
+        opened.append(PrecomputedChunks(embedder))
         return opened[-1]
 
     answer = search(index, fakes.fake_engines(EMBEDDER), parse_query(text), options, open_source=open_source)
@@ -119,7 +119,11 @@ def test_nothing_is_computed_for_a_script_that_the_model_does_not_read() -> None
     index = notes()
     foreign = fakes.HashingEmbedder(trust=0.0)
     answer = search(
-        index, fakes.fake_engines(foreign), parse_query("engine"), HYBRID, open_source=lambda _: ChunksAhead(foreign)
+        index,
+        fakes.fake_engines(foreign),
+        parse_query("engine"),
+        HYBRID,
+        open_source=lambda _: PrecomputedChunks(foreign),
     )
     assert len(answer.hits) == 4
     assert not any("computed now" in warning for warning in answer.warnings)
@@ -139,7 +143,11 @@ def test_a_model_that_fails_meanwhile_is_a_warning() -> None:
             raise ModelError("out of memory")
 
     answer = search(
-        notes(), fakes.fake_engines(Failing()), parse_query("engine"), HYBRID, open_source=lambda e: ChunksAhead(e)
+        notes(),
+        fakes.fake_engines(Failing()),
+        parse_query("engine"),
+        HYBRID,
+        open_source=lambda e: PrecomputedChunks(e),
     )
     assert len(answer.hits) == 4
     assert any("embed skipped: out of memory" in warning for warning in answer.warnings)
@@ -158,7 +166,7 @@ def test_a_run_that_completed_a_text_meanwhile_is_not_undone() -> None:
     index = NoteIndex()
     filler = "\n\n".join(f"## Part {number}\n\n" + "lorem ipsum dolor " * 60 for number in range(8))
     document = index.add("long.md", f"# Long\n\n{filler}\n")
-    ahead = ChunksAhead(EMBEDDER)
+    ahead = PrecomputedChunks(EMBEDDER)
     content = PendingContent(document.hash, "long.md", index.texts([document.hash])[document.hash])
     pieces = ahead.cut(content)
     first, text = pieces[0]

@@ -24,13 +24,13 @@ from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed
 ORIGIN = "made_here"
 """Key of the random id in `meta`."""
 
-_NOBODY = "0" * 32
+_UNKNOWN_OWNER = "0" * 32
 _RECORDS = "projects"
 _BEFORE = "before"
 _MAX_BYTES = 10_000
 
 
-def refuse_stranger(database: Database) -> None:
+def check_origin(database: Database) -> None:
     """Make sure, before anything else of it is believed, that an index was made here.
 
     Raises:
@@ -86,9 +86,9 @@ def _recorded_place(database: Database) -> str | None:
 def _id_of(database: Database) -> str:
     """The random id of an index, a name that no file has where there is none."""
     if database.value("SELECT sql FROM sqlite_schema WHERE name = 'meta'") != META:
-        return _NOBODY
+        return _UNKNOWN_OWNER
     made = str(database.value("SELECT value FROM meta WHERE key = ?", (ORIGIN,)))
-    return made if len(made) == len(_NOBODY) and made.isalnum() else _NOBODY
+    return made if len(made) == len(_UNKNOWN_OWNER) and made.isalnum() else _UNKNOWN_OWNER
 
 
 def _place(path: Path) -> str:

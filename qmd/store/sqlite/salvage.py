@@ -65,7 +65,7 @@ def separate(path: Path) -> Path | None:
                     return None
         except StoreError:
             return None
-        new, kept = _begin_anew(path, beside)
+        new, kept = _begin_empty(path, beside)
         new.replace(beside)
         aside = _set_aside(path, "mixed")
     logging.getLogger("qmd").warning(
@@ -92,13 +92,13 @@ def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
     with _alone_with(path):
         if not path.exists() or not os.path.samestat(path.stat(), found):
             return None
-        new, kept = _begin_anew(path, path)
+        new, kept = _begin_empty(path, path)
         aside = _set_aside(path, "damaged")
         new.replace(path)
     return Rebuilt(aside, kept)
 
 
-def set_stranger_aside(path: Path) -> Path:
+def set_foreign_index_aside(path: Path) -> Path:
     """Give an index that was not made here another name; that name.
 
     Raises:
@@ -150,7 +150,7 @@ def _open_unverified(path: Path) -> Database:
     return Database(connection, path)
 
 
-def _begin_anew(path: Path, target: Path) -> tuple[Path, int]:
+def _begin_empty(path: Path, target: Path) -> tuple[Path, int]:
     """An index that is to lie at `target`, with the configuration and the sound vectors of the file at `path`.
 
     Under another name until it is put there; with the number of vectors.
