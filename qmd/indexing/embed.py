@@ -18,7 +18,7 @@ from qmd.errors import GrammarError, QmdError
 from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
-from qmd.inference.base import Telling
+from qmd.inference.base import ReportsWarnings
 from qmd.ingest.document import parse_text
 from qmd.names import is_descriptive, suffix_of
 from qmd.records import Chunk, Document, Heading
@@ -212,7 +212,7 @@ def embed_pending(
         reused=max(0, run.chunks - run.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
-        warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, Telling) else ())),
+        warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, ReportsWarnings) else ())),
     )
 
 

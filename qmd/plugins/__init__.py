@@ -62,13 +62,13 @@ STORES: Mapping[str, Store] = {
 """Scheme of an index's address -> what keeps an index there."""
 
 ENGINES: Mapping[str, str] = {
-    "http://": "qmd.plugins.servers:ServerRoom",
-    "https://": "qmd.plugins.servers:ServerRoom",
-    "fastembed:": "qmd.plugins.fastembed:FastembedRoom",
-    "rerank": "qmd.plugins.qwen:QwenRoom",
-    "expand": "qmd.plugins.qwen:QwenRoom",
+    "http://": "qmd.plugins.servers:ServerProvider",
+    "https://": "qmd.plugins.servers:ServerProvider",
+    "fastembed:": "qmd.plugins.fastembed:FastembedProvider",
+    "rerank": "qmd.plugins.qwen:QwenProvider",
+    "expand": "qmd.plugins.qwen:QwenProvider",
 }
-"""What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
+"""What a model's name begins with, or the role of other models whose files are here -> its `EngineProvider`."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(

@@ -67,7 +67,7 @@ def search(
     run = Run(reader, engines, query, options, Trace(options.budget_ms, listener, strict=options.strict))
     # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
     for note in engines.notes if options.mode != "lexical" else ():
-        if note not in engines.standing:
+        if note not in engines.lasting_notes:
             run.trace.warn(note)
     if not reader.count_documents():
         # Whatever else might be said of the words would be true, and of no use.

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from qmd import plugins
 from qmd.cli.app import main
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, EngineRoom, Expander, Reranker, engine_room
+from qmd.inference.base import Embedder, EngineProvider, Expander, Reranker, engine_provider
 from qmd.inference.loader import identify_embedder, load_engines
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.records import ModelChoice
-from qmd.inference.settings import EngineSettings, room_of
+from qmd.inference.settings import EngineSettings, provider_prefix
 from tests.engine_contract import check_embedder, check_expander, check_reranker
 from tests.fakes import FixedExpander, HashingEmbedder, OverlapReranker
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
@@ -26,7 +26,7 @@ from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE
 from tests.plugins.servers.model_server import serve_models
 
 
-class HashingRoom(EngineRoom):
+class HashingRoom(EngineProvider):
     """What another package would bring: one class, and one entry point that names its module."""
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
@@ -96,22 +96,22 @@ def test_no_other_package_is_asked_for_a_name_that_is_known_here(
     name: str, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "foreign", lambda: pytest.fail("the entry points were read"))
-    assert room_of(name) == key
+    assert provider_prefix(name) == key
 
 
 def test_a_name_that_nobody_knows_is_neither_a_folder_nor_in_the_catalogue(tmp_path: Path) -> None:
-    assert room_of("hashing:64") is None
+    assert provider_prefix("hashing:64") is None
     notes = load_engines(EngineSettings(tmp_path, embed="hashing:64"), ["embed"]).notes
     assert ["neither a folder nor in the catalogue" in note for note in notes] == [True]
 
 
 @pytest.mark.parametrize("key", plugins.ENGINES)
 def test_every_row_names_a_room(key: str) -> None:
-    assert isinstance(engine_room(key), EngineRoom)
+    assert isinstance(engine_provider(key), EngineProvider)
 
 
 def test_a_room_that_serves_no_role_says_so_of_each() -> None:
-    room = EngineRoom()
+    room = EngineProvider()
     for open_engine in (room.open_embedder, room.open_reranker, room.open_expander):
         with pytest.raises(ModelError, match="it is no "):
             open_engine(ModelChoice(), EngineSettings(Path()))

@@ -65,7 +65,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
     """Make forms and say what came of each; True when all are kept."""
     from qmd.environment import usable_cpus
     from qmd.inference.models.prepared import forms_for
-    from qmd.inference.models.weights_choice import taken_unasked
+    from qmd.inference.models.weights_choice import is_used_by_default
     from qmd.plugins.forms.forms import prepare_model
 
     say(f"{record.name}: making {', '.join(forms or forms_for(record)[:1])}, which takes a few minutes")
@@ -80,7 +80,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
             continue
         size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
         out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
-        if not taken_unasked(record):
+        if not is_used_by_default(record):
             option = f"{SLOTS[record.role]}_form: {form.name}"
             say(f"hint: it is used when index.yml asks for it: under 'models:', {option}")
     return all(form.reason is None for form in made)

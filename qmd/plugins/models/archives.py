@@ -35,9 +35,9 @@ from qmd.inference.models.folders import (
 )
 from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
-from qmd.inference.models.stored_types import beside, external_files
+from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.records import ModelFile, ModelRecord
-from qmd.plugins.models.inventory import check_file, expected_files, install_files, measured, room_records
+from qmd.plugins.models.inventory import check_file, expected_files, install_files, measured, provider_records
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20
@@ -136,7 +136,7 @@ def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, sour
             return folded(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
         named = [item.path for item in record.files] + graphs
         return path in named or any(
-            path == beside(graph, name) for graph in graphs for name in external_files(folder / graph)
+            path == sibling(graph, name) for graph in graphs for name in external_files(folder / graph)
         )
 
     wanted = [item for item in expected_files(record, folder, manifest) if is_own(item.path)]
@@ -154,7 +154,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
             return record
     known: list[ModelRecord] = []
     with contextlib.suppress(ModelError):
-        known = room_records()
+        known = provider_records()
     listed = {file.path for file in manifest.files} if manifest else set()
     by_name = [one for one in known if one.folder.lower() in names]
     by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in listed]

@@ -27,7 +27,7 @@ from qmd.inference.models.folders import (
     read_manifest,
     sha256_of,
 )
-from qmd.inference.models.stored_types import beside, external_files
+from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
 from qmd.plugins.models.fetching import fetch
@@ -93,7 +93,7 @@ def pull_model(
     with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
         pull = _Pull(record, models_dir, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
         pull.fetch_all([*record.files, *weights], optional, form_share)
-        pull.fetch_all(pull.files_beside(weights))
+        pull.fetch_all(pull.sibling_files(weights))
         pull.install()
         notes = pull.notes(weights)
     size = sum(item.size_bytes or 0 for item in pull.fetched.values())
@@ -162,13 +162,13 @@ class _Pull:
         for item in planned:
             self.fetched[item.path] = self._fetch_checked(item)
 
-    def files_beside(self, weights: Sequence[ModelFile]) -> list[ModelFile]:
+    def sibling_files(self, weights: Sequence[ModelFile]) -> list[ModelFile]:
         """The files that hold tensors of some graphs, as the graphs name them."""
         found: dict[str, None] = {}
         for item in weights:
             graph = (self._staging if item.path in self.fetched else self._folder) / item.path
             try:
-                found |= dict.fromkeys(beside(item.path, name) for name in external_files(graph))
+                found |= dict.fromkeys(sibling(item.path, name) for name in external_files(graph))
             except ModelError:
                 # No other try would take this graph.
                 shutil.rmtree(self._staging, ignore_errors=True)
