@@ -16,7 +16,7 @@ from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collection_not_found
 from qmd.names import places_on_disk, split_address, to_disk, without_scheme
 from qmd.records import Collection, Heading, Scope, StoredDocument
-from qmd.retrieval.lookup import Found, context_for, resolve_words
+from qmd.retrieval.lookup import ResolvedDocument, context_for, resolve_words
 from qmd.retrieval.references import bare_name, form_of_place
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ _BORDER = r"\s*(?:\Z|#{1,6}\s)"
 _ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 
 
-def fetch_document(reader: IndexReader, found: Found, from_line: int | None, max_lines: int | None) -> DocumentText:
+def fetch_document(
+    reader: IndexReader, found: ResolvedDocument, from_line: int | None, max_lines: int | None
+) -> DocumentText:
     """One document or some of its lines. Only indexed documents are found, whatever the path says.
 
     The last line break of a text ends a line; it does not begin one.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import Search, SearchRequest, SearchWishes
     from qmd.records import Collection, SearchResponse, StoredDocument, SubQuery
-    from qmd.retrieval.lookup import Found
+    from qmd.retrieval.lookup import ResolvedDocument
     from qmd.store.base import IndexReader
 
 
@@ -144,13 +144,13 @@ class ReadingIndex(OpenedIndex):
             deadline.begin("loading models")
         with self._engines.engines(settings, asked.roles, deadline.check) as engines:
             deadline.begin("searching")
-            in_time, supply = replace(options, budget_ms=budget.left_ms()), QueryTimeVectors()
-            response = search(reader, engines, query, in_time, deadline, open_source=supply.open)
+            in_time, query_time_vectors = replace(options, budget_ms=budget.left_ms()), QueryTimeVectors()
+            response = search(reader, engines, query, in_time, deadline, open_source=query_time_vectors.open)
             if engines.load_ms:
                 loading = StageTiming("load", engines.load_ms)
                 response = replace(response, timings=(loading, *response.timings))
-        if supply.has_new and self._refresher.may_write():
-            supply.store(reader.path)
+        if query_time_vectors.has_new and self._refresher.may_write():
+            query_time_vectors.store(reader.path)
         return response
 
     # --- reading ----------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class ReadingIndex(OpenedIndex):
             return tuple(reader.check())
 
     @contextmanager
-    def _resolving(self, reference: str, folder: Path | None) -> Iterator[tuple[IndexReader, Found]]:
+    def _resolving(self, reference: str, folder: Path | None) -> Iterator[tuple[IndexReader, ResolvedDocument]]:
         """A reader and the document that a reference means, or the reason why one that is not found is not there."""
         from qmd.retrieval.lookup import resolve_document
 

@@ -39,7 +39,7 @@ _COURSE = r"(?i)^(when|wann|quand|quando|cuándo)\b|\b(since|timeline|history|se
 """Words that ask when something was, or how it went on."""
 
 
-class Dated(Struct, frozen=True):
+class DateMatches(Struct, frozen=True):
     """What the dates of a query find.
 
     Attributes:
@@ -53,7 +53,7 @@ class Dated(Struct, frozen=True):
 
     documents: Mapping[int, str]
     rest: str
-    said: str = ""
+    date_text: str = ""
     term: LexicalTerm | None = None
     weighted: WeightedTerm | None = None
     group: str = "date"
@@ -62,9 +62,9 @@ class Dated(Struct, frozen=True):
     """For documents that have the date without saying it in their text: a line that does."""
 
 
-def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
+def match_dates(reader: IndexReader, text: str, scope: Scope) -> DateMatches:
     """The notes of the days that `text` names, unless it names none or most of the notes are of these days."""
-    nothing = Dated({}, text)
+    nothing = DateMatches({}, text)
     if not may_name_date(text):
         return nothing
     spans = _dates(text)[:MAX_SPANS]
@@ -76,39 +76,43 @@ def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
     limit = max(total // 2, FEW) + 1
     days = list(dict.fromkeys((one.first.isoformat(), one.last.isoformat()) for one in spans))
     keys = list(dict.fromkeys(key for one in spans for key in terms_within(one.first, one.last)))
-    said = " ".join(dict.fromkeys(text[one.start : one.end] for one in spans))
-    term = _any_of(said, keys)
-    ways = _ways(spans, said)
-    in_text = _any_of(said, ways)
-    mentions = reader.search_lexical([LexicalTerm(said, f"({term.fts} OR {in_text.fts})")], limit, scope)
+    date_text = " ".join(dict.fromkeys(text[one.start : one.end] for one in spans))
+    term = _any_of(date_text, keys)
+    ways = _ways(spans, date_text)
+    in_text = _any_of(date_text, ways)
+    mentions = reader.search_lexical([LexicalTerm(date_text, f"({term.fts} OR {in_text.fts})")], limit, scope)
     found = dict.fromkeys((one.document_id for one in mentions), "mention")
     if any(one.is_relative for one in spans):
-        found |= dict.fromkeys(reader.find_dated(days, scope, limit, by_file_time=True), "file time")
-    found |= dict.fromkeys(reader.find_dated(days, scope, limit), "day")
+        found |= dict.fromkeys(reader.find_by_date(days, scope, limit, by_file_time=True), "file time")
+    found |= dict.fromkeys(reader.find_by_date(days, scope, limit), "day")
     if not 0 < len(found) < limit:
         return nothing
     weighted = WeightedTerm(in_text, inverse_frequency(len(found), total))
     words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
     is_long = any((one.last - one.first).days >= SHORT_DAYS for one in spans)
-    return Dated(found, _rest(text, spans), said, term, weighted, "long date" if is_long else "date", words)
+    return DateMatches(found, _rest(text, spans), date_text, term, weighted, "long date" if is_long else "date", words)
 
 
-def complete_query(query: LexicalQuery, dated: Dated) -> LexicalQuery:
+def complete_query(query: LexicalQuery, date_matches: DateMatches) -> LexicalQuery:
     """The terms of the rest of a query with its dates as one more, as texts write them: some say it in their bodies.
 
     Where nothing else is asked, beside what the index holds of the dates.
     """
-    if dated.term is None or dated.weighted is None:
+    if date_matches.term is None or date_matches.weighted is None:
         return query
-    if not dated.rest:
-        return replace(query, terms=(dated.term, dated.weighted.term), weighted=(dated.weighted,))
-    return replace(query, terms=(*query.terms, dated.weighted.term), weighted=(*query.weighted, dated.weighted))
+    if not date_matches.rest:
+        return replace(query, terms=(date_matches.term, date_matches.weighted.term), weighted=(date_matches.weighted,))
+    return replace(
+        query, terms=(*query.terms, date_matches.weighted.term), weighted=(*query.weighted, date_matches.weighted)
+    )
 
 
-def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking, dated: Dated, scope: Scope) -> Ranking:
+def complete_ranking(
+    reader: IndexReader, query: LexicalQuery, ranking: Ranking, date_matches: DateMatches, scope: Scope
+) -> Ranking:
     """The ranking with the notes of the date that hold words of the query and stand further below."""
     held = {candidate.document_id for candidate in ranking.candidates}
-    missing = [document_id for document_id in dated.documents if document_id not in held]
+    missing = [document_id for document_id in date_matches.documents if document_id not in held]
     if not missing:
         return ranking
     found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, within=missing)
@@ -124,14 +128,14 @@ def asks_for_time(query: Query) -> bool:
 def _dates(text: str) -> list[DateSpan]:
     """Dates outside quotes and without a sign: what the user marks is meant word for word."""
     from qmd.clock import local_today
-    from qmd.dates.ranges import is_said
+    from qmd.dates.ranges import is_explicit
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
 
     language = language_of(text)
     # English is written with the day first and with the month first; the other languages agree.
     found = find_dates(text, day_first=None if language in (None, "en") else True, years=True)
-    spans = [one for one in found if is_said(text, one)]
+    spans = [one for one in found if is_explicit(text, one)]
     # `last quarter of 2020` and `last week of May 2020` are not said from today.
     taken = {place for one in spans for place in range(one.start - 4, one.end)}
     spans += [one for one in find_relative(text, local_today()) if taken.isdisjoint(range(one.start, one.end + 1))]
@@ -163,7 +167,7 @@ def _without(text: str, spans: Sequence[DateSpan]) -> str:
     return " ".join(" ".join(kept).split())
 
 
-def _ways(spans: Sequence[DateSpan], said: str) -> list[str]:
+def _ways(spans: Sequence[DateSpan], date_text: str) -> list[str]:
     """How texts write these dates, words apart by spaces: 2018 10 17, 17 october 2018, and as the query does."""
     from qmd.analysis.dates import days_and_months
 
@@ -173,7 +177,7 @@ def _ways(spans: Sequence[DateSpan], said: str) -> list[str]:
         for day, is_month in parts:
             written = _written(day, is_month)
             ways.update(dict.fromkeys(written if len(parts) <= FEW_PARTS else written[:1]))
-    words = re.findall(r"[^\W_]+", said)
+    words = re.findall(r"[^\W_]+", date_text)
     return [*ways, *([" ".join(words).lower()] if words and not spans[0].is_relative else [])]
 
 

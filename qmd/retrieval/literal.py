@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from qmd.clock import batches
 from qmd.records import LexicalTerm, Scope
-from qmd.retrieval.fusion import Fused
+from qmd.retrieval.fusion import FusedCandidate
 from qmd.retrieval.lexical import LexicalQuery
-from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold, names_before
+from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold, header_lines
 from qmd.store.base import IndexReader
 
 LITERAL, WORDS = "literal", "words"
@@ -38,8 +38,8 @@ MOST_PLACES = 2_000
 _BATCH = 200
 
 
-def find_literal(
-    reader: IndexReader, query: LexicalQuery, fused: Sequence[Fused], scope: Scope, enough: int
+def match_literal(
+    reader: IndexReader, query: LexicalQuery, fused: Sequence[FusedCandidate], scope: Scope, enough: int
 ) -> dict[int, str]:
     """Documents that hold every word as typed in one passage, by id; of a longer text every quoted phrase.
 
@@ -58,13 +58,13 @@ def find_literal(
     holders = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
     are_all = len(holders) < _BATCH
     head = [one.document_id for one in fused[:HEAD] if not are_all or one.document_id in holders]
-    found = _holding(reader, head, wanted)
+    found = _containing(reader, head, wanted)
     if not are_all and len(found) < enough:
         holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
     for ids in batches([number for number in holders if number not in head], _BATCH):
         if len(found) >= enough:
             break
-        found |= _holding(reader, ids, wanted)
+        found |= _containing(reader, ids, wanted)
     return found
 
 
@@ -73,14 +73,14 @@ def _required(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> lis
     return [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
 
 
-def _holding(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
+def _containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
     """Those of the documents whose text or names hold every word."""
     documents = reader.documents(ids)
     texts = reader.texts([document.hash for document in documents.values()])
     found = {}
     for number, document in documents.items():
-        text = names_before(document) + texts.get(document.hash, "")
-        if _stand_together(text.lower(), wanted) or (not text.isascii() and _stand_together(fold(text), wanted)):
+        text = header_lines(document) + texts.get(document.hash, "")
+        if _are_adjacent(text.lower(), wanted) or (not text.isascii() and _are_adjacent(fold(text), wanted)):
             found[number] = WORDS
     return found
 
@@ -93,7 +93,7 @@ def typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
     return [] if any(term.fts.endswith("*") for term in typed) else typed
 
 
-def _stand_together(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
+def _are_adjacent(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
     """Whether one stretch of a text holds a match of every pattern."""
     if not all(pattern.search(text) for pattern in wanted):
         return False

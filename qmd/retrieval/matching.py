@@ -135,7 +135,7 @@ def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> Ma
     return MatchedText(folded, find_occurrences(folded, terms), before.count("\n"))
 
 
-def names_before(document: StoredDocument) -> str:
+def header_lines(document: StoredDocument) -> str:
     """Path, title and aliases as lines that stand before a text, so that they count as said with its first ones."""
     return "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
 

@@ -62,7 +62,7 @@ class ChunkSource(Protocol):
         """Take the vectors, by key, of the chunks of a text: not of all of them, and some that the index has."""
 
 
-class Supplied(Struct, frozen=True):
+class LazyVectors(Struct, frozen=True):
     """What is known of candidates whose texts wait for their vectors."""
 
     waiting: frozenset[int] = frozenset()
@@ -90,14 +90,14 @@ class _CutText(Struct, frozen=True):
         return [chunk for chunk, _ in self.pieces]
 
 
-def supply_vectors(
+def embed_candidates(
     reader: IndexReader,
     embedder: Embedder,
     source: ChunkSource | None,
     ids: Sequence[int],
     terms: Sequence[WeightedTerm],
     trace: Trace,
-) -> Supplied:
+) -> LazyVectors:
     """Give vectors to the first `DEPTH` candidates without any; first one chunk of each, then the next ones.
 
     Args:
@@ -108,7 +108,7 @@ def supply_vectors(
     """
     hashes, paths = _waiting(reader, embedder, ids)
     if source is None or not hashes:
-        return Supplied(frozenset(hashes))
+        return LazyVectors(frozenset(hashes))
     trace.listener.begin("embedding")
     remaining_ms = trace.remaining_ms()
     time_s = MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
@@ -127,7 +127,7 @@ def supply_vectors(
         trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
     chunks = {number: known[name] for number, name in hashes.items() if known.get(name)}
-    return Supplied(frozenset(hashes), chunks, vectors)
+    return LazyVectors(frozenset(hashes), chunks, vectors)
 
 
 def _waiting(

@@ -112,7 +112,7 @@ class IndexReader(Protocol):
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
         """Documents in scope whose file, title or alias is `name` as `note_names.name_key` writes it, by id."""
 
-    def find_dated(
+    def find_by_date(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         """Ids of documents in scope whose own date lies in one of the spans (first and last day, ISO), by id.

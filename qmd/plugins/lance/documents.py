@@ -102,7 +102,7 @@ class Documents(IndexReader):
         found = [NamedDocument(row["id"], kind) for row in rows for key, kind in names_in(row) if key == name]
         return sorted(found, key=lambda one: one.document_id)[:limit]
 
-    def find_dated(
+    def find_by_date(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         writer = LanceScope(self._tables)

@@ -112,7 +112,7 @@ class Documents(IndexReader):
         )
         return [NamedDocument(*row) for row in rows]
 
-    def find_dated(
+    def find_by_date(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         writer = SqlScope(self.database)

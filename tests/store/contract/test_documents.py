@@ -182,11 +182,11 @@ def test_notes_are_found_by_their_days(
     contract_writer.put_documents("n", made)
     ids = {one.path: one.id for one in contract_writer.iter_documents()}
     february, day = ("2024-02-01", "2024-02-29"), ("2024-02-02", "2024-02-02")
-    assert contract_writer.find_dated([february], Scope(), 9) == sorted([ids["day"], ids["month"]])
-    assert contract_writer.find_dated([day], Scope(), 9) == [ids["day"]]
-    assert contract_writer.find_dated([day], Scope(), 9, by_file_time=True) == [ids["file"]]
-    assert contract_writer.find_dated([day, february], Scope(), 1) == [min(ids["day"], ids["month"])]
-    assert contract_writer.find_dated([day], Scope(collections=("m",)), 9) == []
+    assert contract_writer.find_by_date([february], Scope(), 9) == sorted([ids["day"], ids["month"]])
+    assert contract_writer.find_by_date([day], Scope(), 9) == [ids["day"]]
+    assert contract_writer.find_by_date([day], Scope(), 9, by_file_time=True) == [ids["file"]]
+    assert contract_writer.find_by_date([day, february], Scope(), 1) == [min(ids["day"], ids["month"])]
+    assert contract_writer.find_by_date([day], Scope(collections=("m",)), 9) == []
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
@@ -198,7 +198,7 @@ def test_a_note_without_a_date_is_of_the_day_on_which_it_was_written_where_the_u
         moment = f"2024-02-02T{hour:02}:30:00.000Z"
         contract_writer.put_documents("n", [make_document(f"{hour}.md", f"text {hour}", modified_at=moment)])
     for stored in contract_writer.iter_documents():
-        found_by_day = contract_writer.find_dated([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
+        found_by_day = contract_writer.find_by_date([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
         assert stored.id in found_by_day
         on_that_day = Scope(filters=(MetadataFilter("on", stored.day),))
         assert stored.id in [one.id for one in contract_writer.iter_documents(on_that_day)]
