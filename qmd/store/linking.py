@@ -12,7 +12,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Protocol
 
-from qmd.analysis.note_names import Named, choose_target, link_key, name_key
+from qmd.analysis.note_names import NamedNote, choose_target, link_key, name_key
 from qmd.analysis.scripts import analyze_text
 from qmd.names import file_name, is_descriptive
 from qmd.records import Link, StoredDocument
@@ -49,7 +49,7 @@ class LinkTables(Protocol):
     def names_of(self, ids: Sequence[int]) -> Iterable[tuple[int, str]]:
         """(document, name) for each name of these documents."""
 
-    def named(self, collection: str, keys: Collection[str]) -> Mapping[str, Sequence[Named]]:
+    def named(self, collection: str, keys: Collection[str]) -> Mapping[str, Sequence[NamedNote]]:
         """The notes of a collection that have each name, by path."""
 
 
@@ -106,7 +106,7 @@ def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
+def _resolved(named: Mapping[str, Sequence[NamedNote]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
     """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
     known: dict[tuple[str, str], int | None] = {}
     for source, path, links in written:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from qmd.analysis.note_names import Named, link_key, place_of
+from qmd.analysis.note_names import NamedNote, link_key, path_key
 from qmd.clock import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.scope import LanceScope, scope_condition
@@ -178,14 +178,14 @@ class LanceLinks:
         rows = self._tables.select_in("documents", ("id", "name_keys"), "id", ids)
         return ((row["id"], key) for row in rows for key in row["name_keys"])
 
-    def named(self, collection: str, keys: Names[str]) -> dict[str, list[Named]]:
+    def named(self, collection: str, keys: Names[str]) -> dict[str, list[NamedNote]]:
         where = both(of_collection(collection), _has_any("name_keys", keys))
-        named: defaultdict[str, list[Named]] = defaultdict(list)
+        named: defaultdict[str, list[NamedNote]] = defaultdict(list)
         rows = self._tables.select("documents", ("path", "id", "name_keys", "name_kinds"), where)
         for row in sorted(rows, key=lambda row: str(row["path"])):
             for key, kind in names_in(row):
                 if key in keys:
-                    named[key].append(Named(row["id"], place_of(row["path"]), kind))
+                    named[key].append(NamedNote(row["id"], path_key(row["path"]), kind))
         return named
 
 

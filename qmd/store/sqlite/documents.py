@@ -206,11 +206,12 @@ class SqlScope(ScopeWriter):
         ]
         return f"({' OR '.join(tests)})"
 
-    def says(self, condition: str) -> str:
-        return f"documents.id IN (SELECT value FROM json_each({self.value(_meeting(self._database, condition))}))"
+    def metadata_clause(self, condition: str) -> str:
+        matching = self.value(_documents_matching(self._database, condition))
+        return f"documents.id IN (SELECT value FROM json_each({matching}))"
 
 
-def _meeting(database: Database, condition: str) -> str:
+def _documents_matching(database: Database, condition: str) -> str:
     """The documents whose front matter meets a condition, as a list in JSON."""
     from qmd.store.conditions import read_condition
 

@@ -37,7 +37,7 @@ _VEC0_VERSION = 8
 """Version of the schema from which on vectors lie in the tables of sqlite-vec."""
 
 
-class Rebuilt(Struct, frozen=True):
+class RebuildReport(Struct, frozen=True):
     """What became of a damaged index."""
 
     aside: Path
@@ -76,7 +76,7 @@ def separate(path: Path) -> Path | None:
     return beside
 
 
-def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
+def rebuild(path: Path, found: os.stat_result) -> RebuildReport | None:
     """Put a new index in the place of a damaged one, which is set aside.
 
     It holds the configuration and the vectors that are sound; the texts come from the files again.
@@ -95,7 +95,7 @@ def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
         new, kept = _begin_empty(path, path)
         aside = _set_aside(path, "damaged")
         new.replace(path)
-    return Rebuilt(aside, kept)
+    return RebuildReport(aside, kept)
 
 
 def set_foreign_index_aside(path: Path) -> Path:
