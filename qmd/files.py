@@ -28,7 +28,7 @@ PRIVATE_FOLDER = 0o700
 PROJECT_FOLDER = ".qmd"
 
 _OTHERS = 0o077
-_STANDS_FOR_ANOTHER = 0x20000000
+_NAME_SURROGATE = 0x20000000
 """The bit in the tag of a reparse point of Windows that leads elsewhere; those of synchronised folders do not."""
 _LOCK_POLL_S = 0.02
 _ABANDONED_S = 600.0
@@ -211,7 +211,7 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
 
 
 def _is_link(status: os.stat_result) -> bool:
-    return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER)
+    return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_reparse_tag", 0) & _NAME_SURROGATE)
 
 
 def is_open_to_others(path: Path) -> bool:

@@ -47,7 +47,7 @@ _BELOW = {
 }
 """What the commands of a group are for, where `qmd --help` has one row for them."""
 
-_SAID_ELSEWHERE = ("pull", "skills")
+_DOCUMENTED_ELSEWHERE = ("pull", "skills")
 """Commands that another one does as well, and whose row `qmd --help` spares."""
 
 
@@ -165,7 +165,7 @@ def _overview(members: Sequence[Command]) -> dict[str, str]:
         if len(specs) == 1
         else f"{_BELOW.get(name, name.capitalize())}: {', '.join(one.name.partition(' ')[2] for one in specs)}"
         for name, specs in rows.items()
-        if name not in _SAID_ELSEWHERE
+        if name not in _DOCUMENTED_ELSEWHERE
     }
 
 

@@ -289,7 +289,7 @@ HOOKS: Mapping[str, str] = {
     "GGUF address: remedy": "qmd.plugins.forms.sources:remedy_for",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: add a note": "qmd.plugins.adding.notes:add_for_agent",
-    "server: watching": "qmd.plugins.watch.command:watching_beside",
+    "server: watching": "qmd.plugins.watch.command:watch_in_background",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""
 

@@ -51,7 +51,7 @@ class NewNote(Struct, frozen=True):
     force: bool = False
 
 
-class Added(Struct, frozen=True):
+class AddedNote(Struct, frozen=True):
     """What became of it; `docid` is None until it is indexed."""
 
     status: str
@@ -60,7 +60,7 @@ class Added(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def add_for_agent(index: Index, asked: Mapping[str, Any]) -> Added:
+def add_for_agent(index: Index, asked: Mapping[str, Any]) -> AddedNote:
     """`add_note` where the user's own configuration lets agents write."""
     collections = index.agents_may_write()
     if not collections:
@@ -74,7 +74,7 @@ def add_for_agent(index: Index, asked: Mapping[str, Any]) -> Added:
         raise UsageError(f"agents may not write to '{short(note.to)}'", error.hint) from error
 
 
-def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> Added:
+def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> AddedNote:
     """Write a note into one of some collections, and index it.
 
     Raises:
@@ -97,8 +97,8 @@ def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> 
             warnings = update.run(update.collections[0], below=path).warnings
         docid = next((one.docid for one in index.documents(collection.name, path)), None)
     except QmdError as error:
-        return Added(status, file, None, (f"it is not indexed yet: {error.message}",))
-    return Added(status, file, docid, warnings)
+        return AddedNote(status, file, None, (f"it is not indexed yet: {error.message}",))
+    return AddedNote(status, file, docid, warnings)
 
 
 def _destination(index: Index, note: NewNote, collections: Sequence[Collection]) -> tuple[Collection, str]:

@@ -31,7 +31,7 @@ _THINKING_S = 0.2
 """A pause after which models are worth their while: most people type the next key before."""
 
 
-class Turn(Listener):
+class PendingSearch(Listener):
     """One question, until the next one is typed; whatever it still asks then ends, and its answer is nobody's."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Turn(Listener):
         """The next question is there."""
         self._over.set()
 
-    def outlasts(self, seconds: float) -> bool:
+    def lasts_longer_than(self, seconds: float) -> bool:
         """Whether it is still the last question after so long."""
         return not self._over.wait(seconds)
 
@@ -65,7 +65,7 @@ class Answer(Struct, frozen=True):
         time = f"{self.elapsed_ms:.0f} ms" if self.elapsed_ms < 1000 else f"{self.elapsed_ms / 1000:.1f} s"
         return f"{self.stage} · {time}{'' if self.is_last else ' …'}"
 
-    def told(self, *, is_asked: bool, has_words: bool) -> str:
+    def notice(self, *, is_asked: bool, has_words: bool) -> str:
         """What there is to say of it below the list; of nothing but the latest notes only that there are none."""
         found = self.response
         if not is_asked and not found.hits:
@@ -78,7 +78,7 @@ class Answer(Struct, frozen=True):
         return " · ".join(lines)
 
 
-def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer], object]) -> None:
+def ask(index: Index, request: SearchRequest, turn: PendingSearch, tell: Callable[[Answer], object]) -> None:
     """Search in stages and tell of each; ends early, and without an error, when the turn is over.
 
     Args:
@@ -89,7 +89,7 @@ def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer
     """
     stages = _stages(request)
     for name, pause_s, one in stages:
-        if not turn.outlasts(pause_s):
+        if not turn.lasts_longer_than(pause_s):
             return
         began = perf_counter()
         try:

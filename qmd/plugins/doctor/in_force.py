@@ -21,7 +21,7 @@ _SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
 _UNTRUSTED = "the project is not trusted"
 
 
-class InForce(Struct, frozen=True):
+class EffectiveSetting(Struct, frozen=True):
     """One variable or setting that is not at its default."""
 
     name: str
@@ -32,7 +32,7 @@ class InForce(Struct, frozen=True):
     """What keeps it from having its effect."""
 
 
-def variables_in_force(environ: Mapping[str, str], config: Config | None = None) -> tuple[InForce, ...]:
+def effective_variables(environ: Mapping[str, str], config: Config | None = None) -> tuple[EffectiveSetting, ...]:
     """The variables that are set and not empty, in the order of `VARIABLES`; no key, token or password is shown.
 
     Programs that fetch take the names of proxies in small letters as well. A `QMD_` variable that is not in the list,
@@ -48,13 +48,13 @@ def variables_in_force(environ: Mapping[str, str], config: Config | None = None)
         names = (one.name, one.name.lower()) if one.name.endswith("_PROXY") else (one.name,)
         value = next((environ[name] for name in names if environ.get(name)), None)
         if value is not None and one.matters_at in (None, value):
-            found.append(InForce(one.name, _shown(one, value), one.effect, _setting_before(one.name, config)))
+            found.append(EffectiveSetting(one.name, _shown(one, value), one.effect, _setting_before(one.name, config)))
     return tuple(found)
 
 
-def settings_in_force(
+def effective_settings(
     written: Config, environ: Mapping[str, str], trusted: Config | None = None
-) -> tuple[InForce, ...]:
+) -> tuple[EffectiveSetting, ...]:
     """The settings of `index.yml` that are not at their defaults, those of the collections last.
 
     Args:
@@ -69,16 +69,16 @@ def settings_in_force(
         overruled = None if key in held else _UNTRUSTED
         if key == "editor_uri" and environ.get("QMD_EDITOR_URI"):
             overruled = "QMD_EDITOR_URI"
-        found.append(InForce(key, value, effects[pattern], overruled))
+        found.append(EffectiveSetting(key, value, effects[pattern], overruled))
     return tuple(found)
 
 
-def mark_idle(found: Sequence[InForce], reports: Sequence[EngineReport]) -> tuple[InForce, ...]:
+def mark_idle(found: Sequence[EffectiveSetting], reports: Sequence[EngineReport]) -> tuple[EffectiveSetting, ...]:
     """The same, with the reason for each setting of models, or its variable, that has no effect on what runs."""
     return tuple(replace(one, overruled_by=one.overruled_by or _idle(one, reports)) for one in found)
 
 
-def _idle(one: InForce, reports: Sequence[EngineReport]) -> str | None:
+def _idle(one: EffectiveSetting, reports: Sequence[EngineReport]) -> str | None:
     known = (option for option, variable in OPTION_VARIABLES.items() if variable == one.name)
     slot, _, name = next(known, one.name.removeprefix("models.")).rpartition(".")
     of = [report for report in reports if slot in ("", SLOTS[report.role])]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.in_force import EffectiveSetting
     from qmd.plugins.doctor.inspection import EngineReport
     from qmd.render.terminal import Styled
 
@@ -115,7 +115,7 @@ def _told(row: _Row, index_name: str) -> RenderableType:
     return Group(*lines)
 
 
-def _in_force(title: str, more: str, found: Sequence[InForce]) -> list[RenderableType]:
+def _in_force(title: str, more: str, found: Sequence[EffectiveSetting]) -> list[RenderableType]:
     """What is set: its value and what that does, or what keeps it from doing it."""
     if not found:
         return []

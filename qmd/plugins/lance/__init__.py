@@ -10,11 +10,11 @@ import os
 from pathlib import Path
 
 from qmd.names import to_text, typed_path
-from qmd.plugins.lance.unused import leave_out_the_client
+from qmd.plugins.lance.unused import import_without_client
 
 # Its Rust library writes warnings to stderr of its own accord. Read once, when it is loaded.
 os.environ.setdefault("LANCEDB_LOG", "error")
-leave_out_the_client()
+import_without_client()
 
 
 def resolve_folder(text: str, cwd: Path, home: Path) -> str | None:

@@ -32,7 +32,7 @@ def _placeholder(name: str) -> type:
     return type(name, (SimpleNamespace,), {})
 
 
-def leave_out_the_client() -> None:
+def import_without_client() -> None:
     """Put placeholders in its place, in our own program alone: a program that uses qmd may use it as well."""
     if "qmd.__main__" in sys.modules:
         sys.meta_path.insert(0, _Placeholders())

@@ -28,7 +28,7 @@ from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments
 from qmd.plugins.mcp.deadline import AsyncListener, within
-from qmd.plugins.mcp.events import JsonWhereEventsFail
+from qmd.plugins.mcp.events import JsonFallback
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.plugins.mcp.rows import answer_object
 from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, fit, search_request
@@ -132,7 +132,7 @@ def build_app(
     app: ASGIApp = Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/mcp", JsonWhereEventsFail(mcp)),
+            Route("/mcp", JsonFallback(mcp)),
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),

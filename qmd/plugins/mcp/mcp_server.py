@@ -120,7 +120,7 @@ class _Handlers:
         if tool is ADD and not _may_write(ctx):
             return _error_result("Error: over HTTP a page of a browser may not write, nor anybody without the token")
         try:
-            asked, client = _checked(tool, params.arguments or {}), _Client(ctx)
+            asked, client = _checked(tool, params.arguments or {}), _ProgressListener(ctx)
             shown = await client.wait_for(self._index.timeout_s, lambda: tool.answer(self._index, asked, client))
         except NotFoundError as error:
             return _error_result(_not_found_text(error))
@@ -246,7 +246,7 @@ def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-class _Client(AsyncListener):
+class _ProgressListener(AsyncListener):
     """Hears of stages as progress, from the thread that works for it."""
 
     def __init__(self, ctx: Context) -> None:

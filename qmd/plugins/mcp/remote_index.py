@@ -21,7 +21,7 @@ from qmd.plugins.mcp.warm_record import (
     HEARTBEAT_S,
     SEARCH_PATH,
     Answer,
-    Said,
+    Message,
     Stage,
     WarmRecord,
     connect,
@@ -162,7 +162,7 @@ def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> Sear
                 listener.check()
                 if not line.strip():
                     continue
-                said: Said = json.decode(line, type=Said)
+                said: Message = json.decode(line, type=Message)
                 if isinstance(said, Answer):
                     return said.response
                 if not isinstance(said, Stage):

@@ -25,7 +25,7 @@ from qmd.plugins.mcp.warm_record import (
     HEARTBEAT_S,
     Answer,
     Failure,
-    Said,
+    Message,
     Stage,
     listen,
     make_record,
@@ -104,7 +104,7 @@ class SearchRoute:
             await PlainTextResponse("Bad Request", status_code=400)(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-        client = _Command(send)
+        client = _CommandListener(send)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.reassure)
             try:
@@ -135,13 +135,13 @@ def _load_models(index: Index, wanted: SearchRequest) -> None:
         pass
 
 
-class _Command(AsyncListener):
+class _CommandListener(AsyncListener):
     """Whoever waits at the other end."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
 
-    async def say(self, said: Said | None) -> None:
+    async def say(self, said: Message | None) -> None:
         line = json.encode(said) if said is not None else b""
         await self._send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
 

@@ -80,7 +80,7 @@ class Failure(Struct, frozen=True, tag=True):
     hint: str | None
 
 
-Said = Stage | Answer | Failure
+Message = Stage | Answer | Failure
 """A line of the answer to a search."""
 
 

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 _MAX_TRIES = 6
 """Tries in a row that get no further."""
-_MAX_ASKED_ANEW = 2
+_MAX_RETRIES = 2
 """Times in a row that the hub is asked for a file's address again."""
 _PROGRESS_BYTES = 1 << 20
 _SPARE_TRAFFIC_BYTES = 8 << 20
 """On top of twice a file's size."""
 _SLOW_S, _SLOW_BYTES = 60.0, 1 << 16
 """A connection that brings less in this time is as good as dead."""
-_MOST_UNTOLD_BYTES = 64 << 20
+_MAX_UNDECLARED_BYTES = 64 << 20
 """Of a file whose size nobody tells; such files are small."""
 
 
@@ -66,24 +66,24 @@ def fetch(
         ModelError: If the server refuses, the connection keeps dropping, the disk is full, or the size is wrong.
     """
     download = _Download(file, target, on_bytes, clock)
-    best, tries, asked_anew = download.stored_bytes(), 0, 0
+    best, tries, retries = download.stored_bytes(), 0, 0
     with hub_client(file.title) as client:
         while not download.is_whole():
             try:
                 download.go_on(client)
             except _Fault as fault:
                 if download.stored_bytes() >= best + _PROGRESS_BYTES:
-                    best, tries, asked_anew = download.stored_bytes(), 0, 0
+                    best, tries, retries = download.stored_bytes(), 0, 0
                 tries += 1
-                asked_anew += fault.is_address
-                if tries >= _MAX_TRIES or asked_anew > _MAX_ASKED_ANEW or (fault.is_address and not file.repository):
+                retries += fault.is_address
+                if tries >= _MAX_TRIES or retries > _MAX_RETRIES or (fault.is_address and not file.repository):
                     raise ModelError(f"download of {file.title} stopped: {fault}", fault.hint) from fault
                 if fault.is_address:
-                    download.file = _asked_anew(download.file)
+                    download.file = _with_retries(download.file)
                 sleep(min(8.0, 0.5 * 2 ** (tries - 1)) if fault.pause_s is None else fault.pause_s)
 
 
-def _asked_anew(file: HubFile) -> HubFile:
+def _with_retries(file: HubFile) -> HubFile:
     """The file with the address that the hub gives for it now.
 
     Raises:
@@ -205,7 +205,7 @@ class _Download:
     def _count(self, n_bytes: int, done: int) -> None:
         """Stop a server that sends more than there is."""
         self._taken += n_bytes
-        if done > (_MOST_UNTOLD_BYTES if self._size is None else self._size):
+        if done > (_MAX_UNDECLARED_BYTES if self._size is None else self._size):
             raise self._wrong_size(f"the server sent {done} bytes and more")
         if self._size is not None and self._taken > 2 * self._size + _SPARE_TRAFFIC_BYTES:
             raise ModelError(

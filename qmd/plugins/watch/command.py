@@ -70,7 +70,7 @@ def _stop_on_signals(watcher: Watcher) -> None:
 
 
 @contextmanager
-def watching_beside(index: OpenIndex) -> Iterator[None]:
+def watch_in_background(index: OpenIndex) -> Iterator[None]:
     """Watch all collections of a server's index while the block runs; the server itself computes their vectors."""
     watcher = _make_watcher(WatchedIndex(index, computes_vectors=False))
     thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)

@@ -36,7 +36,7 @@ from qmd.plugins.mcp.warm_process import WarmProcess
 from qmd.plugins.mcp.warm_record import (
     SEARCH_PATH,
     Answer,
-    Said,
+    Message,
     WarmRecord,
     connect,
     make_record,
@@ -206,7 +206,7 @@ def test_every_field_of_a_response_survives() -> None:
             (LexicalTerm("q", '"q"', required=True),),
         )
     )
-    assert json.decode(json.encode(found), type=Said) == found
+    assert json.decode(json.encode(found), type=Message) == found
 
 
 class Stages(Listener):
