@@ -160,14 +160,14 @@ def is_below(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-class _Placed(Protocol):
+class _HasPath(Protocol):
     """What lies in a folder, or is a file: a `Collection`."""
 
     @property
     def path(self) -> Path: ...
 
 
-P = TypeVar("P", bound=_Placed)
+P = TypeVar("P", bound=_HasPath)
 
 
 def places_on_disk(path: Path, collections: Iterable[P]) -> Iterator[tuple[P, str]]:

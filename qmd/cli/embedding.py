@@ -117,14 +117,14 @@ class EmbeddingProgress:
                 n_texts = self._count_pending()
                 of_many = f" of {n_texts:,} notes" if n_texts > _MANY else ""
                 self._line.say(
-                    f"Searches and queries work now. Vectors{of_many} take about {_spoken(progress.left_s)}.\n"
+                    f"Searches and queries work now. Vectors{of_many} take about {_rough_duration(progress.left_s)}.\n"
                     f"Ctrl-C is safe: {self._how_to_go_on}.\n",
                     to_programs=bool(of_many),
                 )
         self._line.show(progress)
 
 
-def _spoken(seconds: float) -> str:
+def _rough_duration(seconds: float) -> str:
     """A time as roughly as a first guess can tell it."""
     minutes = round(seconds / 60)
     if minutes < 2:

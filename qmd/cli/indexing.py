@@ -58,7 +58,7 @@ def index(
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         known = [one.path.resolve() for one in opened.collections()]
         for path in () if yes else absolute:
-            if path not in known and holds_everything(path, locations.home.resolve()):
+            if path not in known and covers_all_collections(path, locations.home.resolve()):
                 _confirm_all(path, glob or DEFAULT_PATTERN)
         parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore) if paths else None
         names = None if parts is None else [part.collection for part in parts]
@@ -107,7 +107,7 @@ def _existing(invocation: Invocation, path: Path) -> Path:
     return absolute
 
 
-def holds_everything(path: PurePath, home: PurePath) -> bool:
+def covers_all_collections(path: PurePath, home: PurePath) -> bool:
     """Whether a folder is a whole disk, or the home folder or above it; both without links."""
     return path == path.parent or home.is_relative_to(path)
 
