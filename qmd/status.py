@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from qmd.clock import duration_text
-from qmd.names import to_text
+from qmd.file_names import to_text
+from qmd.progress import duration_text
 from qmd.records import Collection
 
 

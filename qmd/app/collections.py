@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.app.other_kinds import KINDS_SHOWN, kinds_text, without_reader
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.names import places_on_disk, split_address, to_disk, to_text, without_scheme
+from qmd.file_names import to_disk, to_text
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.note_names import name_key
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collection_not_found
-from qmd.names import places_on_disk, split_address, to_disk, without_scheme
+from qmd.file_names import to_disk
 from qmd.records import Collection, Heading, Scope, StoredDocument
 from qmd.retrieval.lookup import ResolvedDocument, context_for, resolve_words
 from qmd.retrieval.references import bare_name, form_of_place

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from qmd.app.limits import FifoSemaphore
+from qmd.app.queues import FifoSemaphore
 from qmd.errors import ModelError
 from qmd.inference.base import Engines
 

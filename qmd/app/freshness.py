@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.environment import is_off
 from qmd.errors import QmdError
+from qmd.file_names import to_disk
 from qmd.files import is_recent, renew_mark
-from qmd.names import to_disk
 from qmd.records import Scope
+from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

@@ -18,11 +18,11 @@ from qmd.records import DEFAULT_PATTERN
 if TYPE_CHECKING:
     from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
-    from qmd.clock import Progress
     from qmd.config.settings import Config
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
     from qmd.inference.base import Embedder
+    from qmd.progress import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.plugins import KINDS, find
 from qmd.store.records import OTHER_KINDS, kinds_of_fact
 

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from qmd.app.freshness import Freshness
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
-from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
 from qmd.plugins import hook
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
+from qmd.times import days_since
 
 if TYPE_CHECKING:
+    from qmd.app.deadlines import Deadline
     from qmd.app.fields import Field
-    from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import Search, SearchRequest, SearchWishes
     from qmd.records import Collection, SearchResponse, StoredDocument, SubQuery
@@ -126,8 +126,8 @@ class ReadingIndex(OpenedIndex):
             return engines.expander.expand(query, intent=intent).subqueries
 
     def _run(self, reader: IndexReader, asked: Search, overhead_ms: int, deadline: Deadline) -> SearchResponse:
+        from qmd.app.deadlines import LoadingBudget
         from qmd.app.freshness import QueryTimeVectors
-        from qmd.app.limits import LoadingBudget
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 

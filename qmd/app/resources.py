@@ -10,12 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.app.deadlines import Deadline, parse_model_ttl
 from qmd.app.freshness import Refresher
-from qmd.app.limits import AT_ONCE, Deadline, FifoSemaphore, IdleGate, parse_model_ttl
 from qmd.app.notices import Notices
-from qmd.environment import is_off
+from qmd.app.queues import AT_ONCE, FifoSemaphore, IdleGate
 from qmd.errors import StoreError
 from qmd.retrieval.trace import CancelledSearch, Listener
+from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

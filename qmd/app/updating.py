@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
-from qmd.environment import lower_thread_priority, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
+from qmd.process import lower_thread_priority, usable_cpus
 from qmd.store.records import OTHER_KINDS, REPORTED_FILE_TYPES, kinds_of_fact
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.clock import Progress
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
     from qmd.inference.settings import EngineSettings
+    from qmd.progress import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
@@ -222,7 +222,7 @@ class ThrottledEmbedder:
 
         import numpy as np
 
-        from qmd.clock import batches
+        from qmd.batching import batches
 
         done: list[npt.NDArray[np.float32]] = []
         # A text alone is run by the thread that asks for it, so its priority is that of these threads.

@@ -36,7 +36,7 @@ from qmd.cli.parser import (
     find_command,
     is_option,
 )
-from qmd.environment import overwritten
+from qmd.distributions import overwritten
 from qmd.errors import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -47,7 +47,7 @@ from qmd.errors import (
     UsageError,
     nearest_name,
 )
-from qmd.names import typed_text
+from qmd.file_names import typed_text
 
 EXIT_BROKEN_PIPE = 141
 

@@ -13,7 +13,7 @@ from qmd.cli.options import Index, Json, NoIgnore
 from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.plugins import hook
 from qmd.records import DEFAULT_PATTERN, Collection
 
@@ -29,8 +29,8 @@ Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
     """List the collections."""
-    from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
+    from qmd.times import utc_now
 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
@@ -104,8 +104,8 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
         collection = opened.collection(name)
         counts = opened.status().collections if invocation.screen else ()
     if invocation.screen:
-        from qmd.clock import utc_now
         from qmd.render.tables import draw_collection
+        from qmd.times import utc_now
 
         invocation.page(draw_collection(invocation.screen, collection, counts, utc_now(), locations.index_name))
     else:
@@ -306,8 +306,8 @@ def status(
     index: Index = None,
 ) -> int:
     """Show what the index holds."""
-    from qmd.clock import utc_now
     from qmd.render.listings import StatusReport, render_problems, render_status, status_json
+    from qmd.times import utc_now
 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:

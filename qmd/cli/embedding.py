@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from qmd.app.records import EmbeddingStart, EmbedOptions
     from qmd.cli.invocation import Invocation
     from qmd.cli.progress import ProgressLine
-    from qmd.clock import Progress
     from qmd.config.paths import Locations
+    from qmd.progress import Progress
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20

@@ -302,8 +302,8 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     from qmd.app.configuration import FileConfiguration
     from qmd.app.index import Index
     from qmd.app.notices import Notices
-    from qmd.clock import utc_now
     from qmd.render.text import relative_time
+    from qmd.times import utc_now
 
     try:
         # Nobody is asked for trust, and nothing is warned of, who only wants to know what this is.

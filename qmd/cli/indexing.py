@@ -16,7 +16,7 @@ from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, 
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:

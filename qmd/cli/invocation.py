@@ -83,8 +83,8 @@ class Invocation(Struct, frozen=True):
             is_attended: Whether a person may be asked for trust.
         """
         from qmd.app.configuration import FileConfiguration
+        from qmd.app.deadlines import parse_timeout
         from qmd.app.index import Index
-        from qmd.app.limits import parse_timeout
 
         notices = TerminalNotices() if is_attended else ServerNotices()
         return Index(

@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec
 from qmd.config.paths import Locations
 from qmd.config.settings import MAX_BYTES, Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
+from qmd.file_names import to_text
 from qmd.files import exclusive_lock, read_regular_file, resolve_own_file, write_atomically
-from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN
 
 YamlMap = MutableMapping[str, Any]

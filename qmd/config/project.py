@@ -10,10 +10,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from qmd.environment import is_on
 from qmd.errors import ConfigError
+from qmd.file_names import to_text
 from qmd.files import PROJECT_FOLDER, read_regular_file, resolve_own_file
-from qmd.names import to_text
+from qmd.switches import is_on
 
 TRUST_FILE = "trusted.json"
 """In the user's configuration folder: what the user trusts, by the path of a project's configuration."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.file_names import suffix_of
 from qmd.indexing.embed import Chunker
 from qmd.indexing.stamps import may_add_chunks
-from qmd.names import suffix_of
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import GrammarError, QmdError, UsageError
+from qmd.file_names import suffix_of
 from qmd.indexing.reading import short_reason, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
 from qmd.ingest.document import parse_text
-from qmd.names import suffix_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, StoredFile

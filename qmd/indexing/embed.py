@@ -13,14 +13,15 @@ from msgspec import Struct, field
 
 from qmd.analysis.note_names import note_names
 from qmd.chunking.split import split_code, split_document
-from qmd.clock import Pace, Progress
 from qmd.errors import GrammarError, QmdError
+from qmd.file_names import suffix_of
 from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.inference.base import ReportsWarnings
 from qmd.ingest.document import parse_text
-from qmd.names import is_descriptive, suffix_of
+from qmd.ingest.note_names import is_descriptive
+from qmd.progress import Pace, Progress
 from qmd.records import Chunk, Document, Heading
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_key
-from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
+from qmd.file_names import file_name, suffix_of
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import kind_of
-from qmd.names import file_name, suffix_of
 from qmd.plugins import KINDS, find, hook
 from qmd.records import Document, FileEntry, Heading, NameKind
 from qmd.store.records import NewDocument, pack_links, pack_text
+from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
     from qmd.chunking.split import Declaration

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
-from qmd.names import suffix_of
+from qmd.file_names import suffix_of
 from qmd.plugins import KINDS, find, hook
 from qmd.store.base import IndexReader, IndexWriter
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from qmd import __version__
+from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
-from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import QmdError, UnindexableFileError
+from qmd.file_names import suffix_of
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
-from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
 from qmd.status import INDEXED, SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
+from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
     from qmd.indexing.reading import FileReading

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.foreign import short
 from qmd.inference.records import EmbedOverrides, Role
 from qmd.plugins import ENGINES, find
+from qmd.process import usable_cpus
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.gpu_memory import GpuUse

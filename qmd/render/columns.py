@@ -122,7 +122,7 @@ def _taken(text: str, width: int) -> str:
 
 def folded_home(path: Path, home: Path) -> str:
     """`path` with the home folder as `~`."""
-    from qmd.names import to_text
+    from qmd.file_names import to_text
 
     if path == home:
         return "~"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
-from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import HitOptions, Row, make_rows

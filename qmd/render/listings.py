@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import ContextNote
-from qmd.clock import parse_time
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile, fact_lines, fact_values
+from qmd.times import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime

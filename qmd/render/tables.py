@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from qmd.app.records import Listing
-from qmd.names import to_disk
+from qmd.file_names import to_disk
 from qmd.records import Collection
 from qmd.render.columns import (
     ElidedText,

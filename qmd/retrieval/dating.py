@@ -127,10 +127,10 @@ def asks_for_time(query: Query) -> bool:
 
 def _dates(text: str) -> list[DateSpan]:
     """Dates outside quotes and without a sign: what the user marks is meant word for word."""
-    from qmd.clock import local_today
     from qmd.dates.ranges import is_explicit
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
+    from qmd.times import local_today
 
     language = language_of(text)
     # English is written with the day first and with the month first; the other languages agree.

@@ -12,7 +12,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import FusedCandidate
 from qmd.retrieval.lexical import LexicalQuery

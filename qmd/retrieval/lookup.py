@@ -11,9 +11,10 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from qmd.addresses import is_below, places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
-from qmd.names import file_name, is_below, places_on_disk, split_address, storable, to_disk, without_scheme
+from qmd.file_names import file_name, storable, to_disk
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.references import ParsedReference, bare_name, read_reference
 from qmd.store.base import IndexReader

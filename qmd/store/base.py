@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from qmd.clock import time_text, utc_now
+from qmd.addresses import is_below
 from qmd.errors import UsageError
-from qmd.names import is_below
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.store.records import COLLECTION_FACTS
+from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
     import numpy as np

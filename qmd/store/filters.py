@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from qmd.clock import time_text
 from qmd.records import MetadataFilter, Scope
+from qmd.times import time_text
 
 _AFTER_ANY_DAY = "~"
 """Behind the start of a date it stands for the end of what that names: `2024-02~` is later than any day of it."""

@@ -15,10 +15,11 @@ from pathlib import Path
 from msgspec import json
 from msgspec.structs import replace
 
-from qmd.clock import Progress, time_text, utc_now
 from qmd.errors import AlreadyEmbeddingError
 from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
+from qmd.progress import Progress
 from qmd.status import EmbeddingRun, Runner
+from qmd.times import time_text, utc_now
 
 _PROBE_S = 0.1
 """Whoever asks whether a run is going on holds the lock for a moment, which must not look like a run to another."""

@@ -18,10 +18,10 @@ import pytest
 from qmd import open_index
 from qmd.cli.embedding import EmbeddingProgress
 from qmd.cli.progress import ProgressLine
-from qmd.clock import Progress
 from qmd.config.paths import locate
 from qmd.errors import QmdError
 from qmd.plugins.mcp.warm_process import WarmProcess
+from qmd.progress import Progress
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader
 from qmd.store.runs import embed_lock, recorded_run

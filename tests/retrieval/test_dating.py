@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from qmd import clock
+from qmd import times
 from qmd.records import SearchResponse
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query
@@ -41,7 +41,7 @@ def ask(index: NoteIndex, text: str, mode: str = "lexical", **wishes: object) ->
 def at_noon(monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]) -> None:
     """Wednesday 17 October 2018."""
     set_zone("UTC")
-    monkeypatch.setattr(clock, "utc_now", lambda: datetime(2018, 10, 17, 12, tzinfo=UTC))
+    monkeypatch.setattr(times, "utc_now", lambda: datetime(2018, 10, 17, 12, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("mode", ["lexical", "dense", "hybrid"])

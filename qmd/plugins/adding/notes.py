@@ -18,15 +18,16 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from qmd.addresses import split_address, without_scheme
 from qmd.app.index import Index
 from qmd.app.searching import SearchRequest
-from qmd.clock import utc_now
 from qmd.errors import BusyError, NotFoundError, QmdError, UsageError, collection_not_found
+from qmd.file_names import storable
 from qmd.files import open_below
 from qmd.foreign import is_name, short
 from qmd.ingest.exclusion import find_exclusion
-from qmd.names import split_address, storable, without_scheme
 from qmd.records import Collection, SubQuery
+from qmd.times import utc_now
 
 MAX_BYTES = 256 * 1024
 _LIKE, _PIECE, _COMPARED = 0.8, 8, 1 << 20

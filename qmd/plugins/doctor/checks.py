@@ -150,7 +150,7 @@ def _cuda(index: OpenIndex) -> str:
     Raises:
         QmdError: The packages with and without it are both installed, or a driver is there and CUDA cannot use it.
     """
-    from qmd.environment import overwritten
+    from qmd.distributions import overwritten
     from qmd.inference.runtime.gpu_memory import memory_at_start
     from qmd.inference.runtime.sessions import cuda_verdict
     from qmd.installation import find_installation

@@ -63,10 +63,10 @@ def prepare_fetched(invocation: Invocation, record: ModelRecord, folder: Path, f
 
 def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequence[str] | None) -> bool:
     """Make forms and say what came of each; True when all are kept."""
-    from qmd.environment import usable_cpus
     from qmd.inference.models.prepared import forms_for
     from qmd.inference.models.weights_choice import is_used_by_default
     from qmd.plugins.forms.forms import prepare_model
+    from qmd.process import usable_cpus
 
     say(f"{record.name}: making {', '.join(forms or forms_for(record)[:1])}, which takes a few minutes")
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qmd.names import to_text, typed_path
+from qmd.file_names import to_text, typed_path
 from qmd.plugins.lance.unused import import_without_client
 
 # Its Rust library writes warnings to stderr of its own accord. Read once, when it is loaded.

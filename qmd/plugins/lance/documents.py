@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from qmd.analysis.note_names import NamedNote, link_key, path_key
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Row, Tables, both, is_in, literal

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lancedb.index import FTS, BTree, LabelList
 from msgspec import Struct, field
 
-from qmd.names import to_disk, to_text
+from qmd.file_names import to_disk, to_text
 from qmd.records import Collection
 from qmd.store.records import STAGING
 

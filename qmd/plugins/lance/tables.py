@@ -19,9 +19,9 @@ from lancedb.db import DBConnection
 from lancedb.index import FTS, BTree
 from lancedb.table import LanceTable
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
-from qmd.names import to_disk
+from qmd.file_names import to_disk
 from qmd.plugins.lance.state import (
     FORMAT,
     INDEXES,

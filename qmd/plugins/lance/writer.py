@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from qmd.clock import batches
+from qmd.addresses import is_below
+from qmd.batching import batches
 from qmd.errors import StoreError
-from qmd.names import is_below
 from qmd.plugins.lance.claim import Claim
 from qmd.plugins.lance.dense import Dense
 from qmd.plugins.lance.documents import LanceLinks, link_keys, of_collection

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qmd.app.index import Index
-from qmd.app.limits import StoppedError
+from qmd.app.queues import StoppedError
 from qmd.errors import AlreadyEmbeddingError, QmdError
 
 _logger = logging.getLogger("qmd.behind")

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 from starlette.types import Receive
 
-from qmd.app.limits import overdue
+from qmd.app.deadlines import overdue
 from qmd.retrieval.trace import CancelledSearch, Listener
 
 T = TypeVar("T")

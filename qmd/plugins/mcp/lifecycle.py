@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
-from qmd.environment import OWN_PROGRAM
 from qmd.errors import QmdError
 from qmd.files import make_private_folder, open_private, write_atomically
+from qmd.process import OWN_PROGRAM
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations

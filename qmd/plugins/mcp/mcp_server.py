@@ -20,9 +20,9 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 import qmd
+from qmd.addresses import split_address
 from qmd.app.index import Index
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.names import split_address
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.deadline import AsyncListener, within

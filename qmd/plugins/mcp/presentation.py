@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row

@@ -15,7 +15,6 @@ import qmd
 from qmd import errors
 from qmd.app.index import Index
 from qmd.app.searching import SearchRequest, as_request
-from qmd.environment import is_off
 from qmd.files import exclusive_lock
 from qmd.plugins.mcp.warm_record import (
     HEARTBEAT_S,
@@ -34,6 +33,7 @@ from qmd.plugins.mcp.warm_record import (
 )
 from qmd.records import SearchResponse
 from qmd.retrieval.trace import Listener
+from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

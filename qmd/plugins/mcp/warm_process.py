@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from qmd.app.deadlines import parse_duration
 from qmd.app.index import Index
-from qmd.app.limits import parse_duration
 from qmd.app.searching import SearchRequest, read_request
 from qmd.config.paths import Locations
 from qmd.errors import QmdError

@@ -17,7 +17,7 @@ from msgspec import Struct, json
 
 import qmd
 from qmd.config.paths import Locations
-from qmd.environment import sha256
+from qmd.digests import sha256
 from qmd.files import write_atomically
 from qmd.records import SearchResponse
 

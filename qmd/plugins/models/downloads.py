@@ -14,7 +14,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
@@ -33,6 +32,7 @@ from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
 from qmd.plugins.models.fetching import fetch
 from qmd.plugins.models.hub import HubFile, describe_file
 from qmd.plugins.models.inventory import install_files
+from qmd.switches import is_on
 
 Progress = Callable[[str, int, int | None], None]
 """(file, bytes so far, bytes in all where known)."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.records import Role

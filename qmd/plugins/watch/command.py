@@ -14,10 +14,10 @@ from typer import Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
-from qmd.environment import lower_process_priority
 from qmd.errors import NotFoundError
 from qmd.plugins.watch.file_events import SystemEvents
 from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, WatchedIndex, Watcher
+from qmd.process import lower_process_priority
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex

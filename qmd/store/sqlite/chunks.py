@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.store.base import IndexWriter
 from qmd.store.records import STAGING, ChunkRecord, PendingContent, StoredModel, VectorCoverage
 from qmd.store.sqlite.connection import DamagedIndexError, Database

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, json
 
-from qmd.names import to_disk
+from qmd.file_names import to_disk
 from qmd.records import Collection, MetadataValue, Scope, StoredDocument
 from qmd.status import SkippedFile
 from qmd.store.base import IndexReader

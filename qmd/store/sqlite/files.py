@@ -9,10 +9,10 @@ from pathlib import Path
 
 import apsw
 
-from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder, resolve_own_file
 from qmd.store.sqlite.connection import Database, as_qmd_error
+from qmd.switches import busy_timeout_ms
 
 PAGE_BYTES = 8192
 """Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.analysis.note_names import NamedNote, link_key, name_key, path_key
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.records import Link
 from qmd.store.base import IndexWriter
 from qmd.store.records import PackedLinks, hash_key, unpack_links

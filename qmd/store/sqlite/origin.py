@@ -15,8 +15,8 @@ import qmd
 from qmd.config.paths import user_cache
 from qmd.config.project import is_trusted_by_environment
 from qmd.errors import UnknownOriginError
+from qmd.file_names import to_text, typed_path
 from qmd.files import PROJECT_FOLDER, read_regular_file, write_atomically
-from qmd.names import to_text, typed_path
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.files import APPLICATION_ID
 from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed

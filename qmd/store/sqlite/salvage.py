@@ -17,7 +17,6 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.config.paths import index_beside
-from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, StoreError
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import Database, Row, as_qmd_error
@@ -27,6 +26,7 @@ from qmd.store.sqlite.origin import ORIGIN, record_origin
 from qmd.store.sqlite.schema import is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
 from qmd.store.sqlite.writer import SqliteWriter
+from qmd.switches import busy_timeout_ms
 
 if TYPE_CHECKING:
     import numpy.typing as npt

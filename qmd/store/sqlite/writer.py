@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from qmd.names import is_below, to_text
+from qmd.addresses import is_below
+from qmd.file_names import to_text
 from qmd.records import Collection
 from qmd.status import SkippedFile
 from qmd.store.records import KnownFile, NewDocument

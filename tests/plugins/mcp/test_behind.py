@@ -21,8 +21,8 @@ import pytest
 from qmd.app import engines as app_engines
 from qmd.app.engines import EnginePool
 from qmd.app.index import Index
-from qmd.app.limits import StoppedError
 from qmd.app.opening import open_index
+from qmd.app.queues import StoppedError
 from qmd.cli.app import main
 from qmd.errors import AlreadyEmbeddingError, ModelError, NotFoundError
 from qmd.inference.base import EngineDescription, Engines
@@ -79,7 +79,7 @@ def notes(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is expected to ask again."""
-    monkeypatch.setattr("qmd.app.limits.REST_S", 0.0)
+    monkeypatch.setattr("qmd.app.queues.REST_S", 0.0)
 
 
 def stored_vectors(database: Path) -> int:
@@ -182,7 +182,7 @@ def test_a_stop_while_texts_are_cut_does_not_count_them_as_done(notes: Path) -> 
 
 def test_a_killed_server_loses_at_most_a_slice(notes: Path) -> None:
     program = (
-        "from pathlib import Path; import threading; import qmd.app.limits as limits; limits.REST_S = 0.0\n"
+        "from pathlib import Path; import threading; import qmd.app.queues as queues; queues.REST_S = 0.0\n"
         "from qmd.plugins.mcp.behind import VectorWorker; from tests.plugins.mcp import test_behind as t\n"
         f"index = t.open_notes(Path({str(notes)!r}), t.SlowEmbedder(text_s=0.01))\n"
         "with VectorWorker(index, start_s=0.0).running(): threading.Event().wait(60)\n"

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from qmd.app import documents
+from qmd.app.deadlines import parse_timeout
 from qmd.app.index import Index
-from qmd.app.limits import AT_ONCE, parse_timeout
+from qmd.app.queues import AT_ONCE
 from qmd.app.records import DocumentText, SkippedDocument
 from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError

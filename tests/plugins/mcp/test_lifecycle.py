@@ -16,10 +16,10 @@ import pytest
 
 from qmd.cli.app import main
 from qmd.config.paths import locate
-from qmd.environment import OWN_PROGRAM
 from qmd.errors import QmdError
 from qmd.plugins.mcp.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
 from qmd.plugins.mcp.warm_record import WarmRecord, warm_files, write_record
+from qmd.process import OWN_PROGRAM
 from tests.processes import environment, wait_until
 
 

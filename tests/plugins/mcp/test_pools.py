@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app.deadlines import parse_model_ttl
 from qmd.app.engines import EnginePool
-from qmd.app.limits import FifoSemaphore, parse_model_ttl
+from qmd.app.queues import FifoSemaphore
 from qmd.app.resources import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines

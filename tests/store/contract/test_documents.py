@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.analysis.note_names import name_key
-from qmd.clock import UNKNOWN_TIME_NS
 from qmd.errors import NotFoundError, UsageError
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
 from qmd.status import SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord
+from qmd.times import UNKNOWN_TIME_NS
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import ADDRESSES, Place
 

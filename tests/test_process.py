@@ -1,6 +1,7 @@
 import pytest
 
-from qmd.environment import is_off, is_on, usable_cpus
+from qmd.process import usable_cpus
+from qmd.switches import is_off, is_on
 
 
 @pytest.mark.parametrize("word", ["0", "off", "No", " FALSE ", "none", "never", "disable", "disabled"])

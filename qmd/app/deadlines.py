@@ -1,36 +1,30 @@
-"""How long things may take: a request, loading models for it, models that are idle, work that waits for requests."""
+"""Time limits of requests, of loading models, and of idle models."""
 
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-from qmd.errors import DeadlineError, QmdError, UsageError
+from qmd.errors import DeadlineError, UsageError
 from qmd.retrieval.trace import Listener
 
 _TIMEOUT = "QMD_REQUEST_TIMEOUT"
+
+
 _DEFAULT_TIMEOUT_S = 120.0
 """A search takes seconds; the first one may have to load models from a slow disk."""
 
+
 _MODEL_TTL = "QMD_MODEL_TTL"
+
+
 _DEFAULT_MODEL_TTL_S = 300.0
 """A conversation's pause, not a lunch break."""
 
+
 _LOADING_MS = 700
 """Budget from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
-
-REST_S = 2.0
-"""For so long after an answer the next question is expected."""
-
-_POLL_S = 0.05
-_LINE_POLL_S = 0.2
-
-AT_ONCE = 2
-"""Searches of one kind at a time. One computes while another reads: a model's operators and SQLite let the interpreter
-go on, and more would only take turns at it."""
 
 
 def parse_timeout(environ: Mapping[str, str]) -> float | None:
@@ -145,69 +139,3 @@ class LoadingBudget:
             return None
         spent_ms = self._overhead_ms + (time.monotonic() - self._started) * 1000
         return max(int(self._budget_ms - spent_ms), 1)
-
-
-class FifoSemaphore:
-    """Who comes first is served first, so many at a time."""
-
-    def __init__(self, places: int) -> None:
-        self._places = places
-        self._present: list[object] = []
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def turn(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """A place for the block; until it is free `check` is asked now and then, and raises to end the waiting."""
-        own = object()
-        with self._changed:
-            self._present.append(own)
-        try:
-            while not self._is_served(own):
-                check()
-            yield
-        finally:
-            with self._changed:
-                self._present.remove(own)
-                self._changed.notify_all()
-
-    def _is_served(self, own: object) -> bool:
-        """Whether its turn has come, or comes within a moment."""
-        with self._changed:
-            return self._changed.wait_for(lambda: own in self._present[: self._places], _LINE_POLL_S)
-
-
-class StoppedError(QmdError):
-    """What is under way has no time left: its process ends, or another one takes over."""
-
-
-class IdleGate:
-    """Lets work that nobody waits for go on only while no request is answered, or has just been."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests = 0
-        self._ended = -REST_S
-
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Go before everything else while the block runs."""
-        with self._lock:
-            self._requests += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._requests -= 1
-                self._ended = time.monotonic()
-
-    def wait(self, should_stop: Callable[[], bool]) -> None:
-        """Return when nobody asks, or has just asked.
-
-        Raises:
-            StoppedError: `should_stop` says so first.
-        """
-        while not should_stop():
-            if not self._requests and time.monotonic() - self._ended >= REST_S:
-                return
-            time.sleep(_POLL_S)
-        raise StoppedError("the work was given up")

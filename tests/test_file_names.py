@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.names import page_aliases, page_path, places_on_disk, split_address, without_scheme
+from qmd.addresses import places_on_disk, split_address, without_scheme
+from qmd.ingest.note_names import page_aliases, page_path
 from qmd.records import Collection
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmd.clock import Pace, Progress, duration_text
+from qmd.progress import Pace, Progress, duration_text
 
 
 class Clock:

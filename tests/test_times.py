@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from qmd.clock import days_since, file_time_text, parse_time, time_text, utc_now
+from qmd.times import days_since, file_time_text, parse_time, time_text, utc_now
 
 
 def test_a_time_is_written_in_utc_with_milliseconds() -> None:
