@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
-from qmd.app.other_kinds import KINDS_SHOWN, kinds_text, without_reader
+from qmd.app.file_types import KINDS_SHOWN, kinds_text, without_reader
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config

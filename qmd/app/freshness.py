@@ -29,7 +29,7 @@ from qmd.switches import is_off
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.paths import Locations
-    from qmd.indexing.ahead import PrecomputedChunks
+    from qmd.indexing.precomputed import PrecomputedChunks
     from qmd.inference.base import Embedder
     from qmd.records import Collection
     from qmd.store.base import IndexReader
@@ -226,7 +226,7 @@ class QueryTimeVectors:
     def open(self, embedder: Embedder) -> PrecomputedChunks:
         """Texts are cut for this model."""
         # Parsers and splitters take 60 ms to import, which an index with all of its vectors does without.
-        from qmd.indexing.ahead import PrecomputedChunks
+        from qmd.indexing.precomputed import PrecomputedChunks
 
         self._precomputed = PrecomputedChunks(embedder)
         return self._precomputed

@@ -329,7 +329,7 @@ class ReadingIndex(OpenedIndex):
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
-        from qmd.app.other_kinds import kinds_text, other_kinds, to_read
+        from qmd.app.file_types import kinds_text, other_kinds, to_read
 
         try:
             with self._request() as (reader, _):

@@ -79,7 +79,7 @@ class Update:
         facts, fact = self._writer.facts(), REPORTED_FILE_TYPES + collection.name
         told, counted = set(facts.get(fact, "").split()), facts.get(OTHER_KINDS + collection.name, "")
         if again or not kinds_of_fact(counted).keys() <= told:
-            from qmd.app.other_kinds import other_kinds
+            from qmd.app.file_types import other_kinds
 
             found = other_kinds(self._writer, collection.name)
             if again or not found.keys() <= told:
@@ -148,7 +148,7 @@ def embed(
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
     """Compute the vectors that are missing; what was computed is kept however it ends."""
-    from qmd.indexing import anew
+    from qmd.indexing import reembedding as anew
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 

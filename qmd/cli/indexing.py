@@ -169,7 +169,7 @@ def report_skipped(
         if line is not None:
             say(line)
     if not below and (kinds := update.unreported_file_types(collection, again=is_named)):
-        from qmd.app.other_kinds import other_kinds_line
+        from qmd.app.file_types import other_kinds_line
 
         say(other_kinds_line(collection, kinds))
 

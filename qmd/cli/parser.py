@@ -282,7 +282,7 @@ class BuiltCommand:
     def __init__(self, spec: Command) -> None:
         from inspect import signature
 
-        import qmd.cli.late  # noqa: F401 - imports typer and msgspec
+        import qmd.cli.lazy_imports  # noqa: F401 - imports typer and msgspec
 
         self.spec = spec
         self.function = load(spec.place)

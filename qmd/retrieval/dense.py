@@ -16,7 +16,7 @@ from qmd.store.base import IndexReader
 from qmd.store.records import VectorCoverage, sort_candidates
 
 if TYPE_CHECKING:
-    from qmd.retrieval.supply import ChunkSource, LazyVectors
+    from qmd.retrieval.lazy_vectors import ChunkSource, LazyVectors
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
@@ -41,7 +41,7 @@ def search_dense(
         k: Length of a ranking.
         open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
     """
-    from qmd.retrieval.supply import LazyVectors, embed_candidates
+    from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
 
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
     if embedder is None:

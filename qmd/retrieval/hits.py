@@ -14,7 +14,7 @@ from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import FusedCandidate
-from qmd.retrieval.literal import LITERAL, MOST_WORDS
+from qmd.retrieval.literal_matches import LITERAL, MOST_WORDS
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import (
     WINDOW_CHARS,
@@ -25,7 +25,7 @@ from qmd.retrieval.matching import (
     inverse_frequency,
     match_text,
 )
-from qmd.retrieval.naming import NAME, PART
+from qmd.retrieval.name_matches import NAME, PART
 from qmd.retrieval.query import SearchOptions
 from qmd.retrieval.snippets import FILL_CHARS, filled_passages
 from qmd.store.base import IndexReader

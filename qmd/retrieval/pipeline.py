@@ -13,7 +13,10 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError, nearest_name
 from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery
-from qmd.retrieval import calibration, dating, literal, naming
+from qmd.retrieval import calibration
+from qmd.retrieval import date_matches as dating
+from qmd.retrieval import literal_matches as literal
+from qmd.retrieval import name_matches as naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, FusedCandidate, best_chunks, fuse_zscores, put_first
 from qmd.retrieval.hits import RankedCandidate, RelevanceScale, build_hits, fold_copies
@@ -25,7 +28,7 @@ from qmd.store.base import IndexReader
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder, Engines
-    from qmd.retrieval.supply import ChunkSource
+    from qmd.retrieval.lazy_vectors import ChunkSource
 
 KNOWN_DEPTH = 5
 """Best candidates by words that vectors should know: their weight falls with the square root of the share they know.

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 import numpy.typing as npt
 
-from qmd.indexing.ahead import PrecomputedChunks
 from qmd.indexing.embed import chunk_key
+from qmd.indexing.precomputed import PrecomputedChunks
 from qmd.inference.base import Embedder, Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings

@@ -20,8 +20,8 @@ from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
-from qmd.plugins.browse.asking import NOTHING_YET, Answer, PendingSearch, ask
 from qmd.plugins.browse.keys import KEYS
+from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, ask
 from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
 from qmd.plugins.browse.rows import (
     Filter,

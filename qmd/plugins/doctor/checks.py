@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.records import Role
-    from qmd.plugins.doctor.in_force import EffectiveSetting
+    from qmd.plugins.doctor.effective_settings import EffectiveSetting
     from qmd.plugins.doctor.inspection import EngineReport
     from qmd.store.base import IndexReader
 
@@ -56,7 +56,7 @@ class Diagnosis(Struct, frozen=True):
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
     """Examine everything, in the order shown."""
-    from qmd.plugins.doctor.in_force import mark_idle
+    from qmd.plugins.doctor.effective_settings import mark_idle
 
     checks, reports = _examine(locations, index, environ)
     variables, settings = (mark_idle(found, reports) for found in _in_force(locations, environ))
@@ -244,7 +244,7 @@ def _in_force(
     """The variables and the settings that are not at their defaults; of a file that cannot be read, no setting."""
     from qmd.config.settings import load_config
     from qmd.config.trust import trusted_part
-    from qmd.plugins.doctor.in_force import effective_settings, effective_variables
+    from qmd.plugins.doctor.effective_settings import effective_settings, effective_variables
 
     try:
         written = load_config(locations)

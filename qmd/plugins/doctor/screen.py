@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from qmd.plugins.doctor.in_force import EffectiveSetting
+    from qmd.plugins.doctor.effective_settings import EffectiveSetting
     from qmd.plugins.doctor.inspection import EngineReport
     from qmd.render.terminal import Styled
 

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from qmd.file_names import to_text, typed_path
-from qmd.plugins.lance.unused import import_without_client
+from qmd.plugins.lance.partial_import import import_without_client
 
 # Its Rust library writes warnings to stderr of its own accord. Read once, when it is loaded.
 os.environ.setdefault("LANCEDB_LOG", "error")

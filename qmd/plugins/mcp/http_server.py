@@ -23,7 +23,7 @@ from qmd.plugins.mcp.behind import VectorWorker
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
 from qmd.plugins.mcp.lifecycle import end_process, reachable_host, server_url
-from qmd.plugins.mcp.owner import IS_OWNER, is_owner, names_owners
+from qmd.plugins.mcp.page_key import IS_OWNER, is_owner, names_owners
 from qmd.plugins.mcp.warm_process import WarmProcess
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qmd.config.settings import Config
-from qmd.plugins.doctor.in_force import effective_settings, effective_variables
+from qmd.plugins.doctor.effective_settings import effective_settings, effective_variables
 from qmd.records import Collection
 
 

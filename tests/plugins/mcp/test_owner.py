@@ -14,7 +14,7 @@ from httpx2 import AsyncClient as Client
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.owner import holder, is_owner, names_owners
+from qmd.plugins.mcp.page_key import holder, is_owner, names_owners
 from tests.plugins.mcp.test_http import BASE, MCP_HEADERS, ROUTES, SEARCH, running
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"

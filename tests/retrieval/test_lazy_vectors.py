@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.indexing.ahead import PrecomputedChunks
 from qmd.indexing.embed import embed_pending
+from qmd.indexing.precomputed import PrecomputedChunks
 from qmd.inference.base import Embedder
 from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.records import Candidate, Ranking, SearchResponse
-from qmd.retrieval import supply
+from qmd.retrieval import lazy_vectors as supply
 from qmd.retrieval.fusion import fuse_zscores
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query

@@ -6,7 +6,7 @@ import pytest
 
 from qmd.records import Scope
 from qmd.retrieval.calibration import NAMED
-from qmd.retrieval.naming import MANY_NOTES, PART, find_named
+from qmd.retrieval.name_matches import MANY_NOTES, PART, find_named
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from tests import fakes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qmd.records import LexicalTerm, SearchResponse
-from qmd.retrieval import literal
+from qmd.retrieval import literal_matches as literal
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query
