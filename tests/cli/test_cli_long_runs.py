@@ -20,7 +20,7 @@ from qmd.cli.embedding import EmbeddingProgress
 from qmd.cli.progress import ProgressLine
 from qmd.config.paths import locate
 from qmd.errors import QmdError
-from qmd.plugins.mcp.warm_process import WarmProcess
+from qmd.plugins.warm.process import WarmProcess
 from qmd.progress import Progress
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader

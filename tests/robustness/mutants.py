@@ -37,7 +37,7 @@ MIGRATIONS = (
     "tests/store",
 )
 DATES = ("tests/dates", "tests/retrieval/test_date_matches.py", "tests/ingest/test_note_dates.py")
-FOREIGN = ("tests/plugins/models", "tests/inference", "tests/plugins/forms/test_hostile_imports.py")
+FOREIGN = ("tests/plugins/models", "tests/inference", "tests/plugins/models/test_hostile_imports.py")
 
 MUTANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("key=lambda entry: (-entry.score, entry.document_id))\n    return tuple(fused)",

@@ -19,12 +19,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qmd.app.index import Index
 from qmd.errors import UsageError
-from qmd.plugins.mcp.behind import VectorWorker
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.lifecycle import end_process, reachable_host, server_url
 from qmd.plugins.mcp.page_key import IS_OWNER, is_owner, names_owners
-from qmd.plugins.mcp.warm_process import WarmProcess
+from qmd.plugins.warm.background import VectorWorker
+from qmd.plugins.warm.lifecycle import end_process, reachable_host, server_url
+from qmd.plugins.warm.process import WarmProcess
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations

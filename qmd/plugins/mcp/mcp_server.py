@@ -25,9 +25,9 @@ from qmd.app.index import Index
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
-from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.guard import MAY_WRITE
 from qmd.plugins.mcp.tools import ADD, LEGACY_TOOLS, TOOLS, Tool, Values
+from qmd.plugins.warm.deadline import AsyncListener, within
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
