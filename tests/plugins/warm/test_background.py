@@ -183,7 +183,7 @@ def test_a_stop_while_texts_are_cut_does_not_count_them_as_done(notes: Path) -> 
 def test_a_killed_server_loses_at_most_a_slice(notes: Path) -> None:
     program = (
         "from pathlib import Path; import threading; import qmd.app.queues as queues; queues.REST_S = 0.0\n"
-        "from qmd.plugins.warm.background import VectorWorker; from tests.plugins.mcp import test_behind as t\n"
+        "from qmd.plugins.warm.background import VectorWorker; from tests.plugins.warm import test_background as t\n"
         f"index = t.open_notes(Path({str(notes)!r}), t.SlowEmbedder(text_s=0.01))\n"
         "with VectorWorker(index, start_s=0.0).running(): threading.Event().wait(60)\n"
     )
