@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         RelatedNotes,
         SkippedDocument,
     )
-    from qmd.app.searching import SearchRequest
     from qmd.errors import BusyError, ConfigError, ModelError, NotFoundError, QmdError, StoreError, UsageError
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         StoredDocument,
         SubQuery,
     )
+    from qmd.retrieval.request import SearchRequest
     from qmd.status import CollectionStatus, IndexStatus
 
 __version__ = "0.1.0"
@@ -98,7 +98,7 @@ _MODULES = {
     "app.opening": "default_index_path open_index",
     "app.records": "ContextNote DocumentText DocumentTexts IndexHealth Listing NoteLink NoteLinks RelatedNote"
     " RelatedNotes SkippedDocument",
-    "app.searching": "SearchRequest",
+    "retrieval.request": "SearchRequest",
     "errors": "BusyError ConfigError ModelError NotFoundError QmdError StoreError UsageError",
     "indexing.reports": "EmbedReport",
     "indexing.update": "UpdateReport",

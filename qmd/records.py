@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from qmd.conditions import Condition
 from qmd.file_names import to_disk
 from qmd.times import parse_time
 
@@ -164,17 +165,38 @@ class SubQuery(Struct, frozen=True):
     line: int = 1
 
 
-class MetadataFilter(Struct, frozen=True):
-    """A condition on one document.
+class TagFilter(Struct, frozen=True, tag=True):
+    """Documents with a tag, or one nested in it; folded case, without `#`."""
 
-    The field is collection, tag, path, title, or a date (`after`, `before`, `on`), whose value is ISO, whole or its
-    start; that of `on` may be two of them with a slash between. The value of `where` is a condition on front matter, in
-    JSON (`qmd.store.conditions`).
-    """
+    name: str
+    is_negated: bool = False
 
-    field: str
+
+class TextFilter(Struct, frozen=True, tag=True):
+    """Documents whose title contains a text, whose path contains a text or matches a mask, or of one collection."""
+
+    column: Literal["title", "path", "collection"]
     value: str
     is_negated: bool = False
+
+
+class DateFilter(Struct, frozen=True, tag=True):
+    """Documents dated after or before a day, or on one from `first` to `last`; ISO dates, whole or their start."""
+
+    relation: Literal["after", "before", "on"]
+    first: str
+    last: str
+    is_negated: bool = False
+
+
+class FieldFilter(Struct, frozen=True, tag=True):
+    """Documents whose front matter meets a condition."""
+
+    condition: Condition
+    is_negated: bool = False
+
+
+Filter = TagFilter | TextFilter | DateFilter | FieldFilter
 
 
 class Scope(Struct, frozen=True):
@@ -185,7 +207,7 @@ class Scope(Struct, frozen=True):
 
     collections: tuple[str, ...] | None = None
     path_prefix: str | None = None
-    filters: tuple[MetadataFilter, ...] = ()
+    filters: tuple[Filter, ...] = ()
 
 
 class Query(Struct, frozen=True):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from qmd.errors import DeadlineError, UsageError
 from qmd.retrieval.trace import Listener
+
+if TYPE_CHECKING:
+    from qmd.retrieval.request import SearchRequest
 
 _TIMEOUT = "QMD_REQUEST_TIMEOUT"
 
@@ -109,23 +113,23 @@ class Deadline(Listener):
 
 
 class LoadingBudget:
-    """What is left of a search's budget of time once its models are loaded; runs from the moment it is made.
+    """Time budget of a search while its models load; runs from construction.
 
     Args:
-        budget_ms: Of the whole search; None = no limit.
-        overhead_ms: What is spent of it already.
+        request: The search, with the part of its budget that the caller spent before.
+        spent_ms: Part of it that was spent here.
         is_loaded: Whether the models are in memory already.
     """
 
-    def __init__(self, budget_ms: int | None, overhead_ms: int, *, is_loaded: bool) -> None:
-        self._budget_ms = budget_ms
-        self._overhead_ms = overhead_ms
+    def __init__(self, request: SearchRequest, spent_ms: int, *, is_loaded: bool) -> None:
+        self._budget_ms = request.budget_ms
+        self._spent_ms = request.overhead_ms + spent_ms
         self._is_loaded = is_loaded
         self._started = time.monotonic()
 
     @property
     def refusal(self) -> str | None:
-        """Why the models are not to be loaded; None when they are."""
+        """Reason not to load the models; None where there is time."""
         if self._budget_ms is None or self._is_loaded or self._budget_ms >= _LOADING_MS:
             return None
         return (
@@ -134,8 +138,8 @@ class LoadingBudget:
         )
 
     def left_ms(self) -> int | None:
-        """What the search may still take, at least 1."""
+        """Return the time that the search may still take, at least 1; None without a limit."""
         if self._budget_ms is None:
             return None
-        spent_ms = self._overhead_ms + (time.monotonic() - self._started) * 1000
+        spent_ms = self._spent_ms + (time.monotonic() - self._started) * 1000
         return max(int(self._budget_ms - spent_ms), 1)

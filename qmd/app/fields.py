@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from qmd.conditions import folded, type_of, values_of
 from qmd.errors import NotFoundError, nearest_name
 from qmd.records import StoredDocument
-from qmd.store.conditions import folded, type_of, values_of
 
 
 class Field(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Results that go on where an answer ended, without those that somebody has already."""
+"""Pages of results: those after a cursor, without those that the caller has seen."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError
 from qmd.records import Hit, SearchResponse
+from qmd.retrieval.request import SearchRequest
 
 
 def start_of(cursor: str | None) -> int:
-    """How many results a cursor has behind it.
+    """Return the number of results before a cursor.
 
     Raises:
-        UsageError: It is none of ours.
+        UsageError: It is not one of ours.
     """
     number, _, mark = (cursor or "0.0").partition(".")
     if not (number.isascii() and number.isdigit() and len(number) < 6 and mark):
@@ -23,20 +24,32 @@ def start_of(cursor: str | None) -> int:
     return int(number)
 
 
-def turn_page(response: SearchResponse, cursor: str | None, seen: Sequence[str], limit: int) -> SearchResponse:
-    """The results from a cursor on, without those that are seen already, by docid or address.
+def include_earlier(request: SearchRequest) -> SearchRequest:
+    """Return the request with the results included that its page skips.
 
-    A cursor says how many results were shown and which, so nothing is kept between two requests.
+    Raises:
+        UsageError: The cursor is not one of ours.
     """
+    skipped = start_of(request.cursor) + len(request.seen)
+    return replace(request, limit=request.limit + skipped) if skipped else request
+
+
+def turn_page(response: SearchResponse, request: SearchRequest) -> SearchResponse:
+    """Return the results after the cursor of a request, without those that it names as seen.
+
+    A cursor contains the number of results that were shown and their digest, so no state is kept between requests.
+    """
+    if not (request.cursor or request.seen):
+        return response
     warnings = list(response.warnings)
-    known = {one.removeprefix("qmd://").lstrip("#") for one in seen}
+    known = {one.removeprefix("qmd://").lstrip("#") for one in request.seen}
     unseen = [hit for hit in response.hits if known.isdisjoint(_names_of(hit))]
     if n_seen := len(response.hits) - len(unseen):
         warnings.append(f"left out as seen: {n_seen} result{'' if n_seen == 1 else 's'}")
-    start = start_of(cursor)
-    if cursor and cursor != cursor_after(unseen[:start]):
+    start = start_of(request.cursor)
+    if request.cursor and request.cursor != cursor_after(unseen[:start]):
         warnings.append("the results before the cursor are others now: some may be missed, or shown twice")
-    hits = tuple(unseen[start : start + limit])
+    hits = tuple(unseen[start : start + request.limit])
     return replace(response, hits=hits, warnings=tuple(warnings), before=tuple(unseen[:start]))
 
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from qmd.app.deadlines import Deadline
     from qmd.app.fields import Field
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
-    from qmd.app.searching import Search, SearchRequest, SearchWishes
-    from qmd.records import Collection, SearchResponse, StoredDocument, SubQuery
+    from qmd.inference.base import Engines
+    from qmd.inference.records import Role
+    from qmd.records import Collection, Query, SearchResponse, StoredDocument, SubQuery
     from qmd.retrieval.lookup import ResolvedDocument
+    from qmd.retrieval.request import SearchKeywords, SearchRequest
     from qmd.store.base import IndexReader
 
 
@@ -40,7 +42,7 @@ class ReadingIndex(OpenedIndex):
         listener: Listener = Listener(),
         *,
         collections: str | Sequence[str] | None = None,
-        **wishes: Unpack[SearchWishes],
+        **keywords: Unpack[SearchKeywords],
     ) -> SearchResponse:
         """Search by words and by meaning, fused and reranked, or in another `mode`.
 
@@ -49,7 +51,7 @@ class ReadingIndex(OpenedIndex):
                 important first; or a whole request.
             listener: Hears of the stages, and may end the search.
             collections: Only these; None = those that the query names, else those that are searched by default.
-            **wishes: See `SearchRequest`.
+            **keywords: See `SearchRequest`.
 
         Raises:
             CancelledSearch: The listener goes before the answer is there.
@@ -58,39 +60,34 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: There is no index, or no collection of a name.
             StoreError: The index cannot be read.
         """
-        from qmd.app.searching import as_request, narrow_request, read_request
+        from qmd.app.paging import include_earlier, turn_page
+        from qmd.retrieval.query import read_query, resolve
+        from qmd.retrieval.request import as_request, roles_of
 
-        request = as_request(query, collections, wishes)
+        request = as_request(query, collections, keywords)
         if request.text and request.text.startswith("@"):
             from qmd.config.saved import named_query
 
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
-        asked = read_request(request)
-        try:
-            line = self._models_line if asked.roles else self._words_line
-            with self._request(listener, line) as (reader, deadline):
-                meant, warnings = narrow_request(request, asked, reader)
-                # Where milliseconds are counted, none go into looking.
-                has_time = request.budget_ms is None
-                state = self._refresher.refresh(reader, meant.query.scope.collections) if has_time else Freshness()
-                if state.refreshed:
-                    # A new note may have new fields.
-                    meant, warnings = narrow_request(request, asked, reader)
-                response = self._run(reader, meant, request.overhead_ms, deadline)
-        except NotFoundError:
-            # When there is no index, an unknown collection is still the better thing to complain about.
+        if request.collections and self._locations.address is None and not self.exists():
+            # An unknown collection is the more useful error.
             for name in request.collections:
                 self.collection(name)
-            raise
-        if request.cursor or request.seen:
-            from qmd.app.paging import turn_page
-
-            response = turn_page(response, request.cursor, request.seen, request.limit)
+        parsed, paged = read_query(request), include_earlier(request)
+        roles = roles_of(request, parsed.subqueries)
+        with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):
+            resolved, warnings = resolve(parsed, request.collections, reader)
+            # A budget in milliseconds leaves no time to look for changed files.
+            has_time = request.budget_ms is None
+            state = self._refresher.refresh(reader, resolved.scope.collections) if has_time else Freshness()
+            if state.refreshed:
+                # A new note may have new fields.
+                resolved, warnings = resolve(parsed, request.collections, reader)
+            response = turn_page(self._run(reader, resolved, paged, roles, deadline), request)
         if request.max_tokens is not None:
             from qmd.app.budget import check_tokens, fit_hits, measure_texts
 
-            most = check_tokens(request.max_tokens, "max_tokens")
-            response = fit_hits(response, most, measure_texts)
+            response = fit_hits(response, check_tokens(request.max_tokens, "max_tokens"), measure_texts)
         return replace(
             response,
             warnings=(*warnings, *state.warnings, *response.warnings),
@@ -109,7 +106,7 @@ class ReadingIndex(OpenedIndex):
         intent: str | None = None,
     ) -> str:
         """An answer from several notes, quoted under their addresses, in so many tokens: Markdown (`md`) or `json`."""
-        from qmd.app.searching import as_request
+        from qmd.retrieval.request import as_request
 
         request = as_request(question, collections, {"intent": intent})
         return str(hook("index: pack")(self, request, listener, tokens, form))
@@ -125,33 +122,39 @@ class ReadingIndex(OpenedIndex):
                 raise ModelError("; ".join(engines.notes) or "there is no expansion model", "run: qmd models pull")
             return engines.expander.expand(query, intent=intent).subqueries
 
-    def _run(self, reader: IndexReader, asked: Search, overhead_ms: int, deadline: Deadline) -> SearchResponse:
+    def _run(
+        self, reader: IndexReader, query: Query, request: SearchRequest, roles: frozenset[Role], deadline: Deadline
+    ) -> SearchResponse:
         from qmd.app.deadlines import LoadingBudget
         from qmd.app.freshness import QueryTimeVectors
-        from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
-        query, options = asked.query, asked.options
-        if not asked.roles:
-            return search(reader, Engines(), query, options, deadline)
-        settings = self.engine_settings()
-        spent_ms = overhead_ms + deadline.spent_ms
-        budget = LoadingBudget(options.budget_ms, spent_ms, is_loaded=self._engines.is_loaded)
-        if budget.refusal is not None:
-            by_words = search(reader, Engines(), query, replace(options, mode="lexical"), deadline)
-            return replace(by_words, warnings=(budget.refusal, *by_words.warnings))
+        budget = LoadingBudget(request, deadline.spent_ms, is_loaded=self._engines.is_loaded)
+        if roles and budget.refusal is not None:
+            roles, request = frozenset(), replace(request, mode="lexical")
+        vectors = QueryTimeVectors()
+        with self._load(roles, deadline) as engines:
+            in_time = replace(request, budget_ms=budget.left_ms())
+            response = search(reader, engines, query, in_time, deadline, open_source=vectors.open)
+        if vectors.has_new and self._refresher.may_write():
+            vectors.store(reader.path)
+        if engines.load_ms:
+            response = replace(response, timings=(StageTiming("load", engines.load_ms), *response.timings))
+        return replace(response, warnings=(budget.refusal, *response.warnings)) if budget.refusal else response
+
+    @contextmanager
+    def _load(self, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:
+        """Yield the models of `roles`, loaded for as long as the block runs."""
+        from qmd.inference.base import Engines
+
+        if not roles:
+            yield Engines()
+            return
         if not self._engines.is_loaded:
             deadline.begin("loading models")
-        with self._engines.engines(settings, asked.roles, deadline.check) as engines:
+        with self._engines.engines(self.engine_settings(), roles, deadline.check) as engines:
             deadline.begin("searching")
-            in_time, query_time_vectors = replace(options, budget_ms=budget.left_ms()), QueryTimeVectors()
-            response = search(reader, engines, query, in_time, deadline, open_source=query_time_vectors.open)
-            if engines.load_ms:
-                loading = StageTiming("load", engines.load_ms)
-                response = replace(response, timings=(loading, *response.timings))
-        if query_time_vectors.has_new and self._refresher.may_write():
-            query_time_vectors.store(reader.path)
-        return response
+            yield engines
 
     # --- reading ----------------------------------------------------------------------------------
 

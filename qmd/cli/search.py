@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typer import Option
 
-from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     SCREEN_LIMIT,
@@ -45,7 +44,8 @@ from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
-from qmd.retrieval.query import CANDIDATES, NOTHING_INDEXED
+from qmd.retrieval.query import NOTHING_INDEXED
+from qmd.retrieval.request import CANDIDATES, SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
     from qmd.render.drawing import Screen
-    from qmd.retrieval.query import Mode
+    from qmd.retrieval.request import Mode
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _COMMANDS: Mapping[str, str] = {
@@ -74,8 +74,8 @@ _START_MS = 150
 _STALE_DAYS = 14
 
 
-class SearchOptions(Struct, frozen=True):
-    """What is searched for, and how the hits are shown."""
+class SearchCommand(Struct, frozen=True):
+    """Arguments and options of the search commands."""
 
     query: QueryWords = None
     n: Limit = None
@@ -147,7 +147,7 @@ class SearchOptions(Struct, frozen=True):
         )
 
 
-def find(invocation: Invocation, options: SearchOptions) -> int:
+def find(invocation: Invocation, options: SearchCommand) -> int:
     """Search, and print the results."""
     if not any((options.text, options.interactive, options.filter)):
         raise invocation.missing_argument()
@@ -226,7 +226,7 @@ def _in_mode(invocation: Invocation, mode: str | None) -> Invocation:
 
 
 def _hit_options(
-    index: OpenIndex, locations: Locations, options: SearchOptions, response: SearchResponse, *, is_drawn: bool
+    index: OpenIndex, locations: Locations, options: SearchCommand, response: SearchResponse, *, is_drawn: bool
 ) -> HitOptions:
     """How the hits are shown; with what a click on each opens, where they are drawn."""
     places = [(hit.document, hit.passage.line) for hit in response.hits]
@@ -248,7 +248,7 @@ def _hit_options(
     )
 
 
-def _next_step(invocation: Invocation, options: SearchOptions, response: SearchResponse) -> tuple[str, str] | None:
+def _next_step(invocation: Invocation, options: SearchCommand, response: SearchResponse) -> tuple[str, str] | None:
     """The command that may help where nothing matches well, and what it does."""
     import shlex
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.analysis.stopwords import language_of
 from qmd.dates.words import may_name_date
-from qmd.records import Candidate, LexicalTerm, Query, Ranking, Scope
+from qmd.records import Candidate, DateFilter, LexicalTerm, Query, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
 from qmd.store.base import IndexReader
 from qmd.store.records import sort_candidates
@@ -121,7 +121,7 @@ def complete_ranking(
 
 def asks_for_time(query: Query) -> bool:
     """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
-    is_sorted = query.sort != "relevance" or any(one.field in ("after", "before", "on") for one in query.scope.filters)
+    is_sorted = query.sort != "relevance" or any(isinstance(one, DateFilter) for one in query.scope.filters)
     return is_sorted or bool(re.search(_COURSE, query.text) or (may_name_date(query.text) and _dates(query.text)))
 
 

@@ -26,12 +26,12 @@ ESTIMATE_MS = 1500.0
 
 def is_expanded(run: Run, words: LexicalCandidates) -> bool:
     """Whether the expander is asked about a plain query: it is wanted, it is there, and there is time."""
-    options, trace = run.options, run.trace
+    wanted, trace = run.request.expand, run.trace
     if run.engines.expander is None:
-        if options.expand:
+        if wanted:
             trace.warn("not expanded: no expansion model; run 'qmd models pull'")
         return False
-    is_wanted = _has_use(run, words) if options.expand is None else options.expand
+    is_wanted = _has_use(run, words) if wanted is None else wanted
     return is_wanted and trace.has_time(ESTIMATE_MS, "expansion")
 
 

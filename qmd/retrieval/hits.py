@@ -26,7 +26,7 @@ from qmd.retrieval.matching import (
     match_text,
 )
 from qmd.retrieval.name_matches import NAME, PART
-from qmd.retrieval.query import SearchOptions
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.snippets import FILL_CHARS, filled_passages
 from qmd.store.base import IndexReader
 
@@ -103,14 +103,14 @@ def fold_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...
 
 
 def build_hits(
-    reader: IndexReader, ranked: Sequence[RankedCandidate], scale: RelevanceScale, options: SearchOptions
+    reader: IndexReader, ranked: Sequence[RankedCandidate], scale: RelevanceScale, request: SearchRequest
 ) -> tuple[tuple[Hit, ...], tuple[float, ...]]:
     """Hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all that were judged.
 
     Documents that left the index in the meantime are passed over. More than `limit` are judged when the limit is small,
     so that the relevance of the first hit does not depend on it; only those that can be shown get a passage.
     """
-    wanted = ranked[: max(options.limit, calibration.POOL)]
+    wanted = ranked[: max(request.limit, calibration.POOL)]
     collections = {collection.name: collection for collection in reader.collections()}
     global_context = reader.global_context()
     shown: list[tuple[RankedCandidate, Hit]] = []
@@ -125,20 +125,20 @@ def build_hits(
             matched = match_text(text, scale.terms, before=names)
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
             raw.append(scale.judge(_measure(matched, len(names), entry, rival, scale)))
-            if len(shown) < options.limit:
+            if len(shown) < request.limit:
                 passage, passages = filled_passages(
                     text,
                     scale.terms,
                     matched=matched,
                     chunk=entry.span,
-                    max_chars=options.snippet_chars,
+                    max_chars=request.snippet_chars,
                     path=document.path,
                     title=document.title,
-                    chunk_only=options.mode == "dense",
+                    chunk_only=request.mode == "dense",
                     fill_chars=FILL_CHARS if not shown else FILL_CHARS // 2,
                 )
                 context = context_for(collections.get(document.collection), global_context, document.path)
-                body = text if options.full_body else None
+                body = text if request.full_body else None
                 mention = find_mention(reader, document, text)
                 hit = Hit(
                     document, raw[-1], passage, context, body, also_in=entry.also_in, passages=passages, mention=mention
@@ -147,9 +147,9 @@ def build_hits(
     # The relevance of a hit depends on those of its neighbours.
     relevances = calibration.non_increasing(raw)
     hits = tuple(
-        replace(hit, relevance=relevance, explanation=_explain(entry, relevance) if options.explain else None)
+        replace(hit, relevance=relevance, explanation=_explain(entry, relevance) if request.explain else None)
         for (entry, hit), relevance in zip(shown, relevances, strict=False)
-        if relevance >= options.min_relevance
+        if relevance >= request.min_relevance
     )
     return hits, tuple(relevances)
 

@@ -12,16 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import UsageError, nearest_name
-from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery
+from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery, TagFilter
 from qmd.retrieval import calibration
-from qmd.retrieval import date_matches as dating
-from qmd.retrieval import literal_matches as literal
-from qmd.retrieval import name_matches as naming
 from qmd.retrieval.calibration import Evidence
+from qmd.retrieval.date_matches import DateMatches, complete_query, complete_ranking, match_dates
 from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, FusedCandidate, best_chunks, fuse_zscores, put_first
 from qmd.retrieval.hits import RankedCandidate, RelevanceScale, build_hits, fold_copies
 from qmd.retrieval.lexical import LexicalCandidates, lex_operators, lexical_query, lexical_ranking, term_filter
-from qmd.retrieval.query import NOTHING_INDEXED, SearchOptions
+from qmd.retrieval.literal_matches import LITERAL, match_literal
+from qmd.retrieval.name_matches import NAME, find_named
+from qmd.retrieval.query import NOTHING_INDEXED
+from qmd.retrieval.request import CANDIDATES, SearchRequest
 from qmd.retrieval.snippets import filled_passages
 from qmd.retrieval.trace import Listener, Run, Trace
 from qmd.store.base import IndexReader
@@ -42,7 +43,7 @@ def search(
     reader: IndexReader,
     engines: Engines,
     query: Query,
-    options: SearchOptions,
+    request: SearchRequest,
     listener: Listener = Listener(),
     *,
     open_source: Callable[[Embedder], ChunkSource] | None = None,
@@ -67,9 +68,9 @@ def search(
         StoreError: The index cannot be read.
     """
     texts = [subquery.text for subquery in query.subqueries] or [query.text]
-    run = Run(reader, engines, query, options, Trace(options.budget_ms, listener, strict=options.strict))
+    run = Run(reader, engines, query, request, Trace(request.budget_ms, listener, strict=request.strict))
     # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
-    for note in engines.notes if options.mode != "lexical" else ():
+    for note in engines.notes if request.mode != "lexical" else ():
         if note not in engines.lasting_notes:
             run.trace.warn(note)
     if not reader.count_documents():
@@ -90,26 +91,26 @@ def _answer(
     run: Run, open_source: Callable[[Embedder], ChunkSource] | None, judge: Callable[[Evidence], float]
 ) -> SearchResponse:
     """Every stage in its order."""
-    reader, query, options, trace = run.reader, run.query, run.options, run.trace
-    depth = max(SCORE_DEPTH, options.limit, options.candidate_limit)
+    reader, query, request, trace = run.reader, run.query, run.request, run.trace
+    depth = max(SCORE_DEPTH, request.limit, request.candidate_limit or CANDIDATES)
     with trace.stage("lexical"):
-        date_matches = dating.match_dates(reader, "" if query.subqueries else query.text, query.scope)
+        date_matches = match_dates(reader, "" if query.subqueries else query.text, query.scope)
         words = _search_words(run, date_matches, depth)
     found = (
         _Candidates(words)
-        if options.mode == "lexical"
+        if request.mode == "lexical"
         else _search_by_models(run, words, date_matches, depth, open_source)
     )
     words = found.words
     ranked = _candidates(run, words, found.meaning, date_matches)
-    if options.rerank is not False and options.mode != "lexical" and len(ranked) > 1:
+    if request.mode == "hybrid" and request.rerank is not False and len(ranked) > 1:
         from qmd.retrieval.reranking import rerank
 
         with trace.stage("rerank"):
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):
         scale = RelevanceScale(words.terms, reader.count_documents(query.scope), judge, date_matches.words)
-        hits, relevances = build_hits(reader, ranked, scale, options)
+        hits, relevances = build_hits(reader, ranked, scale, request)
     if not hits:
         _explain_emptiness(run, relevances)
     return SearchResponse(
@@ -137,7 +138,7 @@ class _Candidates(Struct, frozen=True):
 def _search_by_models(
     run: Run,
     words: LexicalCandidates,
-    date_matches: dating.DateMatches,
+    date_matches: DateMatches,
     depth: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
 ) -> _Candidates:
@@ -163,12 +164,12 @@ def _search_by_models(
     return replace(found, words=words, meaning=meaning)
 
 
-def _search_words(run: Run, date_matches: dating.DateMatches, depth: int) -> LexicalCandidates:
+def _search_words(run: Run, date_matches: DateMatches, depth: int) -> LexicalCandidates:
     """BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
     reader, query = run.reader, run.query
     # In mode `dense` terms only measure and show; what the index lacks is no news to someone who did not search by
     # words.
-    is_dense = run.options.mode == "dense"
+    is_dense = run.request.mode == "dense"
     trace = Trace(None) if is_dense else run.trace
     typed = [subquery.text for subquery in query.subqueries if subquery.kind == "lex"]
     if query.subqueries and not typed:
@@ -179,17 +180,17 @@ def _search_words(run: Run, date_matches: dating.DateMatches, depth: int) -> Lex
         return LexicalCandidates(queries, rankings)
     marked = lex_operators(date_matches.rest, trace)
     plain = lexical_query(reader, marked or date_matches.rest, query.scope, trace, lex_syntax=marked is not None)
-    plain = replace(dating.complete_query(plain, date_matches), text=query.text)
+    plain = replace(complete_query(plain, date_matches), text=query.text)
     if is_dense:
         return LexicalCandidates((plain,))
     ranking = lexical_ranking(run, plain, "original", depth)
-    return LexicalCandidates((plain,), (dating.complete_ranking(reader, plain, ranking, date_matches, query.scope),))
+    return LexicalCandidates((plain,), (complete_ranking(reader, plain, ranking, date_matches, query.scope),))
 
 
 def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQuery]) -> LexicalCandidates:
     """The search by words with rankings of the sub-queries that a model proposed, in mode `hybrid`."""
     rankings = list(words.rankings)
-    for subquery in proposed if run.options.mode == "hybrid" else ():
+    for subquery in proposed if run.request.mode == "hybrid" else ():
         if subquery.kind == "lex":
             # A misspelt or invented word of the model is not the user's: nothing to warn about.
             query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(None), lex_syntax=False)
@@ -197,11 +198,9 @@ def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQ
     return replace(words, rankings=tuple(rankings))
 
 
-def _candidates(
-    run: Run, words: LexicalCandidates, meaning: Dense, date_matches: dating.DateMatches
-) -> list[RankedCandidate]:
+def _candidates(run: Run, words: LexicalCandidates, meaning: Dense, date_matches: DateMatches) -> list[RankedCandidate]:
     """The best of everything that was found, each text once."""
-    reader, options = run.reader, run.options
+    reader, request = run.reader, run.request
     chunks = best_chunks(meaning.rankings)
     fused = {
         entry.document_id: entry for entry in _fuse(run, words, meaning, meaning.waiting - chunks.keys(), date_matches)
@@ -209,8 +208,8 @@ def _candidates(
     # Before any cut, so that copies take no place that another text could have.
     documents = reader.documents(list(fused))
     found = [documents[number] for number in fused if number in documents]
-    copies = fold_copies(found) if options.folds_copies else {document.id: () for document in found}
-    kept = islice(copies.items(), max(options.candidate_limit, options.limit))
+    copies = fold_copies(found) if request.folds_copies else {document.id: () for document in found}
+    kept = islice(copies.items(), max(request.candidate_limit or CANDIDATES, request.limit))
     return [
         RankedCandidate(documents[id_], fused[id_], rank, None, fused[id_].score, chunks.get(id_), also_in)
         for rank, (id_, also_in) in enumerate(kept, start=1)
@@ -218,7 +217,7 @@ def _candidates(
 
 
 def _fuse(
-    run: Run, words: LexicalCandidates, meaning: Dense, unknown: Set[int], date_matches: dating.DateMatches
+    run: Run, words: LexicalCandidates, meaning: Dense, unknown: Set[int], date_matches: DateMatches
 ) -> Sequence[FusedCandidate]:
     """One ranking of everything; what the user required or excluded holds for documents found by vectors, too.
 
@@ -229,17 +228,17 @@ def _fuse(
     rankings = [*words.rankings, *(entry.ranking for entry in meaning.rankings)]
     fused: Sequence[FusedCandidate] = fuse_zscores(rankings, _weights(query, words, meaning, unknown), unknown)
     if not query.subqueries:
-        named = naming.find_named(reader, query.text, query.scope)
+        named = find_named(reader, query.text, query.scope)
         fused = put_first(fused, date_matches.documents, "date", date_matches.date_text, date_matches.group)
-        fused = put_first(fused, named, naming.NAME, query.text)
+        fused = put_first(fused, named, NAME, query.text)
     # Of several lines each is one way to ask, and none is all that was typed.
     if words.rankings and len(query.subqueries) < 2:
-        found = literal.match_literal(reader, words.queries[0], fused, query.scope, run.options.limit)
+        found = match_literal(reader, words.queries[0], fused, query.scope, run.request.limit)
         # A note of a day need not say it as the query does, and goes before those that do.
         mentions = {
             one for one, kind in date_matches.documents.items() if (date_matches.group, kind) == ("date", "mention")
         }
-        fused = put_first(fused, {one: found[one] for one in found.keys() - mentions}, literal.LITERAL, query.text)
+        fused = put_first(fused, {one: found[one] for one in found.keys() - mentions}, LITERAL, query.text)
     is_admitted = term_filter(reader, words.queries, query.scope)
     return fused if is_admitted is None else [entry for entry in fused if is_admitted(entry.document_id)]
 
@@ -280,10 +279,10 @@ def _doubts_about(run: Run, *, is_empty: bool) -> list[str]:
     query, doubts = run.query, []
     if not query.subqueries and query.text.count('"') % 2:
         doubts.append("a quote is not closed: all that follows it is read as one phrase")
-    wanted = [one.value for one in query.scope.filters if one.field == "tag" and not one.is_negated] if is_empty else []
-    if wanted:
+    tags = [one for one in query.scope.filters if isinstance(one, TagFilter) and not one.is_negated] if is_empty else []
+    if tags:
         known = _tags(run.reader)
-        doubts += [_unknown_tag(tag, known) for tag in wanted if tag.strip("#/").casefold() not in known]
+        doubts += [_unknown_tag(one.name, known) for one in tags if one.name.strip("#/").casefold() not in known]
     return doubts
 
 
@@ -310,22 +309,22 @@ def _unknown_tag(tag: str, known: Counter[str]) -> str:
 
 def _list_by_date(run: Run) -> SearchResponse:
     """Documents that pass the filters of a query without words, newest first unless it asks for the oldest."""
-    query, options = run.query, run.options
+    query, request = run.query, run.request
     if query.scope == Scope() and query.sort == "relevance":
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     # Stable: of one time, by collection and path, as they come.
     documents = list(run.reader.iter_documents(query.scope))
     documents.sort(key=lambda document: (document.day, document.modified_at), reverse=query.sort != "-date")
     copies = fold_copies(documents)
-    shown = [document for document in documents if document.id in copies][: options.limit]
+    shown = [document for document in documents if document.id in copies][: request.limit]
     texts = run.reader.texts([document.hash for document in shown])
     hits = []
     for document in shown:
         text = texts.get(document.hash, "")
         passage, _ = filled_passages(
-            text, (), path=document.path, title=document.title, max_chars=options.snippet_chars
+            text, (), path=document.path, title=document.title, max_chars=request.snippet_chars
         )
-        hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None, also_in=copies[document.id]))
+        hits.append(Hit(document, 1.0, passage, None, text if request.full_body else None, also_in=copies[document.id]))
     warnings = () if hits else ("no note matches these filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)
 

@@ -1,20 +1,22 @@
-"""What is asked: text → `Query`, within a `Scope`, with the options of its caller."""
+"""The query language: text → `Query`, and its `Scope` in an index."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection as Names
 from collections.abc import Sequence
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.errors import UsageError, collection_not_found, refuse_unknown
-from qmd.records import Collection, MetadataFilter, Query, Scope, Sort, SubQuery, SubQueryKind
-from qmd.retrieval.query_filters import take_filters
+from qmd.records import FieldFilter, Filter, Query, Scope, Sort, SubQuery, SubQueryKind, TextFilter
+from qmd.retrieval.query_filters import doubtful_filters, names_fields, read_filters, read_order, take_filters
+from qmd.retrieval.request import Mode, SearchRequest, primary_text
 
-Mode = Literal["lexical", "dense", "hybrid"]
+if TYPE_CHECKING:
+    from qmd.store.base import IndexReader
 
 MAX_QUERY_CHARS = 16_384
 """All texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
@@ -26,41 +28,6 @@ MAX_FILTERS = 100
 NOTHING_INDEXED = "nothing is indexed yet"
 """How the one warning begins that an empty index answers with."""
 
-CANDIDATES = 40
-"""Fused candidates kept where a caller sets no other number."""
-
-PASSAGE_CHARS = 500
-"""Longest passage, in code points, where a caller sets no other length."""
-
-
-class SearchOptions(Struct, frozen=True):
-    """Choices of one search; the defaults are those of `qmd query`."""
-
-    mode: Mode = "hybrid"
-    limit: int = 10
-    """Hits returned at most, >= 1."""
-    min_relevance: float = 0.0
-    """Hits below this calibrated relevance are left out, in [0, 1]."""
-    rerank: bool | None = None
-    """Whether the top of the fused ranking is reranked, never in mode `lexical`; None leaves it to `reranking`."""
-    expand: bool | None = None
-    """True forces expansion, False forbids it, None leaves it to the policy of `expansion`."""
-    candidate_limit: int = CANDIDATES
-    """Fused candidates kept for what follows, at least `limit` of them."""
-    rerank_depth: int | None = None
-    """Candidates that the reranker sees; None leaves it to what the reranker costs (`reranking`)."""
-    budget_ms: int | None = None
-    """Wall time for the whole query; stages are cut to hold it, and a warning says which."""
-    strict: bool = False
-    """Whether a model that fails ends the search instead of being left out with a warning: for measuring."""
-    folds_copies: bool = True
-    """Whether documents with one text are one hit; False for measuring, where judgements name each of them."""
-    explain: bool = False
-    full_body: bool = False
-    snippet_chars: int = PASSAGE_CHARS
-    """Longest passage text in code points."""
-
-
 _TYPED = r"(lex|vec|hyde|intent|expand):(.*)\Z"
 _NEGATION = r'(?:^|\s)-["\w]'
 
@@ -68,86 +35,125 @@ _NO_COLLECTION = "every collection is excluded from searches; name one with -c, 
 
 
 class _Lines(Struct):
-    """What the lines of a query document said so far."""
+    """Parsed lines of a query document."""
 
     plain: list[tuple[int, str]] = field(default_factory=list)
     typed: list[SubQuery] = field(default_factory=list)
-    filters: list[MetadataFilter] = field(default_factory=list)
+    filters: list[Filter | Sort] = field(default_factory=list)
     intent: str | None = None
     expand: tuple[int, str] | None = None
 
 
-def read_query(
-    asked: str | Sequence[SubQuery],
-    intent: str | None = None,
-    sort: str | None = None,
-    filter: str | None = None,
-    fields: Names[str] | None = (),
-) -> Query:
-    """The query that a text means, or typed sub-queries; its collections are applied by `narrow_query`.
+def read_query(request: SearchRequest) -> Query:
+    """Parse a request; `resolve` applies its collections, and the fields that the index knows.
 
     Plain text of several lines is one question.
-
-    Args:
-        asked: Plain text, a query document, or typed sub-queries.
-        intent: What the answer is for; goes before an `intent:` line.
-        sort: The order of hits; goes before `sort:`.
-        filter: Filters as they are typed, or in JSON; every name in it is a field.
-        fields: The names in the query that are.
 
     Raises:
         UsageError: It breaks the rules of the query language, or would keep models and index busy for minutes.
     """
-    if not isinstance(asked, str):
-        validate_subqueries(asked)
-        query = Query(primary_text(asked), tuple(asked))
-    elif filter and not asked.strip():
+    if request.mode not in get_args(Mode):
+        raise UsageError(f"unknown mode '{request.mode}'", hint=", ".join(get_args(Mode)))
+    text = request.text
+    if text is None:
+        validate_subqueries(request.searches)
+        query = Query(primary_text(request.searches), request.searches)
+    elif request.filter and not text.strip():
         query = Query("")
-    elif "\n" in asked and not any(_typed_line(line.lstrip()) for line in asked.splitlines()):
-        query = parse_query(" ".join(asked.split()), fields)
+    elif "\n" in text and not any(_typed_line(line.lstrip()) for line in text.splitlines()):
+        query = parse_query(" ".join(text.split()))
     else:
-        query = parse_query(asked, fields)
-    if filter:
-        given = _parse_filter(filter)
-        order = query.sort if given.sort == "relevance" else given.sort
-        query = replace(query, scope=build_scope(query.scope, given.scope), sort=order)
-    query = replace(query, intent=intent or query.intent, sort=query.sort if sort is None else _order(sort))
+        query = parse_query(text)
+    if request.filter:
+        _check_length(len(request.filter))
+        query = _with_filters(query, read_filters(request.filter))
+    order = query.sort if request.sort is None else read_order(request.sort)
+    query = replace(query, intent=request.intent or query.intent, sort=order)
     _check_size(query)
     return query
 
 
-def parse_query(text: str, fields: Names[str] | None = ()) -> Query:
-    """Read plain text or a query document, and take the filters out of it.
+def parse_query(text: str) -> Query:
+    """Parse plain text or a query document, and take the filters by `FIELDS` out of it.
 
-    Filters are the `FIELDS` and what `fields` of front matter, negated by a leading `-`, values with spaces in double
-    quotes; they stand anywhere in plain text or on lines of their own, as does `sort:`. `expand: foo` is `foo`.
+    A leading `-` negates a filter, values with spaces are in double quotes; filters are anywhere in plain text or on
+    lines of their own, as is `sort:`. `expand: foo` is `foo`. What may be a filter by front matter stays in the text
+    until `resolve`.
 
     Raises:
-        UsageError: Empty query, one that is too long, or a query document that breaks its rules. How many
-            sub-queries and filters there may be is for `read_query`.
+        UsageError: Empty query, one that is too long, or a query document that breaks its rules. `read_query` checks
+            the numbers of sub-queries and filters.
     """
     _check_length(len(text))
     lines = _Lines()
     for number, raw in enumerate(text.split("\n"), start=1):
-        _read_line(number, raw.strip(), lines, fields)
+        _read_line(number, raw.strip(), lines)
     query = _assemble(lines)
     validate_subqueries(query.subqueries, numbered=True)
     return query
 
 
-def _parse_filter(text: str) -> Query:
-    """The query without words that filters alone make."""
-    _check_length(len(text))
-    if text.lstrip()[:1] in ("{", "["):
-        from qmd.store.conditions import read_condition
+def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Query, tuple[str, ...]]:
+    """Return the query with its scope in an index, and warnings about it.
 
-        read_condition(text)
-        return Query("", scope=Scope(filters=(MetadataFilter("where", text),)))
-    lines = _Lines()
-    rest = take_filters(text, lines.filters, None)
-    if rest or not lines.filters:
-        raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
-    return _assemble(lines)
+    `names` are the collections that the caller asks for, and a `collection:` filter in the query may only narrow them.
+    Without `names`, the filter alone selects, and reaches collections that are not searched by default.
+
+    Raises:
+        NotFoundError: A name that does not exist; the hint names the nearest.
+    """
+    doubts: tuple[str, ...] = ()
+    has_conditions = any(isinstance(one, FieldFilter) for one in query.scope.filters)
+    if has_conditions or any(map(names_fields, _words_of(query))):
+        fields = reader.field_names()
+        query = take_field_filters(query, fields)
+        doubts = tuple(doubtful_filters(_words_of(query), query.scope.filters, fields))
+    known = reader.collections()
+    refuse_unknown(names, known)
+    named = query.scope.collections
+    if not names and named is not None:
+        names_known = [collection.name for collection in known]
+        unknown = [collection_not_found(name, names_known) for name in named if name not in names_known]
+        return query, (*doubts, *(f"{one.message}; {one.hint}" for one in unknown))
+    searched = tuple(dict.fromkeys(names)) or tuple(one.name for one in known if one.include_by_default)
+    if not names and len(searched) == len(known):
+        return query, doubts
+    narrowed = replace(query, scope=build_scope(Scope(searched), query.scope))
+    return narrowed, doubts if searched else (*doubts, _NO_COLLECTION)
+
+
+def take_field_filters(query: Query, fields: Names[str]) -> Query:
+    """Return the query with filters on `fields` of front matter taken out of its words, in plain text and `lex` lines.
+
+    Raises:
+        UsageError: Nothing is left, or there are too many filters.
+    """
+    text, found = (query.text, []) if query.subqueries else take_filters(query.text, fields)
+    kept: list[SubQuery] = []
+    for subquery in query.subqueries:
+        rest, more = take_filters(subquery.text, fields) if subquery.kind == "lex" else (subquery.text, [])
+        found += more
+        kept += [replace(subquery, text=rest)] if rest else []
+    if not found:
+        return query
+    query = replace(query, text=primary_text(kept) if query.subqueries else text, subqueries=tuple(kept))
+    query = _with_filters(query, found)
+    _check_size(query)
+    return query
+
+
+def _words_of(query: Query) -> tuple[str, ...]:
+    """Return the texts of a query that may contain filters."""
+    return tuple(one.text for one in query.subqueries if one.kind == "lex") if query.subqueries else (query.text,)
+
+
+def _with_filters(query: Query, found: Sequence[Filter | Sort]) -> Query:
+    """Return the query with more filters. Positive `collection:` filters unite, everything else is required."""
+    named = [one for one in found if isinstance(one, TextFilter) and one.column == "collection" and not one.is_negated]
+    orders = [one for one in found if isinstance(one, str)]
+    rest = tuple(one for one in found if not isinstance(one, str) and one not in named)
+    scope = Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)
+    return replace(query, scope=build_scope(query.scope, scope), sort=orders[-1] if orders else query.sort)
 
 
 def _check_size(query: Query) -> None:
@@ -164,12 +170,6 @@ def _check_length(n_chars: int) -> None:
         raise UsageError(
             f"the query has {n_chars:,} characters, at most {MAX_QUERY_CHARS:,} are allowed", "shorten the query"
         )
-
-
-def primary_text(subqueries: Sequence[SubQuery]) -> str:
-    """What stands for several sub-queries: the first `lex`, else the first `vec`, else the first of all."""
-    order = get_args(SubQueryKind)
-    return min(subqueries, key=lambda subquery: order.index(subquery.kind)).text if subqueries else ""
 
 
 def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = False) -> None:
@@ -198,28 +198,6 @@ def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = Fals
             raise UsageError(f"{prefix}Negation (-term) is not supported in vec/hyde queries. Use lex for exclusions.")
 
 
-def narrow_query(query: Query, known: Sequence[Collection], names: Sequence[str]) -> tuple[Query, tuple[str, ...]]:
-    """The query within the collections that it may search, and what the caller must be told about them.
-
-    Named collections hold, and a `collection:` filter in the query may only narrow them. Where none is named, the
-    filter itself is the naming, and reaches collections that are not searched by default.
-
-    Raises:
-        NotFoundError: A name that does not exist; the hint names the nearest.
-    """
-    refuse_unknown(names, known)
-    known_names = [collection.name for collection in known]
-    named = query.scope.collections
-    if not names and named is not None:
-        unknown = [collection_not_found(name, known_names) for name in named if name not in known_names]
-        return query, tuple(f"{one.message}; {one.hint}" for one in unknown)
-    searched = tuple(dict.fromkeys(names)) or tuple(one.name for one in known if one.include_by_default)
-    if not names and len(searched) == len(known):
-        return query, ()
-    narrowed = replace(query, scope=build_scope(Scope(searched), query.scope))
-    return narrowed, () if searched else (_NO_COLLECTION,)
-
-
 def build_scope(base: Scope, extra: Scope) -> Scope:
     """Both scopes at once: collections intersect, filters add up, the longer compatible path prefix holds."""
     collections = base.collections
@@ -240,36 +218,33 @@ def _typed_line(line: str) -> re.Match[str] | None:
     return re.match(_TYPED, line, re.IGNORECASE | re.DOTALL) if ":" in line else None
 
 
-def _read_line(number: int, line: str, lines: _Lines, fields: Names[str] | None) -> None:
+def _read_line(number: int, line: str, lines: _Lines) -> None:
     if not line:
         return
     typed = _typed_line(line)
-    if typed is None:
-        rest = take_filters(line, lines.filters, fields)
-        if rest:
-            lines.plain.append((number, rest))
-        return
-    kind, value = typed[1].lower(), typed[2].strip()
-    if kind == "expand":
-        lines.expand = (number, take_filters(value, lines.filters, fields))
-        if not value:
-            raise UsageError("expand: query must include text.")
-    elif kind == "intent":
+    kind, value = ("", line) if typed is None else (typed[1].lower(), typed[2].strip())
+    if kind == "intent":
         if lines.intent is not None:
             raise UsageError(f"Line {number}: only one intent: line is allowed per query document.")
         if not value:
             raise UsageError(f"Line {number}: intent: must include text.")
         lines.intent = value
-    else:
-        if not value:
-            raise UsageError(f"Line {number} ({kind}:) must include text.")
-        text = take_filters(value, lines.filters, fields) if kind == "lex" else value
-        if text:
-            lines.typed.append(SubQuery(cast(SubQueryKind, kind), text, number))
+        return
+    if not value:
+        missing = "expand: query" if kind == "expand" else f"Line {number} ({kind}:)"
+        raise UsageError(f"{missing} must include text.")
+    text, found = (value, []) if kind in ("vec", "hyde") else take_filters(value, ())
+    lines.filters += found
+    if kind == "expand":
+        lines.expand = (number, text)
+    elif text and kind:
+        lines.typed.append(SubQuery(cast(SubQueryKind, kind), text, number))
+    elif text:
+        lines.plain.append((number, text))
 
 
 def _check_document(lines: _Lines) -> None:
-    """Refuse lines that do not go together."""
+    """Refuse lines that exclude each other."""
     is_document = bool(lines.typed or lines.intent is not None)
     if lines.expand is not None and (lines.plain or is_document):
         raise UsageError(
@@ -288,21 +263,8 @@ def _check_document(lines: _Lines) -> None:
 def _assemble(lines: _Lines) -> Query:
     _check_document(lines)
     plain = lines.plain if lines.expand is None else [lines.expand]
-    # Positive `collection:` filters unite and become the scope's collections; everything else must hold together.
-    named = [one for one in lines.filters if one.field == "collection" and not one.is_negated]
-    orders = [_order(one.value) for one in lines.filters if one.field == "sort"]
-    rest = tuple(one for one in lines.filters if one not in named and one.field != "sort")
-    scope = Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)
     text = plain[0][1] if plain else primary_text(lines.typed)
-    query = Query(text, tuple(lines.typed), lines.intent, scope, orders[-1] if orders else "relevance")
+    query = _with_filters(Query(text, tuple(lines.typed), lines.intent), lines.filters)
     if query == Query(""):
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     return query
-
-
-def _order(value: str) -> Sort:
-    """The order of hits that a caller named."""
-    for known in get_args(Sort):
-        if value.lower() == known:
-            return cast(Sort, known)
-    raise UsageError(f"unknown order 'sort:{value}'", hint="sort:date (newest first), sort:-date or sort:relevance")

@@ -1,4 +1,4 @@
-"""Filters as people type them: `tag:work`, `-status:draft`, `priority>=3`, `has:due`, and what stands around them."""
+"""Filters as people type them: `tag:work`, `-status:draft`, `priority>=3`, `has:due`, and the words around them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import cast, get_args
 
-from msgspec import json
-
+from qmd.conditions import Condition, number_in, read_condition
 from qmd.errors import UsageError, nearest_name
-from qmd.records import MetadataFilter
-
-if TYPE_CHECKING:
-    from qmd.store.conditions import Condition
+from qmd.records import DateFilter, FieldFilter, Filter, Sort, TagFilter, TextFilter
 
 FIELDS: Mapping[str, str] = {
     **{name: name for name in ("tag", "path", "collection", "title", "after", "before", "on", "sort")},
     "since": "after",
 }
-"""What may stand before the colon of a filter, and the field of the `MetadataFilter` that it makes; any other is one of
-front matter, where the index knows it."""
+"""Names before the colon of a filter, and their meaning; any other name is a field of front matter that the index
+knows."""
 
 _OPERATORS = {"": "eq", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _FILTER = (
@@ -29,7 +25,7 @@ _FILTER = (
     r'(?P<value>"[^"\n]+"|[^\s":/][^\s"]*)(?!\S)'
 )
 _DATE = r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?\Z"
-_SHOWN, _NAMED, _COMPARED, _SAID = 60, 8, 2_000, 3
+_SHOWN, _NAMED, _COMPARED, _MAX_MESSAGES = 60, 8, 2_000, 3
 """Characters of a name in a message, names in it, names among which the one that was meant is sought, messages."""
 
 
@@ -72,32 +68,63 @@ def _name_in(match: re.Match[str]) -> str:
     return match["value"].strip('"').lower() if name == "has" and match["op"] == ":" else name
 
 
-def take_filters(text: str, filters: list[MetadataFilter], fields: Collection[str] | None) -> str:
-    """`text` without its filters, which are appended to `filters`."""
+def take_filters(text: str, fields: Collection[str] | None) -> tuple[str, list[Filter | Sort]]:
+    """Return `text` without its filters, and these in order; `sort:` is an order.
+
+    Args:
+        text: One line.
+        fields: Names of front-matter fields in lower case; None where every name is one.
+
+    Raises:
+        UsageError: A date or an order that cannot be read.
+    """
     found = _find_filters(text, fields)
-    filters += map(_read_filter, found)
     for match in reversed(found):
         text = f"{text[: match.start()].rstrip()} {text[match.end() :].lstrip()}"
-    return text.strip()
+    return text.strip(), [_read_filter(match) for match in found]
 
 
-def _read_filter(match: re.Match[str]) -> MetadataFilter:
+def read_filters(text: str) -> list[Filter | Sort]:
+    """Return the filters of a text without words, as they are typed or in JSON; every name is a field.
+
+    Raises:
+        UsageError: The text contains anything else.
+    """
+    if text.lstrip()[:1] in ("{", "["):
+        return [FieldFilter(read_condition(text))]
+    rest, found = take_filters(text, None)
+    if rest or not found:
+        raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
+    return found
+
+
+def read_order(value: str) -> Sort:
+    """Return the order of hits that a caller named."""
+    for known in get_args(Sort):
+        if value.lower() == known:
+            return cast(Sort, known)
+    raise UsageError(f"unknown order 'sort:{value}'", hint="sort:date (newest first), sort:-date or sort:relevance")
+
+
+def _read_filter(match: re.Match[str]) -> Filter | Sort:
     name, value, is_negated = match["field"].lower(), match["value"].strip('"'), bool(match["sign"])
-    meant = FIELDS.get(name)
-    if meant in ("after", "before", "on"):
-        value = _normal_date(name, value)
-    elif meant == "tag":
-        value = value.removeprefix("#")
-    if meant is not None:
-        return MetadataFilter(meant, value, is_negated)
-    condition = _condition(_name_in(match), name == "has", _OPERATORS[match["op"].strip(":")], value)
-    return MetadataFilter("where", json.encode(condition).decode(), is_negated)
+    match FIELDS.get(name):
+        case "sort":
+            return read_order(value)
+        case "tag":
+            return TagFilter(value.removeprefix("#"), is_negated)
+        case "after" | "before" | "on" as relation:
+            first, last = _read_days(name, value)
+            return DateFilter(relation, first, last if relation == "on" else first, is_negated)
+        case "title" | "path" | "collection" as column:
+            return TextFilter(column, value, is_negated)
+        case _:
+            operator = _OPERATORS[match["op"].strip(":")]
+            return FieldFilter(_condition(_name_in(match), name == "has", operator, value), is_negated)
 
 
 def _condition(name: str, is_there: bool, operator: str, value: str) -> Condition:
-    """That a field is there, or how it compares with a value, which is of every type that it can be."""
-    from qmd.store.conditions import Condition, number_in
-
+    """Return the condition that a field exists, or compares with a value in each type that the value may have."""
     if is_there:
         return Condition("exists", name, True)
     number, meant = number_in(value), []
@@ -106,10 +133,10 @@ def _condition(name: str, is_there: bool, operator: str, value: str) -> Conditio
     if operator == "eq" and value.lower() in ("true", "false"):
         meant.append(Condition(operator, name, value.lower() == "true"))
     with suppress(UsageError):
-        first, _, last = _normal_date("on", value).partition("/")
-        # Behind the start of a date it stands for the end of what that names.
-        ends = {"lt": {"lt": first}, "gte": {"gte": first}, "gt": {"gt": f"{last or first}~"}}
-        bounds = ends.get(operator, {"lte": f"{last or first}~"} | ({"gte": first} if operator == "eq" else {}))
+        first, last = _read_days("on", value)
+        # `~` after the start of a date is the end of the days that it names.
+        ends = {"lt": {"lt": first}, "gte": {"gte": first}, "gt": {"gt": f"{last}~"}}
+        bounds = ends.get(operator, {"lte": f"{last}~"} | ({"gte": first} if operator == "eq" else {}))
         parts = [Condition(bound, name, day) for bound, day in bounds.items()]
         meant.append(Condition("and", operands=(Condition("type", name, "date"), *parts)))
     if operator == "eq" or not meant:
@@ -117,25 +144,22 @@ def _condition(name: str, is_there: bool, operator: str, value: str) -> Conditio
     return meant[0] if len(meant) == 1 else Condition("or", operands=tuple(meant))
 
 
-def may_name_fields(text: str) -> bool:
-    """Whether a text has something like a filter by front matter, so that the index must be asked for its fields."""
+def names_fields(text: str) -> bool:
+    """Return whether a text may contain filters on front matter, so that the fields of the index are needed."""
     return any(match["field"].lower() not in FIELDS for match in _look_alikes(text))
 
 
-def doubtful_filters(query: str, filters: Iterable[MetadataFilter], names: Collection[str]) -> Iterator[str]:
-    """A line for each of the first filters by a field that no note has: in a query it is none, but words."""
-    from qmd.store.conditions import read_condition
-
-    lines = (line for line in query.splitlines() if not re.match(r"\s*(vec|hyde|intent):", line, re.IGNORECASE))
+def doubtful_filters(texts: Iterable[str], filters: Iterable[Filter], names: Collection[str]) -> Iterator[str]:
+    """Yield a line for each of the first filters on fields that no note has; in a query these are words."""
     known = {*FIELDS, *names}
-    alike = {one[0]: _name_in(one) for line in lines for one in _look_alikes(line) if _name_in(one) not in known}
-    for written, name in islice(alike.items(), _SAID):
+    alike = {one[0]: _name_in(one) for text in texts for one in _look_alikes(text) if _name_in(one) not in known}
+    for written, name in islice(alike.items(), _MAX_MESSAGES):
         # No port, line of a file, or arrow in code.
         unknown = _unknown(name, names)
         if re.search(":[^0-9]|[<>]=?[0-9]", written) or "did you mean" in unknown:
             yield f"'{written[:_SHOWN]}' is searched as words: {unknown}"
-    asked = (name for one in filters if one.field == "where" for name in read_condition(one.value).fields())
-    for name in islice(dict.fromkeys(one for one in asked if one not in names), _SAID):
+    asked = (name for one in filters if isinstance(one, FieldFilter) for name in one.condition.fields())
+    for name in islice(dict.fromkeys(one for one in asked if one not in names), _MAX_MESSAGES):
         yield _unknown(name, names)
 
 
@@ -148,22 +172,24 @@ def _unknown(name: str, names: Collection[str]) -> str:
     return f"no note has the field '{name[:_SHOWN]}'; " + (f"did you mean '{near}'?" if near else there_are)
 
 
-def _normal_date(name: str, value: str) -> str:
-    """The start of an ISO date, or for `on` of anything but a day, month or year its first and last day."""
+def _read_days(name: str, value: str) -> tuple[str, str]:
+    """Return the first and last day of a date, both the same for an ISO date or its start (`2026-03`).
+
+    Raises:
+        UsageError: It is no date, or may be two.
+    """
     match = re.match(_DATE, value)
     if match is None:
-        first, last = _named_days(name, value)
-        return first if name != "on" or first == last else f"{first}/{last}"
+        return _named_days(name, value)
     month, day = (int(part or 1) for part in match.groups()[1:])
     if not (1 <= month <= 12 and 1 <= day <= 31):
         raise _no_date(name, value)
-    if match[2] is None:
-        return match[1]
-    return f"{match[1]}-{month:02d}" + (f"-{day:02d}" if match[3] else "")
+    iso = match[1] + (f"-{month:02d}" if match[2] else "") + (f"-{day:02d}" if match[3] else "")
+    return iso, iso
 
 
 def _named_days(name: str, value: str) -> tuple[str, str]:
-    """First and last of the days that a value names in words or in another than the ISO form."""
+    """Return the first and last of the days that a value names in words or in another than the ISO form."""
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
     from qmd.times import local_today

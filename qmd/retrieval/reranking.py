@@ -51,10 +51,10 @@ def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[Weighted
     """
     reranker, trace = _reranker(run), run.trace
     is_built_in = reranker is not None and reranker.description.tier == "built-in"
-    is_sure = is_built_in and run.options.rerank is None and _distance(ranked) >= NEAR_TIE
+    is_sure = is_built_in and run.request.rerank is None and _distance(ranked) >= NEAR_TIE
     if reranker is None or is_sure or not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
         return list(ranked)
-    head = list(ranked[: run.options.rerank_depth or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
+    head = list(ranked[: run.request.candidate_limit or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
     read = _read(run, reranker, head, terms)
     if len(read) < len(head):
         _warn_of_unread(run, reranker, len(read), len(head))
@@ -67,7 +67,7 @@ def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[Weighted
 
 
 def _warn_of_unread(run: Run, reranker: Reranker, n_read: int, n_all: int) -> None:
-    budget_ms = run.options.budget_ms
+    budget_ms = run.request.budget_ms
     cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
     run.trace.warn(f"{cause}: {n_read} of {n_all} passages reranked")
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from qmd.records import Passage
 from qmd.retrieval.layout import Layout, TermPlaces, Unit
 from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_occurrences, fold, match_text, windows
-from qmd.retrieval.query import PASSAGE_CHARS
+from qmd.retrieval.request import PASSAGE_CHARS
 
 LINES = 4
 """Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""

@@ -15,7 +15,7 @@ from qmd.records import StageTiming
 if TYPE_CHECKING:
     from qmd.inference.base import EngineDescription, Engines
     from qmd.records import Query
-    from qmd.retrieval.query import SearchOptions
+    from qmd.retrieval.request import SearchRequest
     from qmd.store.base import IndexReader
 
 FINISH_MS = 40.0
@@ -121,5 +121,5 @@ class Run(Struct, frozen=True):
     reader: IndexReader
     engines: Engines
     query: Query
-    options: SearchOptions
+    request: SearchRequest
     trace: Trace

@@ -13,7 +13,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from qmd.records import MetadataFilter, Scope
+from qmd.conditions import Condition
+from qmd.records import DateFilter, FieldFilter, Filter, Scope, TagFilter, TextFilter
 from qmd.times import time_text
 
 _AFTER_ANY_DAY = "~"
@@ -77,34 +78,32 @@ class ScopeWriter(ABC):
         """That the front matter has this tag, folded and without `#`, or one nested in it."""
 
     @abstractmethod
-    def metadata_clause(self, condition: str) -> str:
-        """That the front matter meets a condition, in JSON (`conditions`)."""
+    def metadata_clause(self, condition: Condition) -> str:
+        """Return the clause that the front matter meets a condition."""
 
-    def _filter(self, asked: MetadataFilter) -> str:
-        if asked.is_negated:
-            # What is not known must count as "does not hold" here, too.
-            return f"NOT coalesce({self._filter(replace(asked, is_negated=False))}, false)"
-        value = asked.value
-        match asked.field:
-            case "after":
-                own, day = f"{_LAST_DAY} >= {self.value(value)}", f"modified_at >= {self._instant(value)}"
+    def _filter(self, one: Filter) -> str:
+        if one.is_negated:
+            # A document without the value does not match the filter, so it matches the negation.
+            return f"NOT coalesce({self._filter(replace(one, is_negated=False))}, false)"
+        match one:
+            case DateFilter("after", first):
+                own, day = f"{_LAST_DAY} >= {self.value(first)}", f"modified_at >= {self._instant(first)}"
                 return f"({own} OR (date IS NULL AND {day}))"
-            case "before":
-                own, day = f"{_FIRST_DAY} < {self.value(value)}", f"modified_at < {self._instant(value)}"
+            case DateFilter("before", first):
+                own, day = f"{_FIRST_DAY} < {self.value(first)}", f"modified_at < {self._instant(first)}"
                 return f"({own} OR (date IS NULL AND {day}))"
-            case "on":
-                first, _, last = value.partition("/")
-                return f"({self._named(first, last or first)} OR {self._written(first, last or first)})"
-            case "title":
+            case DateFilter(_, first, last):
+                return f"({self._named(first, last)} OR {self._written(first, last)})"
+            case TextFilter("title", value):
                 return self.contains_folded("title", value.casefold())
-            case "path":
+            case TextFilter("path", value):
                 return self.matches("path", value) if re.search(r"[*?\[]", value) else self.contains("path", value)
-            case "collection":
+            case TextFilter(_, value):
                 return f"collection = {self.value(value)}"
-            case "tag" | "tags":
-                return self.tagged(value.strip("#/").casefold())
-            case _:
-                return self.metadata_clause(value)
+            case TagFilter(name):
+                return self.tagged(name.strip("#/").casefold())
+            case FieldFilter(condition):
+                return self.metadata_clause(condition)
 
     def _named(self, first: str, last: str) -> str:
         """Its own date lies between two; a month lies within its month and not within any day of it."""

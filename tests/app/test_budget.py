@@ -13,6 +13,7 @@ from qmd.app.paging import cursor_after, start_of, turn_page
 from qmd.app.records import DocumentText, DocumentTexts
 from qmd.errors import UsageError
 from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument
+from qmd.retrieval.request import SearchRequest
 
 WORDS = ["rent", "tea", "harbour", "der", "Überfahrt", "渡船", "don't", "12.5", "`code`", "|", "#tag\n-", ""]
 
@@ -58,7 +59,7 @@ def test_the_last_result_is_cut_at_a_line_and_the_cursor_goes_on_behind_it() -> 
     assert first.passage.text == "short" and cut.passages[0].text.endswith(f"about the rent {MARK}")
     assert cut.passages[0].end_line == cut.passages[0].text.count("\n") + 1 < 40
     assert shown.budget is not None and shown.budget.left == 1
-    found = turn_page(response("short", lines, "third"), shown.budget.cursor, (), 10)
+    found = turn_page(response("short", lines, "third"), SearchRequest(cursor=shown.budget.cursor))
     assert [one.passage.text for one in found.hits] == ["third"] and not found.warnings
 
 
@@ -95,8 +96,8 @@ def test_one_line_without_blanks_is_cut_too() -> None:
 def test_a_cursor_says_when_the_results_before_it_are_others() -> None:
     found = response("a", "b", "c")
     cursor = cursor_after(found.hits[:2])
-    assert [one.passage.text for one in turn_page(found, cursor, (), 5).hits] == ["c"]
-    (said,) = turn_page(replace(found, hits=found.hits[::-1]), cursor, (), 5).warnings
+    assert [one.passage.text for one in turn_page(found, SearchRequest(cursor=cursor)).hits] == ["c"]
+    (said,) = turn_page(replace(found, hits=found.hits[::-1]), SearchRequest(cursor=cursor)).warnings
     assert "are others now" in said
 
 
@@ -109,7 +110,7 @@ def test_what_is_no_cursor_is_refused(cursor: str) -> None:
 def test_what_is_seen_is_left_out_by_docid_or_address_in_one_line() -> None:
     found = response("a", "b", "c")
     seen = (found.hits[0].document.docid, "qmd://notes/n1.md")
-    left = turn_page(found, None, seen, 5)
+    left = turn_page(found, SearchRequest(seen=seen))
     assert [one.passage.text for one in left.hits] == ["c"] and left.warnings == ("left out as seen: 2 results",)
 
 

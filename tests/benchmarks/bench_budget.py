@@ -23,14 +23,15 @@ from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.corpus_index import entry_id
 from tests.benchmarks.judged import read_beir
 from tests.benchmarks.metrics import average, ndcg_at
 
-FREE = SearchOptions(limit=10)
+FREE = SearchRequest(limit=10)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,7 +94,7 @@ def load() -> Engines:
     return load_engines(settings, ("embed", "rerank"))
 
 
-def ask(reader: IndexReader, engines: Engines, text: str, options: SearchOptions) -> tuple[list[str], float, bool]:
+def ask(reader: IndexReader, engines: Engines, text: str, options: SearchRequest) -> tuple[list[str], float, bool]:
     """The ranking, its wall time in milliseconds, and whether anything was left out for time."""
     started = time.perf_counter()
     answer = search(reader, engines, parse_query(text), options)

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from qmd.batching import batches
 from qmd.records import IndexTerms, LexicalTerm, Scope
 from qmd.retrieval.query import read_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.records import ChunkRecord, NewDocument, pack_text
@@ -94,7 +95,7 @@ def _measure(path: Path, address: str | None, n_documents: int) -> dict[str, str
         found["size, MB"] = f"{writer.status(None).size_bytes / 1e6:.0f}"
     with open_reader(path, address) as reader:
         words = [_terms(f"word{n}", f"word{n * 7}") for n in (30, 300, 3_000, 9_000)]
-        scope = read_query("", filter="status:s3").scope
+        scope = read_query(SearchRequest("", filter="status:s3")).scope
         found["open and first search"] = _times(lambda: _open_and_search(path, address, words[0]), 3)
         found["search by words"] = _times(lambda: [reader.search_lexical(one, 20, Scope()) for one in words], n=4)
         found["… in a tenth"] = _times(lambda: [reader.search_lexical(one, 20, scope) for one in words], n=4)

@@ -31,15 +31,16 @@ from qmd.inference.base import Embedder, Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_writer
 from tests.benchmarks.corpus_index import entry_id, index_corpus
 from tests.benchmarks.judged import Qrels, read_beir
 from tests.benchmarks.metrics import average, ndcg_at
 
-OPTIONS = SearchOptions(limit=10, rerank=False, expand=False, folds_copies=False)
-WORDS = SearchOptions(mode="lexical", limit=10, folds_copies=False)
+OPTIONS = SearchRequest(limit=10, rerank=False, expand=False, folds_copies=False)
+WORDS = SearchRequest(mode="lexical", limit=10, folds_copies=False)
 HABITS = 100
 """Queries that were asked before."""
 
@@ -145,7 +146,7 @@ def report(
     print(f"  {label:18} {known:4.0%}  {by_words:.4f}  {as_it_is:.4f}  {supplied:.4f}  {spent_ms:6.0f} ms", flush=True)
 
 
-def ids(reader: IndexReader, engines: Engines, text: str, options: SearchOptions) -> list[str]:
+def ids(reader: IndexReader, engines: Engines, text: str, options: SearchRequest) -> list[str]:
     """The first documents without computing any vector."""
     return [entry_id(hit.document) for hit in search(reader, engines, parse_query(text), options).hits]
 

@@ -26,7 +26,8 @@ from qmd.records import StoredDocument
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.matching import fold
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import Mode, SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import Mode, SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 
@@ -102,7 +103,7 @@ def measure(
     """Shares of one list of queries."""
     first = shown = weak = 0
     for text, wanted in queries.items():
-        response = search(reader, engines, parse_query(text), SearchOptions(mode=mode, limit=10, expand=False))
+        response = search(reader, engines, parse_query(text), SearchRequest(mode=mode, limit=10, expand=False))
         ids = [hit.document.id for hit in response.hits]
         n_shown = _SHOWN if response.verdict != "none" else _SHOWN_OF_NONE
         is_first = ids[:1] == [wanted]

@@ -28,7 +28,8 @@ from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.bench.running import BACKENDS, require_models
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.bootstrap import compare_runs
@@ -153,7 +154,7 @@ def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[s
         reader,
         engines,
         parse_query(text),
-        SearchOptions(rerank=False, expand=False, limit=200, candidate_limit=200, folds_copies=False, explain=True),
+        SearchRequest(rerank=False, expand=False, limit=200, candidate_limit=200, folds_copies=False, explain=True),
     )
     lists: dict[tuple[str, str], list[tuple[int, int]]] = {}
     names = {hit.document.id: entry_id(hit.document) for hit in answer.hits}

@@ -28,7 +28,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.app.index import Index
-from qmd.app.searching import SearchRequest
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
@@ -41,7 +40,8 @@ from qmd.records import SearchResponse, StoredDocument
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import VERDICT_NOTES
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
@@ -123,7 +123,7 @@ class Searched(Struct):
 
     reader: IndexReader
     engines: Engines
-    options: SearchOptions
+    options: SearchRequest
 
     def search(self, request: SearchRequest, listener: Listener) -> SearchResponse:
         """The answer to a request."""

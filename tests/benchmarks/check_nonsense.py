@@ -23,7 +23,8 @@ from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.calibration import WEAK
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import Mode, SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import Mode, SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.known_items import known_item_queries
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def top_relevance(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> float:
     """Relevance of the first hit; 0 without one."""
-    answer = search(reader, engines, parse_query(text), SearchOptions(mode=mode, limit=1, rerank=False, expand=False))
+    answer = search(reader, engines, parse_query(text), SearchRequest(mode=mode, limit=1, rerank=False, expand=False))
     return answer.hits[0].relevance if answer.hits else 0.0
 
 

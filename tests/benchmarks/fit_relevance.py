@@ -30,7 +30,7 @@ from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import GOOD, WEAK, Evidence
-from qmd.retrieval.query import Mode
+from qmd.retrieval.request import Mode
 from tests.benchmarks.relevance_evidence import MODES, Row, of_collection, of_notes
 
 RIDGE = 2.0

@@ -25,7 +25,8 @@ from qmd.plugins.bench.fixture import cases_of_names, read_fixture, same_file
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
-from qmd.retrieval.query import Mode, SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import Mode, SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
 from tests.benchmarks.corpus_index import COLLECTION, entry_id
@@ -242,7 +243,7 @@ def ask_all(
 def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> list[tuple[StoredDocument, Evidence]]:
     """The first ten hits of the real pipeline, each with the evidence caught where it is judged."""
     seen: list[Evidence] = []
-    options = SearchOptions(mode=mode, expand=False, limit=JUDGED, folds_copies=False)
+    options = SearchRequest(mode=mode, expand=False, limit=JUDGED, folds_copies=False)
 
     def listen(evidence: Evidence) -> float:
         seen.append(evidence)

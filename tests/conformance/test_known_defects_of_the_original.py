@@ -18,7 +18,8 @@ from qmd.indexing.update import update_collection
 from qmd.plugins.bench.fixture import same_file
 from qmd.records import Collection
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.opening import open_reader, open_writer
 from tests import fakes
 from tests.note_index import NoteIndex
@@ -123,7 +124,7 @@ def test_07_the_order_of_typed_lines_changes_neither_weights_nor_results(world: 
     engines = fakes.fake_engines(embedder)
     seen = set()
     for lines in permutations(("lex: ripe kiwi", "vec: pear garden", "lex: garden")):
-        answer = search(reader, engines, parse_query("\n".join(lines)), SearchOptions(explain=True, rerank=False))
+        answer = search(reader, engines, parse_query("\n".join(lines)), SearchRequest(explain=True, rerank=False))
         explained = [hit.explanation for hit in answer.hits if hit.explanation]
         weights = {(one.query, one.weight) for entry in explained for one in entry.contributions}
         seen.add((tuple(hit.document.path for hit in answer.hits), frozenset(weights)))
@@ -150,7 +151,7 @@ def test_09_the_reranker_reads_the_chunk_that_matched_by_meaning(tmp_path: Path)
         update_collection(writer, collection)
         embed_pending(writer, embedder)
     with open_reader(tmp_path / "index.sqlite") as reader:
-        answer = search(reader, fakes.fake_engines(embedder, reranker), parse_query("car"), SearchOptions())
+        answer = search(reader, fakes.fake_engines(embedder, reranker), parse_query("car"), SearchRequest())
     assert any("automobile" in passage for _, passages in reranker.calls for passage in passages)
     # The snippet comes from that chunk, too, although it holds no word of the query.
     assert answer.hits[0].document.path == "a.md"

@@ -16,7 +16,8 @@ from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
 from qmd.records import Collection, Scope
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from tests.fakes import HashingEmbedder
@@ -89,7 +90,7 @@ def test_a_copy_answers_with_the_same_documents_and_scores(source: IndexReader, 
     engines = Engines(HashingEmbedder(), None, None)
     for question in QUESTIONS:
         for mode in ("lexical", "dense", "hybrid"):
-            options = SearchOptions(mode=mode)
+            options = SearchRequest(mode=mode)
             hits = [
                 [
                     (hit.document.uri, hit.relevance, hit.passage)

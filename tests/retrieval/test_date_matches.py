@@ -10,7 +10,8 @@ import pytest
 from qmd import times
 from qmd.records import SearchResponse
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from tests import fakes
 from tests.note_index import NoteIndex, paths
 
@@ -34,7 +35,7 @@ def journal(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
 
 def ask(index: NoteIndex, text: str, mode: str = "lexical", **wishes: object) -> SearchResponse:
     engines = fakes.fake_engines(embedder=index.embedder)
-    return search(index, engines, parse_query(text), SearchOptions(mode=mode, **wishes))  # type: ignore[arg-type]
+    return search(index, engines, parse_query(text), SearchRequest(mode=mode, **wishes))  # type: ignore[arg-type]
 
 
 @pytest.fixture

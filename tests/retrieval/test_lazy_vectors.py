@@ -13,13 +13,14 @@ from qmd.records import Candidate, Ranking, SearchResponse
 from qmd.retrieval import lazy_vectors as supply
 from qmd.retrieval.fusion import fuse_zscores
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.records import PendingContent
 from tests import fakes
 from tests.note_index import NoteIndex, paths
 
 EMBEDDER = fakes.HashingEmbedder(synonyms={"car": "automobile"})
-HYBRID = SearchOptions(rerank=False, explain=True)
+HYBRID = SearchRequest(rerank=False, explain=True)
 UNKNOWN = "'car' does not appear in any note"
 DENSE = replace(HYBRID, mode="dense")
 
@@ -34,7 +35,7 @@ def notes() -> NoteIndex:
     return index
 
 
-def ask(index: NoteIndex, text: str, options: SearchOptions = HYBRID, *, keeps: bool = True) -> SearchResponse:
+def ask(index: NoteIndex, text: str, options: SearchRequest = HYBRID, *, keeps: bool = True) -> SearchResponse:
     opened: list[PrecomputedChunks] = []
 
     def open_source(embedder: Embedder) -> PrecomputedChunks:

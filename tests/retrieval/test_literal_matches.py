@@ -8,13 +8,14 @@ from qmd.records import LexicalTerm, SearchResponse
 from qmd.retrieval import literal_matches as literal
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from tests import fakes
 from tests.note_index import NoteIndex
 
 RELATIVE = "# Adherent point\n\nAn adherent point of a set. Limit points are adherent, adherent points no limits.\n"
 TYPED = "# Sampling bias\n\nPatients who stay in a trial differ in age and habits. Their adherence is better.\n"
-LEXICAL = SearchOptions(mode="lexical", explain=True)
+LEXICAL = SearchRequest(mode="lexical", explain=True)
 
 
 def index_of(**notes: str) -> NoteIndex:
@@ -26,7 +27,7 @@ def index_of(**notes: str) -> NoteIndex:
     return reader
 
 
-def ask(reader: NoteIndex, text: str, options: SearchOptions = LEXICAL) -> SearchResponse:
+def ask(reader: NoteIndex, text: str, options: SearchRequest = LEXICAL) -> SearchResponse:
     return search(reader, fakes.fake_engines(), parse_query(text), options)
 
 
@@ -74,7 +75,7 @@ def test_the_only_holder_is_found_behind_hundreds_of_relatives(monkeypatch: pyte
     reader = index_of(typed="# Other\n\n" + "Words about other things. " * 80 + "Their adherence is better.\n")
     for number in range(60):
         reader.add(f"relative-{number}.md", RELATIVE)
-    answer = ask(reader, "adherence", SearchOptions(mode="lexical", limit=3, folds_copies=False))
+    answer = ask(reader, "adherence", SearchRequest(mode="lexical", limit=3, folds_copies=False))
     assert names(answer)[0] == "typed"
 
 

@@ -8,7 +8,8 @@ from qmd.records import Scope
 from qmd.retrieval.calibration import NAMED
 from qmd.retrieval.name_matches import MANY_NOTES, PART, find_named
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import Mode, SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import Mode, SearchRequest
 from tests import fakes
 from tests.note_index import NoteIndex
 
@@ -31,7 +32,7 @@ def vault() -> NoteIndex:
 
 def first(vault: NoteIndex, query: str, mode: Mode) -> str:
     engines = fakes.fake_engines(embedder=EMBEDDER, reranker=fakes.OverlapReranker())
-    return search(vault, engines, parse_query(query), SearchOptions(mode=mode)).hits[0].document.path
+    return search(vault, engines, parse_query(query), SearchRequest(mode=mode)).hits[0].document.path
 
 
 @pytest.mark.parametrize("mode", ["lexical", "dense", "hybrid"])
@@ -58,7 +59,7 @@ def test_a_name_among_other_words_is_one_more_reason(vault: NoteIndex) -> None:
 
 def test_a_name_among_other_words_makes_no_nonsense_relevant(vault: NoteIndex) -> None:
     engines = fakes.fake_engines()
-    answer = search(vault, engines, parse_query("zebra Dirac comb xylophone marmalade"), SearchOptions(mode="lexical"))
+    answer = search(vault, engines, parse_query("zebra Dirac comb xylophone marmalade"), SearchRequest(mode="lexical"))
     assert answer.hits[0].document.path == "Maths/Dirac comb.md"
     assert answer.hits[0].relevance < NAMED
 
@@ -77,7 +78,7 @@ def test_a_name_that_many_notes_have_tells_nothing() -> None:
 
 
 def test_the_explanation_names_what_the_query_is(vault: NoteIndex) -> None:
-    answer = search(vault, fakes.fake_engines(), parse_query("CFG"), SearchOptions(mode="lexical", explain=True))
+    answer = search(vault, fakes.fake_engines(), parse_query("CFG"), SearchRequest(mode="lexical", explain=True))
     explanation = answer.hits[0].explanation
     assert explanation is not None
     assert [(part.source, part.kind) for part in explanation.contributions if part.source == "name"] == [

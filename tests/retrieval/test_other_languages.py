@@ -10,7 +10,8 @@ from qmd.inference.models.catalogue import READERS
 from qmd.records import SearchResponse
 from qmd.retrieval.lexical import MOST_TERMS, MOST_UNKNOWN
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.sqlite.index import SqliteReader
 from tests import fakes
 from tests.note_index import NoteIndex, paths
@@ -23,7 +24,7 @@ GERMAN = {
 
 
 def answer(index: NoteIndex, text: str) -> SearchResponse:
-    options = SearchOptions() if index.embedder else SearchOptions(mode="lexical")
+    options = SearchRequest() if index.embedder else SearchRequest(mode="lexical")
     return search(index, fakes.fake_engines(index.embedder), parse_query(text), options)
 
 

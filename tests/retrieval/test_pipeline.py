@@ -13,13 +13,14 @@ from qmd.errors import UsageError
 from qmd.records import Query, Scope, SearchResponse, SubQuery
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import Mode, SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import Mode, SearchRequest
 from tests import fakes
 from tests.note_index import NoteIndex, paths
 
-LEXICAL = SearchOptions(mode="lexical")
-DENSE = SearchOptions(mode="dense")
-HYBRID = SearchOptions()
+LEXICAL = SearchRequest(mode="lexical")
+DENSE = SearchRequest(mode="dense")
+HYBRID = SearchRequest()
 
 
 def notes(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
@@ -34,7 +35,7 @@ def notes(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
     return reader
 
 
-def ask(reader: NoteIndex, text: str, options: SearchOptions = HYBRID, **roles: Any) -> SearchResponse:
+def ask(reader: NoteIndex, text: str, options: SearchRequest = HYBRID, **roles: Any) -> SearchResponse:
     return search(reader, fakes.fake_engines(**roles), parse_query(text), options)
 
 
@@ -142,7 +143,7 @@ def test_a_short_unknown_word_near_to_several_is_only_questioned() -> None:
 
 @pytest.mark.parametrize("text", ["%%%%", "?", "\N{CRAB}", "lex: %%%\nvec: ???", "tag:home %%%%"])
 @pytest.mark.parametrize("options", [LEXICAL, DENSE, HYBRID], ids=lambda options: options.mode)
-def test_a_query_without_words_is_answered_with_one_line(text: str, options: SearchOptions) -> None:
+def test_a_query_without_words_is_answered_with_one_line(text: str, options: SearchRequest) -> None:
     answer = ask(notes(EMBEDDER), text, options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
     assert (answer.hits, answer.verdict) == ((), "none")
     assert answer.warnings == ("no words to search for: the query has no letter or digit",)
@@ -388,7 +389,7 @@ def test_no_query_text_raises_anything_but_a_usage_error(embedded_notes: NoteInd
     except UsageError:
         return
     engines = fakes.fake_engines(EMBEDDER, fakes.OverlapReranker())
-    answer = search(embedded_notes, engines, query, SearchOptions(mode=mode))
+    answer = search(embedded_notes, engines, query, SearchRequest(mode=mode))
     relevances = [hit.relevance for hit in answer.hits]
     assert relevances == sorted(relevances, reverse=True)
     assert answer.hits or answer.warnings
@@ -407,7 +408,7 @@ def kitchen(n_copies: int = 3) -> NoteIndex:
 
 
 @pytest.mark.parametrize("options", [LEXICAL, DENSE, HYBRID], ids=lambda options: options.mode)
-def test_one_text_in_several_places_is_one_hit_that_names_the_others(options: SearchOptions) -> None:
+def test_one_text_in_several_places_is_one_hit_that_names_the_others(options: SearchRequest) -> None:
     answer = ask(kitchen(), "cabbage salt ferment", options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
     hit = answer.hits[0]
     assert [path for path in paths(answer) if path.endswith("fermentation.md")] == [hit.document.path]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from qmd import times
 from qmd.errors import UsageError
-from qmd.records import MetadataFilter, Query, Scope, SubQuery
+from qmd.records import DateFilter, Query, Scope, SubQuery, TagFilter, TextFilter
 from qmd.retrieval.query import build_scope, parse_query, read_query, validate_subqueries
 from qmd.retrieval.query_filters import split_filters
+from qmd.retrieval.request import SearchRequest
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ def test_plain_text_quoted_filters_and_colons_of_other_kinds_are_text(text: str)
 @pytest.mark.parametrize("text", ["a " * 10_000, "vec: a\n" * 40, "tag:a " * 200, "lex: " + "b" * 20_000])
 def test_a_query_that_is_too_long_names_the_limit(text: str) -> None:
     with pytest.raises(UsageError, match=r"at most [\d,]+ are allowed"):
-        read_query(text)
+        read_query(SearchRequest(text))
 
 
 def test_expand_prefix_is_the_same_as_none() -> None:
@@ -100,9 +102,9 @@ def test_filters_stand_anywhere_and_leave_the_text() -> None:
     query = parse_query('rotate tag:#security keys after:2026-3 -title:"old notes"')
     assert query.text == "rotate keys"
     assert query.scope.filters == (
-        MetadataFilter("tag", "security"),
-        MetadataFilter("after", "2026-03"),
-        MetadataFilter("title", "old notes", True),
+        TagFilter("security"),
+        DateFilter("after", "2026-03", "2026-03"),
+        TextFilter("title", "old notes", True),
     )
 
 
@@ -113,30 +115,33 @@ def test_collections_unite() -> None:
 def test_filter_lines_join_a_query_document_and_are_a_query_alone() -> None:
     query = parse_query("tag:x\nlex: keys")
     assert query.subqueries == (SubQuery("lex", "keys", 2),)
-    assert query.scope.filters == parse_query("tag:x").scope.filters == (MetadataFilter("tag", "x"),)
+    assert query.scope.filters == parse_query("tag:x").scope.filters == (TagFilter("x"),)
     assert parse_query("tag:x").text == ""
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("after:yesterday", ("after", "2026-03-17")),
-        ('since:"last week"', ("after", "2026-03-09")),
-        ("since:last-week", ("after", "2026-03-09")),
-        ('before:"17. Oktober 2018"', ("before", "2018-10-17")),
-        ("on:2024-02-02", ("on", "2024-02-02")),
-        ("on:2024-2", ("on", "2024-02")),
-        ('on:"July 2019"', ("on", "2019-07-01/2019-07-31")),
-        ("on:上周", ("on", "2026-03-09/2026-03-15")),
-        ("on:10/17/2018", ("on", "2018-10-17")),
+        ("after:yesterday", ("after", "2026-03-17", "2026-03-17")),
+        ('since:"last week"', ("after", "2026-03-09", "2026-03-09")),
+        ("since:last-week", ("after", "2026-03-09", "2026-03-09")),
+        ('before:"17. Oktober 2018"', ("before", "2018-10-17", "2018-10-17")),
+        ("on:2024-02-02", ("on", "2024-02-02", "2024-02-02")),
+        ("on:2024-2", ("on", "2024-02", "2024-02")),
+        ('on:"July 2019"', ("on", "2019-07-01", "2019-07-31")),
+        ("on:上周", ("on", "2026-03-09", "2026-03-15")),
+        ("on:10/17/2018", ("on", "2018-10-17", "2018-10-17")),
     ],
 )
 def test_date_filters_take_dates_as_people_say_them(
-    text: str, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]
+    text: str,
+    expected: tuple[Literal["after", "before", "on"], str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    set_zone: Callable[[str], None],
 ) -> None:
     set_zone("UTC")
     monkeypatch.setattr(times, "utc_now", lambda: datetime(2026, 3, 18, 12, tzinfo=UTC))
-    assert parse_query(f"x {text}").scope.filters == (MetadataFilter(expected[0], expected[1]),)
+    assert parse_query(f"x {text}").scope.filters == (DateFilter(*expected),)
 
 
 def test_a_filter_that_may_be_two_days_is_refused() -> None:

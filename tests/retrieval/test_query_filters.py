@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qmd.conditions import MAX_CONDITIONS, read_condition
 from qmd.errors import UsageError
-from qmd.retrieval.query import parse_query, read_query
-from qmd.retrieval.query_filters import doubtful_filters, may_name_fields
-from qmd.store.conditions import MAX_CONDITIONS, read_condition
+from qmd.records import FieldFilter
+from qmd.retrieval.query import parse_query, read_query, take_field_filters
+from qmd.retrieval.query_filters import doubtful_filters, names_fields
+from qmd.retrieval.request import SearchRequest
 from qmd.times import local_today
 
 NAMES = ("status", "priority", "due", "done", "plugin-id")
@@ -20,8 +22,9 @@ NAMES = ("status", "priority", "due", "done", "plugin-id")
 
 def meets(asked: str, **metadata: object) -> bool:
     """Whether front matter is as something typed asks."""
-    (one,) = read_query("", filter=asked).scope.filters
-    return read_condition(one.value).holds(metadata) is not one.is_negated
+    (one,) = read_query(SearchRequest("", filter=asked)).scope.filters
+    assert isinstance(one, FieldFilter)
+    return one.condition.holds(metadata) is not one.is_negated
 
 
 @pytest.mark.parametrize(
@@ -39,8 +42,8 @@ def meets(asked: str, **metadata: object) -> bool:
     ],
 )
 def test_a_filter_is_what_the_index_knows_as_a_field(text: str, words: str) -> None:
-    assert parse_query(text, NAMES).text == words
-    assert parse_query(f"lex: {text}\nvec: v", NAMES).subqueries[0].text == words
+    assert take_field_filters(parse_query(text), NAMES).text == words
+    assert take_field_filters(parse_query(f"lex: {text}\nvec: v"), NAMES).subqueries[0].text == words
     assert parse_query(text).text == text
 
 
@@ -74,21 +77,21 @@ def test_days_in_words_are_those_of_today() -> None:
 
 
 def test_what_looks_like_a_filter_and_is_none_is_named() -> None:
-    said = list(doubtful_filters('staus:draft port:80 foo:bar x->y size>3 "a:b" has:du\nvec: c:d', (), NAMES))
+    said = list(doubtful_filters(['staus:draft port:80 foo:bar x->y size>3 "a:b" has:du'], (), NAMES))
     assert said == [
         "'staus:draft' is searched as words: no note has the field 'staus'; did you mean 'status'?",
         "'foo:bar' is searched as words: no note has the field 'foo'; "
         "there are: done, due, plugin-id, priority, status (qmd collection metadata)",
     ]
-    assert next(doubtful_filters("size>3", (), NAMES)).startswith("'size>3' is searched as words: ")
-    assert next(doubtful_filters("has:du", (), NAMES)).endswith("did you mean 'due'?")
-    assert list(doubtful_filters("status:draft tag:x lex: http://a.b", (), NAMES)) == []
-    assert not may_name_fields("tag:x after:2026 plain words")
+    assert next(doubtful_filters(["size>3"], (), NAMES)).startswith("'size>3' is searched as words: ")
+    assert next(doubtful_filters(["has:du"], (), NAMES)).endswith("did you mean 'due'?")
+    assert list(doubtful_filters(["status:draft tag:x lex: http://a.b"], (), NAMES)) == []
+    assert not names_fields("tag:x after:2026 plain words")
 
 
 def test_a_field_that_no_note_has_is_named() -> None:
-    filters = read_query("", filter="statsu:x -absent>3 due:2026 tag:x").scope.filters
-    assert list(doubtful_filters("", filters, NAMES)) == [
+    filters = read_query(SearchRequest("", filter="statsu:x -absent>3 due:2026 tag:x")).scope.filters
+    assert list(doubtful_filters([""], filters, NAMES)) == [
         "no note has the field 'statsu'; did you mean 'status'?",
         "no note has the field 'absent'; there are: done, due, plugin-id, priority, status (qmd collection metadata)",
     ]
@@ -118,7 +121,7 @@ def test_a_field_that_no_note_has_is_named() -> None:
 )
 def test_a_wrong_filter_is_named_with_its_place(filter: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        read_query("words", filter=filter)
+        read_query(SearchRequest("words", filter=filter))
     assert message in caught.value.message
 
 
@@ -134,12 +137,12 @@ def test_a_condition_as_deep_as_may_be_is_answered() -> None:
 def test_no_text_makes_a_filter_fail(text: str, metadata: dict[str, object]) -> None:
     for query in (text, f"{text}:{text}", f"a>{text}", f'a:"{text}'):
         try:
-            filters = read_query(query, fields=("a", *metadata)).scope.filters
+            filters = take_field_filters(parse_query(query), ("a", *metadata)).scope.filters
         except UsageError:
             continue
         for one in filters:
-            if one.field == "where":
-                read_condition(one.value).holds(metadata | {"a": text})
+            if isinstance(one, FieldFilter):
+                one.condition.holds(metadata | {"a": text})
 
 
 def test_many_unknown_names_cost_no_more_than_their_length() -> None:
@@ -153,6 +156,6 @@ def test_many_unknown_names_cost_no_more_than_their_length() -> None:
     text = " ".join(f"name{number}:value" for number in range(1_000))
     before = sys.getprofile()
     sys.setprofile(count)
-    list(doubtful_filters(text, (), [f"field{number}" for number in range(10_000)]))
+    list(doubtful_filters([text], (), [f"field{number}" for number in range(10_000)]))
     sys.setprofile(before)
     assert calls < 400_000

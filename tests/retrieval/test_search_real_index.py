@@ -18,14 +18,15 @@ from qmd.ingest.document import parse_document
 from qmd.records import Collection, Scope, SearchResponse
 from qmd.retrieval.lookup import resolve_document
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, parse_query
+from qmd.retrieval.query import parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.records import NewDocument, pack_text
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
 NO_ENGINES = Engines(None, None, None)
-LEXICAL = SearchOptions(mode="lexical", explain=True)
+LEXICAL = SearchRequest(mode="lexical", explain=True)
 
 Build = Callable[[Mapping[str, Mapping[str, str]]], IndexReader]
 

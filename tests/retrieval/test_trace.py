@@ -12,13 +12,13 @@ import pytest
 from qmd.inference.base import Expansion
 from qmd.records import Query, SearchResponse
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import CancelledSearch, Listener
 from tests.fakes import FixedExpander, HashingEmbedder, OverlapReranker, fake_engines
 from tests.note_index import NoteIndex
 
 EMBEDDER = HashingEmbedder()
-FORCED = SearchOptions(expand=True)
+FORCED = SearchRequest(expand=True)
 
 
 class Recorder(Listener):

@@ -183,7 +183,8 @@ def _open_queries(folder: Path) -> Iterator[Check]:
     from qmd.inference.base import Engines
     from qmd.retrieval.lookup import resolve_document
     from qmd.retrieval.pipeline import search
-    from qmd.retrieval.query import SearchOptions, parse_query
+    from qmd.retrieval.query import parse_query
+    from qmd.retrieval.request import SearchRequest
     from qmd.store.sqlite.opening import open_reader
     from tests.fakes import OverlapReranker
     from tests.robustness.scenarios import EMBEDDER
@@ -196,7 +197,7 @@ def _open_queries(folder: Path) -> Iterator[Check]:
             text = case.decode("utf-8", "surrogateescape")
             with _only_qmd_errors(text):
                 query = parse_query(text)
-                for options in (SearchOptions(mode="lexical"), SearchOptions(explain=True)):
+                for options in (SearchRequest(mode="lexical"), SearchRequest(explain=True)):
                     response = search(reader, engines, query, options)
                     for hit in response.hits:
                         if not 0 <= hit.relevance <= 1:

@@ -20,13 +20,13 @@ from msgspec import Struct
 
 from qmd.addresses import split_address, without_scheme
 from qmd.app.index import Index
-from qmd.app.searching import SearchRequest
 from qmd.errors import BusyError, NotFoundError, QmdError, UsageError, collection_not_found
 from qmd.file_names import storable
 from qmd.files import open_below
 from qmd.foreign import is_name, short
 from qmd.ingest.exclusion import find_exclusion
 from qmd.records import Collection, SubQuery
+from qmd.retrieval.request import SearchRequest
 from qmd.times import utc_now
 
 MAX_BYTES = 256 * 1024

@@ -14,14 +14,15 @@ from qmd.plugins.bench.answers import Answer, judge_answer
 from qmd.plugins.bench.fixture import Case
 from qmd.records import Scope, StoredDocument
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import SearchOptions, build_scope, parse_query
+from qmd.retrieval.query import build_scope, parse_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader
 
-BACKENDS: Mapping[str, SearchOptions] = {
-    "bm25": SearchOptions(mode="lexical", rerank=False, expand=False),
-    "vector": SearchOptions(mode="dense", rerank=False, expand=False),
-    "hybrid": SearchOptions(mode="hybrid", rerank=False),
-    "full": SearchOptions(mode="hybrid"),
+BACKENDS: Mapping[str, SearchRequest] = {
+    "bm25": SearchRequest(mode="lexical", rerank=False, expand=False),
+    "vector": SearchRequest(mode="dense", rerank=False, expand=False),
+    "hybrid": SearchRequest(mode="hybrid", rerank=False),
+    "full": SearchRequest(mode="hybrid"),
 }
 """Name of a backend, as in the original's fixtures, and what it means here."""
 

@@ -41,8 +41,8 @@ from qmd.retrieval.query_filters import filter_text, split_filters
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
-    from qmd.app.searching import SearchRequest
     from qmd.records import SearchResponse
+    from qmd.retrieval.request import SearchRequest
 
 LATEST = "sort:date"
 """What is shown before anything is asked."""

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.app.disk_paths import linker
-from qmd.app.searching import SearchRequest, read_request
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, say, stderr_is_terminal
 from qmd.config.saved import named_query, save_search, saved_searches
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError
 from qmd.plugins import hook
+from qmd.retrieval.query import read_query
 from qmd.retrieval.query_filters import filter_text
+from qmd.retrieval.request import SearchRequest
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -61,7 +62,7 @@ def save(
         raise invocation.missing_argument()
     text = named_query(text, folder)
     if not remove:
-        read_request(SearchRequest(text))  # says now what is wrong with it
+        read_query(SearchRequest(text))  # reports errors in it now
     before = save_search(folder, name, None if remove else text)
     if remove and before is None:
         raise NotFoundError(f"no search is saved as '{name}'", "see: qmd save")

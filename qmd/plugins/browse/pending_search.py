@@ -16,8 +16,8 @@ from qmd.retrieval.trace import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
-    from qmd.app.searching import SearchRequest
     from qmd.records import SearchResponse
+    from qmd.retrieval.request import SearchRequest
 
 NOTHING_YET = "Nothing is indexed yet. Make notes searchable:  qmd index ~/notes"
 

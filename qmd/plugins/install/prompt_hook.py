@@ -15,12 +15,12 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out
 from qmd.foreign import parse_json
 from qmd.plugins import hook
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
 _WITHIN_S = 0.75

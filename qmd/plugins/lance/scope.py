@@ -12,9 +12,9 @@ from typing import TypeGuard
 
 import msgspec
 
+from qmd.conditions import Condition, folded
 from qmd.plugins.lance.tables import Tables, both, is_in, literal
 from qmd.records import MetadataValue, Scope
-from qmd.store.conditions import folded, read_condition
 from qmd.store.filters import ScopeWriter
 
 UNFOLDED = (
@@ -74,11 +74,10 @@ class LanceScope(ScopeWriter):
     def tagged(self, tag: str) -> str:
         return _has_fact([_tag_fact(tag)])
 
-    def metadata_clause(self, condition: str) -> str:
-        asked = read_condition(condition)
-        if asked.operator == "eq" and asked.case_insensitive and isinstance(asked.value, str):
-            return _has_fact([_fact(next(asked.fields()), asked.value)])
-        return self._look_up("metadata", "true", lambda one: asked.holds(msgspec.json.decode(one)))
+    def metadata_clause(self, condition: Condition) -> str:
+        if condition.operator == "eq" and condition.case_insensitive and isinstance(condition.value, str):
+            return _has_fact([_fact(next(condition.fields()), condition.value)])
+        return self._look_up("metadata", "true", lambda one: condition.holds(msgspec.json.decode(one)))
 
     def _matches(self, text: str, pattern: str) -> str:
         return f"regexp_like({text}, {literal(pattern)})"

@@ -14,7 +14,6 @@ from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import fit_documents, fit_hits
 from qmd.app.index import Index
 from qmd.app.records import DEFAULT_MAX_BYTES, LEAST_TOKENS, DocumentText, DocumentTexts
-from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
@@ -23,7 +22,7 @@ from qmd.plugins.mcp.presentation import PASSAGE_CHARS, ToolAnswer, file_of
 from qmd.plugins.mcp.rows import DETAILS, answer_object, results_text
 from qmd.records import SearchResponse
 from qmd.render.links import links_object, related_rows, render_links
-from qmd.retrieval.query import Mode
+from qmd.retrieval.request import Mode, SearchRequest
 from qmd.retrieval.trace import Listener
 
 Values = Mapping[str, Any]

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import check_tokens
 from qmd.app.index import Index
-from qmd.app.searching import SearchRequest
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, fence, json_text
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.date_matches import asks_for_time
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
 PASSAGE_CHARS, SIZES = 500, (800, 1_500, 3_000, 6_000)

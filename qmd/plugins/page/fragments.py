@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
-from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
 from qmd.ingest.outline import Outline, kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, NoteContext, markdown_html, marked, plain_html, without_comments
@@ -24,6 +23,7 @@ from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, find_spans, fold
 from qmd.retrieval.query_filters import filter_text
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
 MAX_SHOWN_CHARACTERS = 100_000

@@ -22,11 +22,11 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from qmd.app.index import Index
-from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.page import fragments
 from qmd.plugins.page.fragments import View
 from qmd.plugins.page.pictures import read_picture
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import CancelledSearch, Listener
 
 T = TypeVar("T")

@@ -16,7 +16,6 @@ from starlette.types import Receive, Scope, Send
 
 from qmd.app.deadlines import parse_duration
 from qmd.app.index import Index
-from qmd.app.searching import SearchRequest, read_request
 from qmd.config.paths import Locations
 from qmd.errors import QmdError
 from qmd.files import make_private_folder
@@ -33,6 +32,8 @@ from qmd.plugins.warm.record import (
     warm_files,
     write_record,
 )
+from qmd.retrieval.query import read_query
+from qmd.retrieval.request import SearchRequest, roles_of
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.warm")
@@ -131,7 +132,7 @@ class SearchRoute:
 def _load_models(index: Index, wanted: SearchRequest) -> None:
     """Have the models of a search ready for the next one."""
     # What is wrong with them or with the query has been answered.
-    with suppress(QmdError), index.engines(read_request(wanted).roles):
+    with suppress(QmdError), index.engines(roles_of(wanted, read_query(wanted).subqueries)):
         pass
 
 

@@ -14,7 +14,6 @@ from msgspec import json
 import qmd
 from qmd import errors
 from qmd.app.index import Index
-from qmd.app.searching import SearchRequest, as_request
 from qmd.files import exclusive_lock
 from qmd.plugins.warm.record import (
     HEARTBEAT_S,
@@ -32,15 +31,16 @@ from qmd.plugins.warm.record import (
     write_record,
 )
 from qmd.records import SearchResponse
+from qmd.retrieval.request import SearchRequest, as_request
 from qmd.retrieval.trace import Listener
 from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.app.notices import Notices
-    from qmd.app.searching import SearchWishes
     from qmd.config.paths import Locations
     from qmd.records import SubQuery
+    from qmd.retrieval.request import SearchKeywords
 
 _SWITCH = "QMD_DAEMON"
 
@@ -92,10 +92,10 @@ class RemoteIndex(Index):
         listener: Listener = Listener(),
         *,
         collections: str | Sequence[str] | None = None,
-        **wishes: Unpack[SearchWishes],
+        **keywords: Unpack[SearchKeywords],
     ) -> SearchResponse:
         """See `Index.search`."""
-        request = as_request(query, collections, wishes)
+        request = as_request(query, collections, keywords)
         if request.mode == "lexical":
             return super().search(request, listener)
         # The warm process decides the same, but cannot ask this user for trust, or say what is ignored without it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class Database:
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self.connection = connection
         self.path = path
-        self.statistics: dict[tuple[str, ...], Any] = {}
+        self.statistics: dict[tuple[Hashable, ...], Any] = {}
         """Kept by `scoped_ranking`: collections → what was counted of them; and by `documents`, below an empty name."""
         self.has_vec0 = False
         """Whether `vec0` has loaded its extension into the connection."""

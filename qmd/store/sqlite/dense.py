@@ -16,7 +16,7 @@ from qmd.records import Candidate, Scope
 from qmd.store.records import sort_candidates
 from qmd.store.sqlite.chunks import SEARCHED
 from qmd.store.sqlite.connection import DamagedIndexError, Database
-from qmd.store.sqlite.documents import Condition, scope_condition
+from qmd.store.sqlite.documents import SqlCondition, scope_condition
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, score_rows, sign_products
 from qmd.store.sqlite.scoped_ranking import count_all
 from qmd.store.sqlite.vec0 import signs_of, vectors_of
@@ -84,7 +84,7 @@ class VectorCache:
         self._key: tuple[int, int] | None = None
         self._all: _Rows | None = None
         self._signs: tuple[npt.NDArray[np.int64], list[npt.NDArray[np.uint64]]] | None = None
-        self._narrowed: tuple[tuple[Condition, tuple[int, int]], _Rows] | None = None
+        self._narrowed: tuple[tuple[SqlCondition, tuple[int, int]], _Rows] | None = None
         self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
@@ -152,7 +152,7 @@ class VectorCache:
             self._all = self._signs = self._narrowed = None
         return model
 
-    def _narrow(self, model: _Model, condition: Condition) -> _Rows | None:
+    def _narrow(self, model: _Model, condition: SqlCondition) -> _Rows | None:
         """The vectors of the documents in scope, kept until another scope is searched; None when the scope is wide."""
         if not condition.sql:
             return None
@@ -243,7 +243,7 @@ class VectorCache:
         slots: npt.NDArray[np.int64],
         scores: npt.NDArray[np.float32],
         k: int,
-        condition: Condition,
+        condition: SqlCondition,
     ) -> list[Candidate]:
         """Documents of the best slots; looks further down until there are `k` of them or no slots are left.
 

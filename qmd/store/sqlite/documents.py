@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, json
 
+from qmd.conditions import Condition
 from qmd.file_names import to_disk
 from qmd.records import Collection, MetadataValue, Scope, StoredDocument
 from qmd.status import SkippedFile
@@ -160,17 +161,17 @@ def _metadata(raw: str) -> Mapping[str, MetadataValue]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in json.decode(raw).items()}
 
 
-class Condition(Struct, frozen=True):
+class SqlCondition(Struct, frozen=True):
     """An SQL condition on `documents` with its bindings; `sql` is empty when every document is in scope."""
 
     sql: str
     bindings: tuple[object, ...]
 
 
-def scope_condition(database: Database, scope: Scope) -> Condition:
+def scope_condition(database: Database, scope: Scope) -> SqlCondition:
     """Translate a scope."""
     writer = SqlScope(database)
-    return Condition(" AND ".join(writer.scope(scope)), tuple(writer.bindings))
+    return SqlCondition(" AND ".join(writer.scope(scope)), tuple(writer.bindings))
 
 
 class SqlScope(ScopeWriter):
@@ -206,22 +207,20 @@ class SqlScope(ScopeWriter):
         ]
         return f"({' OR '.join(tests)})"
 
-    def metadata_clause(self, condition: str) -> str:
+    def metadata_clause(self, condition: Condition) -> str:
         matching = self.value(_documents_matching(self._database, condition))
         return f"documents.id IN (SELECT value FROM json_each({matching}))"
 
 
-def _documents_matching(database: Database, condition: str) -> str:
+def _documents_matching(database: Database, condition: Condition) -> str:
     """The documents whose front matter meets a condition, as a list in JSON."""
-    from qmd.store.conditions import read_condition
-
     key, state, known = ("", condition), database.state(), database.statistics
     if known.get(key, key)[0] != state:
-        asked, found = read_condition(condition), []
+        found: list[int] = []
         for number, metadata in database.rows("SELECT id, metadata FROM documents"):
             database.check()
             with database.decoding():
-                found += [number] * asked.holds(json.decode(metadata))
+                found += [number] * condition.holds(json.decode(metadata))
         if len(known) >= _CONDITIONS_KNOWN:
             known.clear()
         known[key] = state, str(found)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.records import sort_candidates
-from qmd.store.sqlite.documents import Condition, Documents, scope_condition
+from qmd.store.sqlite.documents import Documents, SqlCondition, scope_condition
 from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
     Statistics,
@@ -126,7 +126,7 @@ class Lexical(Documents):
         found: list[Candidate],
         match: str,
         counted: Statistics | None,
-        condition: Condition,
+        condition: SqlCondition,
     ) -> list[Candidate]:
         """`found`, the best by their own words, with what anchors add, and the best by anchors among them."""
         anchored = score_anchors(self.database, terms, counted, condition)

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.records import sort_candidates
 from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.documents import Condition
+from qmd.store.sqlite.documents import SqlCondition
 
 if TYPE_CHECKING:
     import apsw
@@ -118,7 +118,7 @@ def rescore(
 
 
 def score_anchors(
-    database: Database, terms: Sequence[LexicalTerm], counted: Statistics | None, condition: Condition
+    database: Database, terms: Sequence[LexicalTerm], counted: Statistics | None, condition: SqlCondition
 ) -> dict[int, float]:
     """BM25 of the texts by which others link to a document, by id, times the square of the query's share found there.
 

@@ -18,7 +18,6 @@ from textual.widgets import Label, Static
 from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.opening import open_index
-from qmd.app.searching import SearchRequest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
@@ -29,6 +28,7 @@ from qmd.plugins.browse.app import BrowseApp
 from qmd.plugins.browse.rows import Note
 from qmd.plugins.browse.widgets import Question
 from qmd.records import Collection
+from qmd.retrieval.request import SearchRequest
 from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from qmd.app.index import Index
 from qmd.app.opening import open_index
 from qmd.app.records import DocumentText
-from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
 from qmd.plugins.browse.app import Picker
 from qmd.plugins.browse.pending_search import NOTHING_YET, _stages
@@ -20,6 +19,7 @@ from qmd.plugins.browse.preview import Preview, lay_out
 from qmd.plugins.browse.rows import Filter, Note
 from qmd.plugins.browse.widgets import Chips, Results
 from qmd.records import Collection, StoredDocument
+from qmd.retrieval.request import SearchRequest
 from qmd.store.opening import open_writer
 from tests.plugins.browse.conftest import CONTROLS, Seat, seated
 

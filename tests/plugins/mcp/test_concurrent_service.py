@@ -6,10 +6,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from qmd.app.searching import SearchRequest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.records import Collection
+from qmd.retrieval.request import SearchRequest
 from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder
 from tests.plugins.serving import Loader, open_with

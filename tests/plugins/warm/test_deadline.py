@@ -17,11 +17,11 @@ from qmd.app.deadlines import parse_timeout
 from qmd.app.index import Index
 from qmd.app.queues import AT_ONCE
 from qmd.app.records import DocumentText, SkippedDocument
-from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.warm import deadline
 from qmd.plugins.warm.deadline import within
+from qmd.retrieval.request import SearchRequest
 from qmd.store.sqlite.opening import open_reader
 from tests.plugins.mcp.test_http import running
 from tests.plugins.serving import Loader, open_with

@@ -24,7 +24,7 @@ from qmd.app.configuration import IndexConfiguration
 from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.notices import Notices
-from qmd.app.searching import SearchRequest
+from qmd.conditions import Condition
 from qmd.config.paths import Locations, locate
 from qmd.errors import NotFoundError
 from qmd.plugins.mcp.guard import AccessPolicy
@@ -48,9 +48,9 @@ from qmd.plugins.warm.remote_index import RemoteIndex, may_ask
 from qmd.records import (
     Contribution,
     Explanation,
+    FieldFilter,
     Hit,
     LexicalTerm,
-    MetadataFilter,
     Passage,
     Query,
     Scope,
@@ -58,7 +58,9 @@ from qmd.records import (
     StageTiming,
     StoredDocument,
     SubQuery,
+    TagFilter,
 )
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import CancelledSearch, Listener
 from tests.plugins.serving import Loader
 from tests.processes import wait_until
@@ -193,10 +195,15 @@ def test_every_field_of_a_response_survives() -> None:
     document = StoredDocument(1, "c", "p.md", "T", "ab" * 32, "2026-01-01T00:00:00Z", 3, {"tags": ("x", "y"), "n": 1})
     explanation = Explanation((Contribution("bm25", "lex", "q", None, 1.0, 2.0, 0.5),), 1, 0.5, None, 0.25, 0.125)
     hit = Hit(document, 0.5, Passage("text\nline", 3, 4, 3, 2, 0), None, "body", explanation, ("qmd://d/p.md",))
-    query = Query("q", (SubQuery("lex", "q", 2),), "why", Scope(("c",), "p", (MetadataFilter("tag", "x", True),)))
+    query = Query(
+        "q",
+        (SubQuery("lex", "q", 2),),
+        "why",
+        Scope(("c",), "p", (TagFilter("x", True), FieldFilter(Condition("eq", "a", 1)))),
+    )
     found = Answer(
         SearchResponse(
-            replace(query, scope=Scope(collections=())),
+            query,
             (hit,),
             "weak",
             ("careful",),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from qmd.analysis.note_names import name_key
 from qmd.errors import NotFoundError, UsageError
 from qmd.indexing.update import update_collection
-from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
+from qmd.records import Collection, DateFilter, LexicalTerm, Scope
 from qmd.status import SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord
@@ -200,7 +200,7 @@ def test_a_note_without_a_date_is_of_the_day_on_which_it_was_written_where_the_u
     for stored in contract_writer.iter_documents():
         found_by_day = contract_writer.find_by_date([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
         assert stored.id in found_by_day
-        on_that_day = Scope(filters=(MetadataFilter("on", stored.day),))
+        on_that_day = Scope(filters=(DateFilter("on", stored.day, stored.day),))
         assert stored.id in [one.id for one in contract_writer.iter_documents(on_that_day)]
     noon = contract_writer.find_path("n", "12.md")
     assert noon is not None

@@ -8,6 +8,7 @@ import pytest
 from qmd.errors import StoreError
 from qmd.records import Scope
 from qmd.retrieval.query import read_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexWriter
 from qmd.store.records import STAGING, ChunkRecord, VectorCoverage
 from tests.store.conftest import MakeDocument
@@ -37,7 +38,7 @@ def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
     query = matrix[30, 0]
     scopes = {
         Scope(path_prefix="d/3"): [one for one in range(n) if str(one).startswith("3")],
-        read_query("", filter="status:odd").scope: list(range(1, n, 2)),
+        read_query(SearchRequest("", filter="status:odd")).scope: list(range(1, n, 2)),
         Scope(path_prefix="d/"): list(range(n)),
     }
     for scope, inside in scopes.items():

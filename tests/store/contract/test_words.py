@@ -8,8 +8,9 @@ import pytest
 
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.analysis.scripts import analyze_text
-from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
+from qmd.records import DateFilter, Filter, IndexTerms, LexicalTerm, Scope, TagFilter, TextFilter
 from qmd.retrieval.query import read_query
+from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexWriter
 from tests.store.conftest import MakeDocument
 
@@ -133,6 +134,18 @@ def test_a_path_prefix_is_literal_and_case_sensitive(
     assert paths(contract_writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
 
 
+def make_filter(field: str, value: str, is_negated: bool) -> Filter:
+    first, _, last = value.partition("/")
+    match field:
+        case "tag":
+            return TagFilter(value, is_negated)
+        case "title" | "path" | "collection" as column:
+            return TextFilter(column, value, is_negated)
+        case "after" | "before" | "on" as relation:
+            return DateFilter(relation, first, last or first, is_negated)
+    raise AssertionError(field)
+
+
 @pytest.mark.parametrize(
     ("field", "op", "value", "expected"),
     [
@@ -179,7 +192,7 @@ def test_filters_leave_what_they_name(
         make_document("sub/e.txt", "apple 5", modified_at=late),
     ]
     contract_writer.put_documents("n", made)
-    scope = Scope(filters=(MetadataFilter(field, value, op == "!="),))
+    scope = Scope(filters=(make_filter(field, value, op == "!="),))
     assert sorted(paths(contract_writer, [word("apple")], scope=scope)) == expected
     assert [one.path for one in contract_writer.iter_documents(scope)] == expected
 
@@ -226,7 +239,7 @@ def test_front_matter_is_compared_by_its_types(
         make_document("d", "apple", due="{{date}}", **{"o'd\"\n; drop table documents": 1}),
     ]  # fmt: skip
     contract_writer.put_documents("n", made)
-    scope = read_query("", filter=asked).scope
+    scope = read_query(SearchRequest("", filter=asked)).scope
     assert "".join(one.path for one in contract_writer.iter_documents(scope)) == expected
     assert "".join(sorted(paths(contract_writer, [word("apple")], scope=scope))) == expected
     assert {"due", "scores", "o'd\"\n; drop table documents"} <= contract_writer.field_names()
