@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from qmd.errors import DeadlineError, UsageError
 from qmd.retrieval.trace import Listener
-
-if TYPE_CHECKING:
-    from qmd.retrieval.request import SearchRequest
 
 _TIMEOUT = "QMD_REQUEST_TIMEOUT"
 
@@ -25,10 +21,6 @@ _MODEL_TTL = "QMD_MODEL_TTL"
 
 _DEFAULT_MODEL_TTL_S = 300.0
 """A conversation's pause, not a lunch break."""
-
-
-_LOADING_MS = 700
-"""Budget from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
 
 
 def parse_timeout(environ: Mapping[str, str]) -> float | None:
@@ -90,7 +82,7 @@ class Deadline(Listener):
 
     @property
     def spent_ms(self) -> int:
-        """Since the request came."""
+        """Milliseconds since the request came."""
         return int((time.monotonic() - self._started) * 1000)
 
     def stage(self, name: str, /) -> None:
@@ -110,36 +102,3 @@ class Deadline(Listener):
     @property
     def _is_over(self) -> bool:
         return self._timeout_s is not None and time.monotonic() - self._started >= self._timeout_s
-
-
-class LoadingBudget:
-    """Time budget of a search while its models load; runs from construction.
-
-    Args:
-        request: The search, with the part of its budget that the caller spent before.
-        spent_ms: Part of it that was spent here.
-        is_loaded: Whether the models are in memory already.
-    """
-
-    def __init__(self, request: SearchRequest, spent_ms: int, *, is_loaded: bool) -> None:
-        self._budget_ms = request.budget_ms
-        self._spent_ms = request.overhead_ms + spent_ms
-        self._is_loaded = is_loaded
-        self._started = time.monotonic()
-
-    @property
-    def refusal(self) -> str | None:
-        """Reason not to load the models; None where there is time."""
-        if self._budget_ms is None or self._is_loaded or self._budget_ms >= _LOADING_MS:
-            return None
-        return (
-            f"budget of {self._budget_ms} ms: loading models would take longer, searched by words only; "
-            "a warm process has them ready"
-        )
-
-    def left_ms(self) -> int | None:
-        """Return the time that the search may still take, at least 1; None without a limit."""
-        if self._budget_ms is None:
-            return None
-        spent_ms = self._spent_ms + (time.monotonic() - self._started) * 1000
-        return max(int(self._budget_ms - spent_ms), 1)

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 
+_LOADING_MS = 700
+"""Budget from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
+
+_NO_TIME_TO_LOAD = "loading models would take longer, searched by words only; a warm process has them ready"
+
+
 class ReadingIndex(OpenedIndex):
     """What an index and its models can be asked; `Index` adds what changes them."""
 
@@ -61,33 +67,36 @@ class ReadingIndex(OpenedIndex):
             StoreError: The index cannot be read.
         """
         from qmd.app.paging import include_earlier, turn_page
-        from qmd.retrieval.query import read_query, resolve
-        from qmd.retrieval.request import as_request, roles_of
+        from qmd.retrieval.query import read_query, resolve, roles_of, select_collections
+        from qmd.retrieval.request import as_request
 
         request = as_request(query, collections, keywords)
         if request.text and request.text.startswith("@"):
             from qmd.config.saved import named_query
 
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
-        if request.collections and self._locations.address is None and not self.exists():
-            # An unknown collection is the more useful error.
+        parsed = read_query(request)
+        roles = roles_of(request, parsed)
+        try:
+            with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):
+                searched = select_collections(parsed, request.collections, reader.collections())
+                # A budget in milliseconds leaves no time to look for changed files.
+                has_time = request.budget_ms is None
+                state = self._refresher.refresh(reader, searched) if has_time else Freshness()
+                resolved, warnings = resolve(parsed, request.collections, reader)
+                paged = include_earlier(request)
+                response = self._run(reader, resolved, paged, roles, deadline)
+                response = turn_page(response, request)
+        except NotFoundError:
+            # Without an index, an unknown collection is still the more useful error.
             for name in request.collections:
                 self.collection(name)
-        parsed, paged = read_query(request), include_earlier(request)
-        roles = roles_of(request, parsed.subqueries)
-        with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):
-            resolved, warnings = resolve(parsed, request.collections, reader)
-            # A budget in milliseconds leaves no time to look for changed files.
-            has_time = request.budget_ms is None
-            state = self._refresher.refresh(reader, resolved.scope.collections) if has_time else Freshness()
-            if state.refreshed:
-                # A new note may have new fields.
-                resolved, warnings = resolve(parsed, request.collections, reader)
-            response = turn_page(self._run(reader, resolved, paged, roles, deadline), request)
+            raise
         if request.max_tokens is not None:
             from qmd.app.budget import check_tokens, fit_hits, measure_texts
 
-            response = fit_hits(response, check_tokens(request.max_tokens, "max_tokens"), measure_texts)
+            most = check_tokens(request.max_tokens, "max_tokens")
+            response = fit_hits(response, most, measure_texts)
         return replace(
             response,
             warnings=(*warnings, *state.warnings, *response.warnings),
@@ -125,22 +134,21 @@ class ReadingIndex(OpenedIndex):
     def _run(
         self, reader: IndexReader, query: Query, request: SearchRequest, roles: frozenset[Role], deadline: Deadline
     ) -> SearchResponse:
-        from qmd.app.deadlines import LoadingBudget
         from qmd.app.freshness import QueryTimeVectors
         from qmd.retrieval.pipeline import search
 
-        budget = LoadingBudget(request, deadline.spent_ms, is_loaded=self._engines.is_loaded)
-        if roles and budget.refusal is not None:
+        refusal: tuple[str, ...] = ()
+        budget_ms = request.budget_ms
+        if roles and not self._engines.is_loaded and budget_ms is not None and budget_ms < _LOADING_MS:
+            refusal = (f"budget of {budget_ms} ms: {_NO_TIME_TO_LOAD}",)
             roles, request = frozenset(), replace(request, mode="lexical")
         vectors = QueryTimeVectors()
         with self._load(roles, deadline) as engines:
-            in_time = replace(request, budget_ms=budget.left_ms())
-            response = search(reader, engines, query, in_time, deadline, open_source=vectors.open)
+            response = search(reader, engines, query, request, deadline, open_source=vectors.open)
         if vectors.has_new and self._refresher.may_write():
             vectors.store(reader.path)
-        if engines.load_ms:
-            response = replace(response, timings=(StageTiming("load", engines.load_ms), *response.timings))
-        return replace(response, warnings=(budget.refusal, *response.warnings)) if budget.refusal else response
+        timings = (StageTiming("load", engines.load_ms),) if engines.load_ms else ()
+        return replace(response, timings=timings + response.timings, warnings=refusal + response.warnings)
 
     @contextmanager
     def _load(self, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:

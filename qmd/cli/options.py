@@ -72,50 +72,16 @@ QueryWords = Annotated[
 Limit = Annotated[
     str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files]")
 ]
-All = Annotated[bool, Option("--all", help="Show all results.")]
-MinScore = Annotated[
-    float, Option("--min-score", metavar="X", help="Leave out results that score less than X (0 to 1).")
-]
-SortBy = Annotated[
-    str | None,
-    Option(
-        "--sort",
-        metavar="ORDER",
-        help="relevance, date (newest first) or -date.",
-        show_default=False,
-        autocompletion=completion.one_of("relevance", "date", "-date"),
-    ),
-]
-Filter = Annotated[
-    str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
-]
-Metadata = Annotated[bool, Option("--metadata", help="Add the front matter of each result to --json.")]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
 LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
-Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]
 Intent = Annotated[
     str | None, Option("--intent", metavar="TEXT", help="What you need the answer for; helps the ranking.")
 ]
-CandidateLimit = Annotated[
-    str | None, Option("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
-]
-Rerank = Annotated[
-    bool | None,
-    Option(
-        "--rerank/--no-rerank",
-        help="Rerank the best candidates, or never [default: the built-in model only near ties].",
-        show_default=False,
-    ),
-]
-Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
-Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
-Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
 
 Tokens = Annotated[
     int | None,
     Option("--tokens", metavar="N", min=LEAST_TOKENS, help="Print at most N tokens (o200k), and how to go on."),
 ]
-Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Go on where the answer before ended.")]
 
 
 class Output(Struct, frozen=True):

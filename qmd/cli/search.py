@@ -8,33 +8,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typer import Option
 
+from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     SCREEN_LIMIT,
-    All,
-    Budget,
-    CandidateLimit,
     ChunkStrategy,
     Collections,
-    Cursor,
-    Expand,
-    Explain,
-    Filter,
     Full,
     FullPath,
     Index,
     Intent,
-    Interactive,
     Limit,
     LineNumbers,
-    Metadata,
-    MinScore,
     NoGpu,
     NoLineNumbers,
     Output,
     QueryWords,
-    Rerank,
-    SortBy,
     Tokens,
     cuts_declarations,
     positive_number,
@@ -55,6 +44,41 @@ if TYPE_CHECKING:
     from qmd.records import SearchResponse
     from qmd.render.drawing import Screen
     from qmd.retrieval.request import Mode
+
+All = Annotated[bool, Option("--all", help="Show all results.")]
+MinScore = Annotated[
+    float, Option("--min-score", metavar="X", help="Leave out results that score less than X (0 to 1).")
+]
+SortBy = Annotated[
+    str | None,
+    Option(
+        "--sort",
+        metavar="ORDER",
+        help="relevance, date (newest first) or -date.",
+        show_default=False,
+        autocompletion=completion.one_of("relevance", "date", "-date"),
+    ),
+]
+Filter = Annotated[
+    str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
+]
+Metadata = Annotated[bool, Option("--metadata", help="Add the front matter of each result to --json.")]
+Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]
+CandidateLimit = Annotated[
+    str | None, Option("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
+]
+Rerank = Annotated[
+    bool | None,
+    Option(
+        "--rerank/--no-rerank",
+        help="Rerank the best candidates, or never [default: the built-in model only near ties].",
+        show_default=False,
+    ),
+]
+Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
+Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
+Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
+Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Go on where the answer before ended.")]
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _COMMANDS: Mapping[str, str] = {

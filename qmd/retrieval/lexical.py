@@ -125,7 +125,7 @@ def _find_alternatives(
     is_alone = not any(frequencies.values())
     # One sign of another language is enough to leave its words be; most are no errors, and one line tells of all.
     is_foreign = not {language, language_of(text)} <= {"en", None}
-    missed = trace if language == "en" else Trace(None)
+    missed = trace if language == "en" else Trace()
     instead = {
         term: [forms[term]] if term in forms else _substitutes(reader, term, scope, trace, missed, is_alone, is_foreign)
         for term in unknown[:MOST_UNKNOWN]

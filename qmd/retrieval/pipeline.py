@@ -68,7 +68,7 @@ def search(
         StoreError: The index cannot be read.
     """
     texts = [subquery.text for subquery in query.subqueries] or [query.text]
-    run = Run(reader, engines, query, request, Trace(request.budget_ms, listener, strict=request.strict))
+    run = Run(reader, engines, query, request, Trace(request, listener))
     # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
     for note in engines.notes if request.mode != "lexical" else ():
         if note not in engines.lasting_notes:
@@ -170,10 +170,10 @@ def _search_words(run: Run, date_matches: DateMatches, depth: int) -> LexicalCan
     # In mode `dense` terms only measure and show; what the index lacks is no news to someone who did not search by
     # words.
     is_dense = run.request.mode == "dense"
-    trace = Trace(None) if is_dense else run.trace
+    trace = Trace() if is_dense else run.trace
     typed = [subquery.text for subquery in query.subqueries if subquery.kind == "lex"]
     if query.subqueries and not typed:
-        return LexicalCandidates((lexical_query(reader, query.text, query.scope, Trace(None), lex_syntax=False),))
+        return LexicalCandidates((lexical_query(reader, query.text, query.scope, Trace(), lex_syntax=False),))
     if typed:
         queries = tuple(lexical_query(reader, text, query.scope, trace, lex_syntax=True) for text in typed)
         rankings = () if is_dense else tuple(lexical_ranking(run, one, "lex", depth) for one in queries)
@@ -193,7 +193,7 @@ def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQ
     for subquery in proposed if run.request.mode == "hybrid" else ():
         if subquery.kind == "lex":
             # A misspelt or invented word of the model is not the user's: nothing to warn about.
-            query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(None), lex_syntax=False)
+            query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(), lex_syntax=False)
             rankings.append(lexical_ranking(run, query, "lex", SCORE_DEPTH))
     return replace(words, rankings=tuple(rankings))
 

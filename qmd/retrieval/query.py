@@ -11,11 +11,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.errors import UsageError, collection_not_found, refuse_unknown
-from qmd.records import FieldFilter, Filter, Query, Scope, Sort, SubQuery, SubQueryKind, TextFilter
+from qmd.records import Collection, FieldFilter, Filter, Query, Scope, Sort, SubQuery, SubQueryKind, TextFilter
 from qmd.retrieval.query_filters import doubtful_filters, names_fields, read_filters, read_order, take_filters
 from qmd.retrieval.request import Mode, SearchRequest, primary_text
 
 if TYPE_CHECKING:
+    from qmd.inference.records import Role
     from qmd.store.base import IndexReader
 
 MAX_QUERY_CHARS = 16_384
@@ -57,18 +58,18 @@ def read_query(request: SearchRequest) -> Query:
     text = request.text
     if text is None:
         validate_subqueries(request.searches)
-        query = Query(primary_text(request.searches), request.searches)
+        query = Query(request.label, request.searches)
     elif request.filter and not text.strip():
         query = Query("")
     elif "\n" in text and not any(_typed_line(line.lstrip()) for line in text.splitlines()):
         query = parse_query(" ".join(text.split()))
     else:
         query = parse_query(text)
-    if request.filter:
-        _check_length(len(request.filter))
-        query = _with_filters(query, read_filters(request.filter))
-    order = query.sort if request.sort is None else read_order(request.sort)
-    query = replace(query, intent=request.intent or query.intent, sort=order)
+    _check_length(len(request.filter or ""))
+    order = request.sort and read_order(request.sort)
+    found = read_filters(request.filter) if request.filter else []
+    query = _with_filters(query, found)
+    query = replace(query, intent=request.intent or query.intent, sort=order or query.sort)
     _check_size(query)
     return query
 
@@ -93,33 +94,49 @@ def parse_query(text: str) -> Query:
     return query
 
 
-def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Query, tuple[str, ...]]:
-    """Return the query with its scope in an index, and warnings about it.
+def roles_of(request: SearchRequest, query: Query) -> frozenset[Role]:
+    """Return the models that a search can use, so only these are loaded."""
+    is_used: dict[Role, bool] = {
+        "embed": request.mode != "lexical",
+        "rerank": request.mode == "hybrid" and request.rerank is not False,
+        "expand": request.mode != "lexical" and not query.subqueries and request.expand is not False,
+    }
+    return frozenset(role for role, is_needed in is_used.items() if is_needed)
 
-    `names` are the collections that the caller asks for, and a `collection:` filter in the query may only narrow them.
-    Without `names`, the filter alone selects, and reaches collections that are not searched by default.
+
+def select_collections(query: Query, names: Sequence[str], known: Sequence[Collection]) -> tuple[str, ...] | None:
+    """Return the collections of a search; None for all.
+
+    `names` are those that the caller asks for, and a `collection:` filter in the query may only narrow them. Without
+    `names`, the filter alone selects, and reaches collections that are not searched by default.
+    """
+    named = query.scope.collections
+    if not names and named is not None:
+        return named
+    searched = tuple(dict.fromkeys(names)) or tuple(one.name for one in known if one.include_by_default)
+    is_all = not names and len(searched) == len(known)
+    return None if is_all else build_scope(Scope(searched), Scope(named)).collections
+
+
+def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Query, tuple[str, ...]]:
+    """Return the query with its scope in an index, and warnings about it; see `select_collections`.
 
     Raises:
-        NotFoundError: A name that does not exist; the hint names the nearest.
+        NotFoundError: A name of `names` that does not exist; the hint names the nearest.
     """
-    doubts: tuple[str, ...] = ()
+    known, fields, named = reader.collections(), None, query.scope.collections
     has_conditions = any(isinstance(one, FieldFilter) for one in query.scope.filters)
     if has_conditions or any(map(names_fields, _words_of(query))):
         fields = reader.field_names()
         query = take_field_filters(query, fields)
-        doubts = tuple(doubtful_filters(_words_of(query), query.scope.filters, fields))
-    known = reader.collections()
+    selected = select_collections(query, names, known)
+    query = replace(query, scope=replace(query.scope, collections=selected))
+    doubts = () if fields is None else tuple(doubtful_filters(_words_of(query), query.scope.filters, fields))
     refuse_unknown(names, known)
-    named = query.scope.collections
-    if not names and named is not None:
-        names_known = [collection.name for collection in known]
-        unknown = [collection_not_found(name, names_known) for name in named if name not in names_known]
-        return query, (*doubts, *(f"{one.message}; {one.hint}" for one in unknown))
-    searched = tuple(dict.fromkeys(names)) or tuple(one.name for one in known if one.include_by_default)
-    if not names and len(searched) == len(known):
-        return query, doubts
-    narrowed = replace(query, scope=build_scope(Scope(searched), query.scope))
-    return narrowed, doubts if searched else (*doubts, _NO_COLLECTION)
+    known_names = [collection.name for collection in known]
+    unknown = [collection_not_found(name, known_names) for name in named or () if not names and name not in known_names]
+    is_empty = (_NO_COLLECTION,) if selected == () and not names and named is None else ()
+    return query, (*doubts, *is_empty, *(f"{one.message}; {one.hint}" for one in unknown))
 
 
 def take_field_filters(query: Query, fields: Names[str]) -> Query:

@@ -90,12 +90,12 @@ def read_filters(text: str) -> list[Filter | Sort]:
     Raises:
         UsageError: The text contains anything else.
     """
-    if text.lstrip()[:1] in ("{", "["):
-        return [FieldFilter(read_condition(text))]
-    rest, found = take_filters(text, None)
-    if rest or not found:
-        raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
-    return found
+    if text.lstrip()[:1] not in ("{", "["):
+        rest, found = take_filters(text, None)
+        if rest or not found:
+            raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
+        return found
+    return [FieldFilter(read_condition(text))]
 
 
 def read_order(value: str) -> Sort:

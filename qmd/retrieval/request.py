@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import Literal, TypedDict, get_args
 
 from msgspec import Struct
 
 from qmd.records import SubQuery, SubQueryKind
-
-if TYPE_CHECKING:
-    from qmd.inference.records import Role
 
 Mode = Literal["lexical", "dense", "hybrid"]
 
@@ -105,18 +102,3 @@ def primary_text(subqueries: Sequence[SubQuery]) -> str:
     """Return the text that represents sub-queries: the first `lex`, else the first `vec`, else the first of all."""
     order = get_args(SubQueryKind)
     return min(subqueries, key=lambda subquery: order.index(subquery.kind)).text if subqueries else ""
-
-
-def roles_of(request: SearchRequest, subqueries: Sequence[SubQuery]) -> frozenset[Role]:
-    """Return the models that a request can use, so only these are loaded.
-
-    Args:
-        request: The request.
-        subqueries: Typed lines of its query, which are never expanded.
-    """
-    is_used: dict[Role, bool] = {
-        "embed": request.mode != "lexical",
-        "rerank": request.mode == "hybrid" and request.rerank is not False,
-        "expand": request.mode != "lexical" and not subqueries and request.expand is not False,
-    }
-    return frozenset(role for role, is_needed in is_used.items() if is_needed)

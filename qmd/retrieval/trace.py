@@ -34,8 +34,13 @@ class Listener:
         """Whether nobody waits any more; engines ask between two runs of a model."""
         return False
 
+    @property
+    def spent_ms(self) -> int:
+        """Milliseconds since the request came."""
+        return 0
+
     def stage(self, name: str, /) -> None:
-        """Told of each stage as it begins; may raise to end the work."""
+        """Receive the name of each stage as it begins; may raise to end the work."""
 
     def check(self) -> None:
         """Go on only while somebody waits.
@@ -53,12 +58,18 @@ class Listener:
 
 
 class Trace:
-    """Collects timings, warnings and model names while the stages run; `listener` is told when a model begins."""
+    """Timings, warnings and model names of the stages of a search.
 
-    def __init__(self, budget_ms: int | None, listener: Listener = Listener(), *, strict: bool = False) -> None:
+    Args:
+        request: The search, with its budget of time; None has no limit.
+        listener: Receives the stages in which a model works, and knows the time that was spent before.
+    """
+
+    def __init__(self, request: SearchRequest | None = None, listener: Listener = Listener()) -> None:
         self._started = time.monotonic()
-        self._budget_ms = budget_ms
-        self._strict = strict
+        self._budget_ms = request.budget_ms if request else None
+        self._spent_ms = listener.spent_ms + (request.overhead_ms if request else 0)
+        self._strict = request is not None and request.strict
         self.listener = listener
         self.warnings: list[str] = []
         self.timings: list[StageTiming] = []
@@ -73,7 +84,7 @@ class Trace:
         """Milliseconds left for the next stage; None without a budget."""
         if self._budget_ms is None:
             return None
-        return self._budget_ms - FINISH_MS - (time.monotonic() - self._started) * 1000
+        return self._budget_ms - self._spent_ms - FINISH_MS - (time.monotonic() - self._started) * 1000
 
     def has_time(self, estimate_ms: float, stage: str) -> bool:
         """Whether a stage of that length fits; says so in a warning when it does not."""

@@ -96,7 +96,7 @@ def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_
 
 def searched_for(reader: IndexReader, typed: str, beside: str = "") -> str | None:
     """The expression that a word is searched by, beside another or alone; None for the word itself."""
-    (term, *_) = lexical_query(reader, f"{typed} {beside}", Scope(), Trace(None), lex_syntax=False).terms
+    (term, *_) = lexical_query(reader, f"{typed} {beside}", Scope(), Trace(), lex_syntax=False).terms
     return None if term.fts == f'"{typed}"' else term.fts
 
 

@@ -182,7 +182,7 @@ def test_without_room_for_one_text_the_cpu_goes_on_and_one_line_says_so(
     assert np.array_equal(both.embed_documents(texts), embedder.embed_documents(texts))
     assert both.description.provider == "cpu"
     assert both.description.note == "'model.onnx' runs on the CPU: the GPU has no memory left for one text"
-    trace = Trace(None)
+    trace = Trace()
     trace.used(both.description)
     trace.used(both.description)
     assert trace.warnings == [both.description.note]

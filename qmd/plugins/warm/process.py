@@ -32,8 +32,8 @@ from qmd.plugins.warm.record import (
     warm_files,
     write_record,
 )
-from qmd.retrieval.query import read_query
-from qmd.retrieval.request import SearchRequest, roles_of
+from qmd.retrieval.query import read_query, roles_of
+from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.warm")
@@ -132,7 +132,7 @@ class SearchRoute:
 def _load_models(index: Index, wanted: SearchRequest) -> None:
     """Have the models of a search ready for the next one."""
     # What is wrong with them or with the query has been answered.
-    with suppress(QmdError), index.engines(roles_of(wanted, read_query(wanted).subqueries)):
+    with suppress(QmdError), index.engines(roles_of(wanted, read_query(wanted))):
         pass
 
 
