@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from qmd.plugins.forms.graph_writer import Qwen3Shape
+from qmd.plugins.models.formats.graph_writer import Qwen3Shape
 from tests.inference.exported_graphs import ExportForm, PublishedWriter, weight_names
 
 QWEN_LAYERS = 28

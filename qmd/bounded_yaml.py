@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Any
 
-from qmd.names import escape_bytes
+from qmd.file_names import escape_bytes
 
 MAX_CHARACTERS = 256 * 1024
 """The parser takes up to four seconds for a megabyte of plain lines, and nobody writes a quarter of one by hand."""
@@ -115,7 +115,7 @@ def _bounded_composer() -> Any:
 def _whole_characters(value: str) -> str:
     r"""`value` with escaped surrogate pairs (`\ud83d\ude00`, as JSON writes them) joined.
 
-    Undecodable bytes of file names, which earlier versions wrote as `\udce9`, take the form of `qmd.names`.
+    Undecodable bytes of file names, which earlier versions wrote as `\udce9`, take the form of `qmd.file_names`.
 
     Raises:
         UnreadableYamlError: If half a pair is left over, or a NUL: no file name, index or terminal takes them.

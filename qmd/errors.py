@@ -10,7 +10,7 @@ QmdError                 exit 1
 │   └── BusyModelError            another process works on the files of a model
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
-│   └── StrangeIndexError         the index of a project was not made here
+│   └── UnknownOriginError         the index of a project was not made here
 ├── UnindexableFileError exit 1   a file of a collection is no text, too large, unreadable; said of it alone
 └── ConfigError          exit 1   index.yml cannot be read
 """
@@ -112,7 +112,7 @@ class StoreError(QmdError):
     code = "store"
 
 
-class StrangeIndexError(StoreError):
+class UnknownOriginError(StoreError):
     """The index of a project was not made here, or holds what we did not make: it came with its folder."""
 
     code = "strange_index"

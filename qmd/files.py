@@ -28,7 +28,7 @@ PRIVATE_FOLDER = 0o700
 PROJECT_FOLDER = ".qmd"
 
 _OTHERS = 0o077
-_STANDS_FOR_ANOTHER = 0x20000000
+_NAME_SURROGATE = 0x20000000
 """The bit in the tag of a reparse point of Windows that leads elsewhere; those of synchronised folders do not."""
 _LOCK_POLL_S = 0.02
 _ABANDONED_S = 600.0
@@ -69,7 +69,7 @@ def create_private(path: Path) -> None:
         OSError: If it cannot be made.
     """
     with suppress(FileExistsError):
-        os.close(_open(real_place(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(_open(resolve_own_file(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def renew_mark(mark: Path) -> None:
@@ -102,7 +102,7 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _why_refused(status: os.stat_result, *, takes_any_owner: bool) -> str | None:
+def _refusal_reason(status: os.stat_result, *, takes_any_owner: bool) -> str | None:
     """What keeps a file of a project's `.qmd`, by its own status, from being used; to follow its name."""
     if _is_link(status):
         return "is a link"
@@ -115,7 +115,7 @@ def _why_refused(status: os.stat_result, *, takes_any_owner: bool) -> str | None
     return None if takes_any_owner or is_own else "belongs to another user"
 
 
-def real_place(path: Path, *, takes_any_owner: bool = True) -> Path:
+def resolve_own_file(path: Path, *, takes_any_owner: bool = True) -> Path:
     """Where a file of qmd's own lies once links are followed, which in a project's `.qmd` they are not.
 
     Raises:
@@ -124,13 +124,13 @@ def real_place(path: Path, *, takes_any_owner: bool = True) -> Path:
     if path.parent.name != PROJECT_FOLDER:
         return Path(os.path.realpath(path))
     with suppress(FileNotFoundError), _folder(path.parent):
-        reason = _why_refused(path.lstat(), takes_any_owner=takes_any_owner)
+        reason = _refusal_reason(path.lstat(), takes_any_owner=takes_any_owner)
         if reason is not None:
             raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}")
     return Path(os.path.realpath(path.parent), path.name)
 
 
-def foreign_place(path: Path, *, follows_links: bool) -> Path:
+def resolve_external_file(path: Path, *, follows_links: bool) -> Path:
     """Where a file of another program's lies that is to be changed: there is none, or a regular one of this user's.
 
     Raises:
@@ -141,7 +141,7 @@ def foreign_place(path: Path, *, follows_links: bool) -> Path:
     with suppress(FileNotFoundError), _folder(place.parent):
         status = place.lstat()
         is_writable = status.st_mode & stat.S_IWUSR
-        reason = _why_refused(status, takes_any_owner=False) or (None if is_writable else "is read-only")
+        reason = _refusal_reason(status, takes_any_owner=False) or (None if is_writable else "is read-only")
     if reason is not None:
         raise OSError(errno.ELOOP, f"'{path}' {reason}")
     return place
@@ -151,7 +151,7 @@ def _open(path: Path, flags: int) -> int:
     """`os.open` for a file of qmd's own: in a project's `.qmd` relative to the folder itself, and never by a link."""
     if PROJECT_FOLDER not in str(path) or path.parent.name != PROJECT_FOLDER:
         return os.open(path, flags, PRIVATE_FILE)
-    real_place(path)
+    resolve_own_file(path)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with _folder(path.parent) as folder:
         descriptor = os.open(path if folder is None else path.name, flags, PRIVATE_FILE, dir_fd=folder)
@@ -202,7 +202,7 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
         place /= name
         descriptor = os.open(place if handle is None else name, flags, 0o666, dir_fd=handle)
         opened.callback(os.close, descriptor)
-        reason = _why_refused(os.fstat(descriptor), takes_any_owner=True)
+        reason = _refusal_reason(os.fstat(descriptor), takes_any_owner=True)
         if handle is None and os.path.normcase(os.path.realpath(place)) != os.path.normcase(place):
             reason = "has changed while it was opened"
         if reason is not None:
@@ -211,7 +211,7 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
 
 
 def _is_link(status: os.stat_result) -> bool:
-    return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER)
+    return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_reparse_tag", 0) & _NAME_SURROGATE)
 
 
 def is_open_to_others(path: Path) -> bool:
@@ -241,7 +241,7 @@ def write_atomically(path: Path, text: str, *, keeps_mode: bool = False) -> None
     Raises:
         OSError: If the folder or the file cannot be written.
     """
-    target = real_place(path)
+    target = resolve_own_file(path)
     make_private_folder(target.parent)
     _sweep_temporaries(target)
     mode = _mode_for(path, target, keeps_mode=keeps_mode)

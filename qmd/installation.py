@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 from msgspec import Struct
 
-from qmd.environment import TWINS
+from qmd.distributions import TWINS
 
 
 class Installation(Struct, frozen=True):

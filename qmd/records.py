@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from qmd.clock import parse_time
-from qmd.names import to_disk
+from qmd.file_names import to_disk
+from qmd.times import parse_time
 
 if TYPE_CHECKING:
     from qmd.dates.days import DateSpan
@@ -50,7 +50,7 @@ class Collection(Struct, frozen=True):
 
 
 class FileEntry(Struct, frozen=True, gc=False):
-    """A file found by the scan. `path` is POSIX, relative to `folder`, as text (see `qmd.names`)."""
+    """A file found by the scan. `path` is POSIX, relative to `folder`, as text (see `qmd.file_names`)."""
 
     path: str
     folder: Path

@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from qmd.clock import duration_text
-from qmd.names import to_text
+from qmd.file_names import to_text
+from qmd.progress import duration_text
 from qmd.records import Collection
 
 
@@ -34,7 +34,7 @@ INDEXED = "indexed"
 """In place of a version: the file is in the index, without what could not be read of it."""
 
 
-class LeftOutFile(Struct, frozen=True):
+class SkippedFile(Struct, frozen=True):
     """A file that a collection selects but the index does not hold as it is now, or not all of it."""
 
     collection: str
@@ -59,7 +59,7 @@ class LeftOutFile(Struct, frozen=True):
         return int(number) if number.isdecimal() and len(number) < 10 else None
 
     @property
-    def told(self) -> str:
+    def as_grep_line(self) -> str:
         """`path:4: reason`, as programs that jump to a place read it."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.path}{line}: {self.reason.removesuffix(f' (line {self.line})')}"
@@ -86,7 +86,7 @@ class EmbeddingRun(Struct, frozen=True):
     by: Runner = "embed"
 
     @property
-    def gives_way(self) -> bool:
+    def yields(self) -> bool:
         """Whether it ends for a command that was asked to do the same, and goes on afterwards."""
         return self.by in ("watch", "server")
 
@@ -132,9 +132,9 @@ class IndexStatus(Struct, frozen=True):
     updated_at: str | None
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
-    left_out: tuple[LeftOutFile, ...] = ()
+    left_out: tuple[SkippedFile, ...] = ()
     """Of a store also files that are indexed, which `problems` has of an index."""
-    problems: tuple[LeftOutFile, ...] = ()
+    problems: tuple[SkippedFile, ...] = ()
     """Files that could not be read, or not all of them."""
     holder: EmbeddingRun | None = None
     """Who has its vectors now."""

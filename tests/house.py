@@ -99,7 +99,7 @@ def n_lines(file: Path) -> int:
     return len(file.read_text("utf-8").splitlines())
 
 
-def room_of(module: str) -> str:
+def provider_prefix(module: str) -> str:
     """The room of a module: its package below `qmd`, for a plug-in that below `qmd.plugins`."""
     parts = module.split(".")[1:]
     is_file = modules()[module].name != "__init__.py"
@@ -113,8 +113,8 @@ def rooms() -> dict[str, tuple[int, int]]:
     lines: Counter[str] = Counter()
     files: Counter[str] = Counter()
     for module, file in modules().items():
-        lines[room_of(module)] += n_lines(file)
-        files[room_of(module)] += 1
+        lines[provider_prefix(module)] += n_lines(file)
+        files[provider_prefix(module)] += 1
     return {room: (n, files[room]) for room, n in lines.most_common()}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import qmd
 from qmd.cli.app import main
-from qmd.environment import overwritten
+from qmd.distributions import overwritten
 from qmd.installation import install_command
 
 ROOT = Path(__file__).parents[1]

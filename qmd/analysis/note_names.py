@@ -10,7 +10,8 @@ from functools import lru_cache
 from msgspec import Struct
 
 from qmd.analysis.scripts import normalize, without_accents
-from qmd.names import file_name, is_telling, page_path
+from qmd.file_names import file_name
+from qmd.ingest.note_names import is_descriptive, page_path
 from qmd.records import Document, NameKind
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
@@ -35,7 +36,7 @@ def note_names(document: Document) -> tuple[str, ...]:
     """Title, file name where it says something, and aliases; of equal names the first."""
     file = file_name(document.path)
     named: dict[str, str] = {}
-    for name in (document.title, *([file] if is_telling(file) else ()), *document.aliases):
+    for name in (document.title, *([file] if is_descriptive(file) else ()), *document.aliases):
         named.setdefault(name_key(name), name)
     return tuple(named.values())
 
@@ -45,8 +46,8 @@ def note_names(document: Document) -> tuple[str, ...]:
 _KINDS: tuple[NameKind, ...] = ("file", "title", "alias")
 
 
-class Named(Struct, frozen=True, gc=False):
-    """A note that has the name: its document, its path as `place_of` writes it, and what the name is there."""
+class NamedNote(Struct, frozen=True, gc=False):
+    """A note that has the name: its document, its path as `path_key` writes it, and what the name is there."""
 
     document_id: int
     place: str
@@ -64,13 +65,13 @@ def _key_of(name: str) -> str:
     return name_key(name[:-3] if name.lower().endswith(".md") else name) if name else ""
 
 
-def place_of(path: str) -> str:
+def path_key(path: str) -> str:
     """A path in the form in which two are compared: without `.md`, letter case and Unicode's forms."""
     place = normalize(page_path(path)).lower()
     return place[:-3] if place.endswith(".md") else place
 
 
-def choose_target(target: str, source: str, named: Sequence[Named]) -> int | None:
+def choose_target(target: str, source: str, named: Sequence[NamedNote]) -> int | None:
     """The document that a link means, or None.
 
     A target with a folder is a path from the note's folder, else from the collection's root, else from above or below
@@ -82,11 +83,11 @@ def choose_target(target: str, source: str, named: Sequence[Named]) -> int | Non
         source: Path of the note that holds the link.
         named: The notes of the same collection that are called `link_key(target)`.
     """
-    folder = place_of(source).rpartition("/")[0]
+    folder = path_key(source).rpartition("/")[0]
     if "/" not in target:
         best = min(named, key=lambda one: _rank(one, folder), default=None)
         return best.document_id if best is not None else None
-    wanted = place_of(target).rstrip("/")
+    wanted = path_key(target).rstrip("/")
     rooted = posixpath.normpath(wanted.lstrip("/"))
     if not wanted.startswith("/"):
         relative = posixpath.normpath(posixpath.join(folder, wanted))
@@ -105,6 +106,6 @@ def _is_end(place: str, wanted: str) -> bool:
     return f"/{place}".endswith(f"/{wanted}") or ("/" in place and wanted.endswith(f"/{place}"))
 
 
-def _rank(one: Named, folder: str) -> tuple[int, bool, int, int, str]:
+def _rank(one: NamedNote, folder: str) -> tuple[int, bool, int, int, str]:
     its_folder = one.place.rpartition("/")[0]
     return _KINDS.index(one.kind), its_folder != folder, one.place.count("/"), len(one.place), one.place

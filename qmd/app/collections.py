@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.app.other_kinds import KINDS_SHOWN, kinds_text, without_reader
+from qmd.addresses import places_on_disk, split_address, without_scheme
+from qmd.app.file_types import KINDS_SHOWN, kinds_text, without_reader
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.names import places_on_disk, split_address, to_disk, to_text, without_scheme
+from qmd.file_names import to_disk, to_text
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def add_collection(
                 "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
             )
     edited = edits.add_collection(configuration.target, name, folder, pattern, ignore, gitignore=gitignore)
-    configuration.vouch(config)
+    configuration.trust_current(config)
     return edited
 
 
@@ -95,7 +96,7 @@ def ensure_collection(
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
             edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
-            configuration.vouch(config)
+            configuration.trust_current(config)
     if not gitignore:
         edits.take_git_ignored(configuration.target, known)
     return Part(known)
@@ -141,7 +142,7 @@ def _free_name(config: Config, path: Path) -> str:
     return candidate
 
 
-def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
+def locate_path(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
     """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
 
     Raises:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config, names_auto_update, needs_full_config, parse_config
-from qmd.environment import sha256
+from qmd.digests import sha256
 from qmd.errors import BusyError, NotFoundError, StoreError
-from qmd.names import to_text
+from qmd.file_names import to_text
 
 if TYPE_CHECKING:
     from qmd.config.edits import Change, Target
@@ -64,7 +64,7 @@ class Configuration(ABC):
         """Whether a server computes missing vectors while nobody asks it anything; not for what is not trusted."""
         return self.load().auto_embed
 
-    def vouch(self, before: Config) -> None:  # noqa: B027 - nothing is to be done where nobody else can write
+    def trust_current(self, before: Config) -> None:  # noqa: B027 - nothing is to be done where nobody else can write
         """Trust what the configuration holds now, if it was trusted before: its user has just edited it."""
 
     def open_reader(self) -> IndexReader:
@@ -83,13 +83,13 @@ class Configuration(ABC):
         if places.address is not None or self._digest() in (None, reader.config_hash()):
             return reader
         reader.close()
-        from qmd.app.mirroring import with_the_rest
+        from qmd.app.mirroring import with_unchanged
 
         try:
             # Only a writing command deletes documents; until then those of a collection that is gone are out of scope.
             with open_writer(places.database, busy_timeout_ms=MIRROR_TIMEOUT_MS) as writer, writer.transaction():
                 config = self._allowed()
-                collections = with_the_rest(config.collections, writer.collections())
+                collections = with_unchanged(config.collections, writer.collections())
                 writer.mirror_config(collections, config.global_context, config.digest)
         except (BusyError, StoreError) as exc:
             self._notices.warn(f"{self._stale}: {exc.message}")
@@ -139,11 +139,11 @@ class FileConfiguration(Configuration):
     """
 
     def __init__(
-        self, locations: Locations, environ: Mapping[str, str], notices: Notices, *, vouches: bool = False
+        self, locations: Locations, environ: Mapping[str, str], notices: Notices, *, trusts_edits: bool = False
     ) -> None:
         super().__init__(locations, notices)
         self._environ = environ
-        self._vouches = vouches
+        self._trusts_edits = trusts_edits
         self._refused: GatedItems | None = None
         self._parsed: Config | None = None
         self._stale = f"'{locations.config_file.name}' changed, but this run still uses its old settings"
@@ -195,12 +195,12 @@ class FileConfiguration(Configuration):
     def auto_embed(self) -> bool:
         return self._read().auto_embed and bool(self.trusted())
 
-    def vouch(self, before: Config) -> None:
+    def trust_current(self, before: Config) -> None:
         """Does nothing unless edits are vouched for."""
         from qmd.config.trust import gated_items, record_trust
 
         items = gated_items(self._read(), self._locations)
-        if items and self._vouches and self._untrusted(before) is None:
+        if items and self._trusts_edits and self._untrusted(before) is None:
             record_trust(items, self._locations)
 
     def _read(self) -> Config:

@@ -48,7 +48,7 @@ def copy_store(
         FileConfiguration(source, environ, notices) if is_configured else IndexConfiguration(source, notices)
     )
     with configuration.open_reader() as reader, sole_run(target.database, "copy", target.place):
-        _refuse_configured(target, reader)
+        _check_not_configured(target, reader)
         with open_writer(target.database, target.address, takes_unfinished=True) as writer:
             begin_copy(writer, source.place, target.place)
             unsafe = _configure(source, target, reader)
@@ -56,7 +56,7 @@ def copy_store(
     return replace(report, warnings=(*report.warnings, *unsafe))
 
 
-def _refuse_configured(target: Locations, reader: IndexReader) -> None:
+def _check_not_configured(target: Locations, reader: IndexReader) -> None:
     """The file would decide what the copy holds."""
     configured = {one.name for one in load_config(target).collections}
     if configured and configured != {one.name for one in reader.collections()}:

@@ -1,43 +1,42 @@
-"""Where documents lie on disk, as `--full-path` and terminal links show them, and the hits that a person saw last, so
-that they can name one by its number."""
+"""Paths of documents on disk, and links that open them."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from qmd.errors import NotFoundError
-from qmd.files import make_private_folder, open_private
-from qmd.names import suffix_of, to_disk
-from qmd.records import Collection, Hit, StoredDocument
+from qmd.file_names import suffix_of, to_disk
+from qmd.records import Collection, StoredDocument
 
 if TYPE_CHECKING:
-    from qmd.config.paths import Locations
+    pass
+
 
 Linker = Callable[[str, int], str]
 """Path on disk and line → the address that opens the file there; empty where that might run it."""
+
 
 _NOTES = re.compile(
     r".*\.(?:md|markdown|mdown|mkd|mkdn|mdwn|mdx|txt|text|org|rst|adoc|asciidoc|textile)", re.A | re.I | re.S
 )
 """Names of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
 
+
 _DOCUMENTS = {".pdf": b"%PDF-", **dict.fromkeys((".docx", ".pptx", ".xlsx"), b"PK\3\4")}
+
+
 _DOCUMENTS |= {".png": b"\x89PNG", ".gif": b"GIF8", ".webp": b"RIFF", ".jpg": b"\xff\xd8\xff", ".jpeg": b"\xff\xd8\xff"}
 """Endings of others, with what such a file begins with. Those with macros have endings of their own."""
 
+
 _NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 """How an address begins that a program of its own takes; one letter is a drive of Windows."""
-
-_SEARCH_FIRST = 'search first: qmd query "…"'
 
 
 def disk_paths(
@@ -112,34 +111,3 @@ def _is_note(path: str, platform: str) -> bool:
 def is_in_vault(folder: Path) -> bool:
     """Whether a folder is an Obsidian vault, or lies in one."""
     return any((one / ".obsidian").is_dir() for one in (folder, *folder.parents))
-
-
-def remember_hits(locations: Locations, hits: Sequence[Hit]) -> None:
-    """Keep where the hits of a search lie, in the order shown; a cache that cannot be written is no failure of it."""
-    places = [(hit.document.uri, hit.passage.line) for hit in hits]
-    file = _file(locations)
-    with suppress(OSError):
-        make_private_folder(file.parent)
-        with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as stream:
-            json.dump(places, stream)
-
-
-def recall_hit(locations: Locations, number: int) -> tuple[str, int]:
-    """Address and line of the hit that was shown as `number`, from 1.
-
-    Raises:
-        NotFoundError: The last search had no such hit, or there was none.
-    """
-    try:
-        places: list[tuple[str, int]] = json.loads(_file(locations).read_text("utf-8"))
-    except (OSError, ValueError):
-        raise NotFoundError(f"no hit {number}: there was no search on a terminal yet", _SEARCH_FIRST) from None
-    if not 0 < number <= len(places):
-        raise NotFoundError(f"no hit {number}: the last search had {len(places)}", _SEARCH_FIRST)
-    uri, line = places[number - 1]
-    return uri, line
-
-
-def _file(locations: Locations) -> Path:
-    # The folder of a project's own index may be shared.
-    return locations.cache / f"last-hits-{locations.key}.json"

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.note_names import name_key
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collection_not_found
-from qmd.names import places_on_disk, split_address, to_disk, without_scheme
+from qmd.file_names import to_disk
 from qmd.records import Collection, Heading, Scope, StoredDocument
-from qmd.retrieval.lookup import Found, context_for, resolve_words
+from qmd.retrieval.lookup import ResolvedDocument, context_for, resolve_words
 from qmd.retrieval.references import bare_name, form_of_place
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ _BORDER = r"\s*(?:\Z|#{1,6}\s)"
 _ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 
 
-def fetch_document(reader: IndexReader, found: Found, from_line: int | None, max_lines: int | None) -> DocumentText:
+def fetch_document(
+    reader: IndexReader, found: ResolvedDocument, from_line: int | None, max_lines: int | None
+) -> DocumentText:
     """One document or some of its lines. Only indexed documents are found, whatever the path says.
 
     The last line break of a text ends a line; it does not begin one.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from qmd.app.limits import Line
+from qmd.app.queues import FifoSemaphore
 from qmd.errors import ModelError
 from qmd.inference.base import Engines
 
@@ -60,7 +60,7 @@ class EnginePool(Generic[SettingsT]):
         self._is_memory_low = is_memory_low or machine_lacks_memory
         self._ttl_s = ttl_s
         self._clock = clock
-        self._door = Line(1)
+        self._door = FifoSemaphore(1)
         self._changed = threading.Condition()
         self._searches = self._leases = 0
         self._loaded: tuple[tuple[SettingsT, object], frozenset[Role], Engines] | None = None
@@ -86,7 +86,7 @@ class EnginePool(Generic[SettingsT]):
             while (known := self._known(settings, roles)) is None and self._searches:
                 self._changed.wait(_POLL_S)
                 check()
-            engines = known or self._loaded_anew(settings, roles)
+            engines = known or self._reload(settings, roles)
             self._searches += 1
         try:
             yield _only(engines, roles)
@@ -158,7 +158,7 @@ class EnginePool(Generic[SettingsT]):
         serves = roles == known_roles or (roles < known_roles and not engines.notes)
         return engines if serves and key == (settings, self._stamp(settings)) else None
 
-    def _loaded_anew(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
+    def _reload(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
         key = (settings, self._stamp(settings))
         if self._loaded is not None and self._loaded[0] == key and not self._loaded[2].notes:
             roles |= self._loaded[1]

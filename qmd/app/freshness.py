@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.environment import is_off
 from qmd.errors import QmdError
+from qmd.file_names import to_disk
 from qmd.files import is_recent, renew_mark
-from qmd.names import to_disk
 from qmd.records import Scope
+from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.paths import Locations
-    from qmd.indexing.ahead import ChunksAhead
+    from qmd.indexing.precomputed import PrecomputedChunks
     from qmd.inference.base import Embedder
     from qmd.records import Collection
     from qmd.store.base import IndexReader
@@ -217,24 +217,24 @@ def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: 
     return differing
 
 
-class VectorSupply:
+class QueryTimeVectors:
     """Cuts texts that a search finds without vectors, and keeps the vectors that it computes of them."""
 
     def __init__(self) -> None:
-        self._ahead: ChunksAhead | None = None
+        self._precomputed: PrecomputedChunks | None = None
 
-    def open(self, embedder: Embedder) -> ChunksAhead:
+    def open(self, embedder: Embedder) -> PrecomputedChunks:
         """Texts are cut for this model."""
         # Parsers and splitters take 60 ms to import, which an index with all of its vectors does without.
-        from qmd.indexing.ahead import ChunksAhead
+        from qmd.indexing.precomputed import PrecomputedChunks
 
-        self._ahead = ChunksAhead(embedder)
-        return self._ahead
+        self._precomputed = PrecomputedChunks(embedder)
+        return self._precomputed
 
     @property
     def has_new(self) -> bool:
         """Whether there is anything to store."""
-        return self._ahead is not None and self._ahead.has_vectors
+        return self._precomputed is not None and self._precomputed.has_vectors
 
     def store(self, database: Path) -> None:
         """Store what was computed, unless another process is writing or the index cannot be written.
@@ -243,10 +243,10 @@ class VectorSupply:
         """
         from qmd.store.opening import open_writer
 
-        if self._ahead is None:
+        if self._precomputed is None:
             return
         try:
             with open_writer(database, busy_timeout_ms=0) as writer:
-                self._ahead.store(writer)
+                self._precomputed.store(writer)
         except (QmdError, OSError):
             return

@@ -18,11 +18,11 @@ from qmd.records import DEFAULT_PATTERN
 if TYPE_CHECKING:
     from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
-    from qmd.clock import Progress
     from qmd.config.settings import Config
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
     from qmd.inference.base import Embedder
+    from qmd.progress import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun
 
@@ -134,7 +134,7 @@ class Index(ReadingIndex):
         before = self._configuration.written()
         before.require(name)
         config = edits.set_update_command(self._configuration.target, name, command)
-        self._configuration.vouch(before)
+        self._configuration.trust_current(before)
         self._edited(config)
 
     def contexts(self) -> tuple[ContextNote, ...]:
@@ -145,15 +145,15 @@ class Index(ReadingIndex):
             notes += [ContextNote(one.name, prefix.strip("/"), text) for prefix, text in one.context.items()]
         return tuple(notes)
 
-    def find_place(self, path: str, collection: str | None = None) -> tuple[str, str]:
+    def locate_path(self, path: str, collection: str | None = None) -> tuple[str, str]:
         """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
 
         Raises:
             NotFoundError: It is in no collection.
         """
-        from qmd.app.collections import find_place
+        from qmd.app.collections import locate_path
 
-        return find_place(self._configuration.written(), path, collection, self._locations.cwd)
+        return locate_path(self._configuration.written(), path, collection, self._locations.cwd)
 
     def add_context(self, collection: str, prefix: str, text: str) -> None:
         """Attach a note to the documents below a path of a collection (`""` for all of it); results show it.
@@ -184,7 +184,7 @@ class Index(ReadingIndex):
 
         self._edited(edits.set_global_context(self._configuration.target, text))
 
-    def places_without_context(self) -> tuple[tuple[str, str], ...]:
+    def paths_without_context(self) -> tuple[tuple[str, str], ...]:
         """(collection, folder) of every collection without a note (folder empty), and of top-level folders without."""
         from qmd.records import Scope
 
@@ -302,7 +302,7 @@ class Index(ReadingIndex):
                 run.pause()
             return done
 
-    def embed_behind(self, should_stop: Callable[[], bool]) -> bool:
+    def embed_in_background(self, should_stop: Callable[[], bool]) -> bool:
         """Compute missing vectors for half a minute whenever nobody asks anything; True if there is more to do.
 
         It goes on at a low priority on half of the processors, and waits before the next text while a request is
@@ -319,17 +319,22 @@ class Index(ReadingIndex):
             StoreError: The index is damaged, or cannot be written.
         """
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import SLICE_S, PatientEmbedder, embed, embedding_run, refuse_another_model
+        from qmd.app.updating import SLICE_S, ThrottledEmbedder, embed, embedding_run, refuse_another_model
         from qmd.store.opening import open_writer
 
-        if not self.embeds_behind or is_words_only() or not os.access(self.path, os.W_OK) or machine_lacks_memory():
+        if (
+            not self.embeds_in_background
+            or is_words_only()
+            or not os.access(self.path, os.W_OK)
+            or machine_lacks_memory()
+        ):
             return False
         with self._readers.reader() as reader:
             known = reader.status(None)
         if not known.pending_documents:
             return False
         # A request that came while the model is opened would wait for that.
-        self._turns.wait(should_stop)
+        self._idle_gate.wait(should_stop)
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
         # `open_writer` as what left the configuration is deleted by commands alone.
         with (
@@ -338,7 +343,7 @@ class Index(ReadingIndex):
             open_writer(self.path) as writer,
         ):
             refuse_another_model(embedder, known.fingerprint)
-            patient = PatientEmbedder(embedder, lambda: self._turns.wait(lambda: should_stop() or run.is_wanted))
+            patient = ThrottledEmbedder(embedder, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
             done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
             if done.stopped:
                 run.pause()

@@ -12,7 +12,7 @@ from qmd.ingest.links import MEDIA
 from qmd.records import Scope, StoredDocument
 
 if TYPE_CHECKING:
-    from qmd.retrieval.lookup import Found
+    from qmd.retrieval.lookup import ResolvedDocument
     from qmd.store.base import IndexReader
 
 LINK = 0.1
@@ -23,7 +23,7 @@ them. Of 200 links hidden in that vault 125 lead to one of the first ten notes t
 _NEAREST = 50
 
 
-def list_links(reader: IndexReader, found: Found) -> NoteLinks:
+def list_links(reader: IndexReader, found: ResolvedDocument) -> NoteLinks:
     """The links in a note and to it."""
     document = found.document
     outgoing, incoming = reader.links_from(document), reader.links_to(document)
@@ -39,7 +39,9 @@ def list_links(reader: IndexReader, found: Found) -> NoteLinks:
     )
 
 
-def find_related(reader: IndexReader, found: Found, limit: int, collections: Sequence[str] | None) -> RelatedNotes:
+def find_related(
+    reader: IndexReader, found: ResolvedDocument, limit: int, collections: Sequence[str] | None
+) -> RelatedNotes:
     """The notes nearest to one, without itself and its copies.
 
     The score is the cosine of a note's nearest chunk with the mean of the other's chunks, plus `LINK` for a link in

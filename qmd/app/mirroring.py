@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config
-from qmd.errors import StrangeIndexError
+from qmd.errors import UnknownOriginError
 from qmd.files import is_recent, renew_mark, tighten
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     is_made = locations.address is None and not own_index(locations.database).exists()
     try:
         writer = open_writer(locations.database, locations.address)
-    except StrangeIndexError as exc:
-        from qmd.store.sqlite.salvage import set_stranger_aside
+    except UnknownOriginError as exc:
+        from qmd.store.sqlite.salvage import set_foreign_index_aside
 
-        aside = set_stranger_aside(exc.path)
+        aside = set_foreign_index_aside(exc.path)
         say(f"{exc.message}: it was set aside as '{aside}', and one is built from your files")
         writer = open_writer(locations.database, locations.address)
     if locations.address is None and writer.path != locations.database and locations.database.exists():
@@ -75,7 +75,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             problems = writer.check(thorough=False) if is_due else []
     except DamagedIndexError as exc:
         problems = [exc.message]
-    except StrangeIndexError:  # set aside by whoever writes
+    except UnknownOriginError:  # set aside by whoever writes
         return
     if not problems:
         if is_due:
@@ -109,11 +109,11 @@ def mirror(writer: IndexWriter, config: Config, written: Config, *, is_shared: b
         for gone in sorted({*known, *writer.collections_with_documents()} - names):
             writer.remove_collection(gone)
         writer.mirror_config(
-            with_the_rest(config.collections, writer.collections()), config.global_context, config.digest
+            with_unchanged(config.collections, writer.collections()), config.global_context, config.digest
         )
 
 
-def with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
+def with_unchanged(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
     """`collections`, then the other known ones, which are searched only when they are named."""
     names = {collection.name for collection in collections}
     return [*collections, *(replace(one, include_by_default=False) for one in known if one.name not in names)]

@@ -12,20 +12,20 @@ from msgspec.structs import replace
 from qmd.app.freshness import Freshness
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
-from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
 from qmd.plugins import hook
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
+from qmd.times import days_since
 
 if TYPE_CHECKING:
+    from qmd.app.deadlines import Deadline
     from qmd.app.fields import Field
-    from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import Search, SearchRequest, SearchWishes
     from qmd.records import Collection, SearchResponse, StoredDocument, SubQuery
-    from qmd.retrieval.lookup import Found
+    from qmd.retrieval.lookup import ResolvedDocument
     from qmd.store.base import IndexReader
 
 
@@ -126,8 +126,8 @@ class ReadingIndex(OpenedIndex):
             return engines.expander.expand(query, intent=intent).subqueries
 
     def _run(self, reader: IndexReader, asked: Search, overhead_ms: int, deadline: Deadline) -> SearchResponse:
-        from qmd.app.freshness import VectorSupply
-        from qmd.app.limits import LoadingBudget
+        from qmd.app.deadlines import LoadingBudget
+        from qmd.app.freshness import QueryTimeVectors
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
@@ -144,13 +144,13 @@ class ReadingIndex(OpenedIndex):
             deadline.begin("loading models")
         with self._engines.engines(settings, asked.roles, deadline.check) as engines:
             deadline.begin("searching")
-            in_time, supply = replace(options, budget_ms=budget.left_ms()), VectorSupply()
-            response = search(reader, engines, query, in_time, deadline, open_source=supply.open)
+            in_time, query_time_vectors = replace(options, budget_ms=budget.left_ms()), QueryTimeVectors()
+            response = search(reader, engines, query, in_time, deadline, open_source=query_time_vectors.open)
             if engines.load_ms:
                 loading = StageTiming("load", engines.load_ms)
                 response = replace(response, timings=(loading, *response.timings))
-        if supply.has_new and self._refresher.may_write():
-            supply.store(reader.path)
+        if query_time_vectors.has_new and self._refresher.may_write():
+            query_time_vectors.store(reader.path)
         return response
 
     # --- reading ----------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class ReadingIndex(OpenedIndex):
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
-        from qmd.app.other_kinds import kinds_text, other_kinds, to_read
+        from qmd.app.file_types import kinds_text, other_kinds, to_read
 
         try:
             with self._request() as (reader, _):
@@ -380,7 +380,7 @@ class ReadingIndex(OpenedIndex):
             return tuple(reader.check())
 
     @contextmanager
-    def _resolving(self, reference: str, folder: Path | None) -> Iterator[tuple[IndexReader, Found]]:
+    def _resolving(self, reference: str, folder: Path | None) -> Iterator[tuple[IndexReader, ResolvedDocument]]:
         """A reader and the document that a reference means, or the reason why one that is not found is not there."""
         from qmd.retrieval.lookup import resolve_document
 

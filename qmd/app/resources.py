@@ -10,12 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.app.deadlines import Deadline, parse_model_ttl
 from qmd.app.freshness import Refresher
-from qmd.app.limits import AT_ONCE, Deadline, Line, Turns, parse_model_ttl
 from qmd.app.notices import Notices
-from qmd.environment import is_off
+from qmd.app.queues import AT_ONCE, FifoSemaphore, IdleGate
 from qmd.errors import StoreError
 from qmd.retrieval.trace import CancelledSearch, Listener
+from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -144,9 +145,9 @@ class OpenedIndex:
             keeps_idle=locations.address is None,
         )
         self._refresher = Refresher(configuration, locations, self._environ)
-        self._turns = Turns()
+        self._idle_gate = IdleGate()
         # A question of words, a matter of milliseconds, does not wait for models.
-        self._words_line, self._models_line = Line(AT_ONCE), Line(AT_ONCE)
+        self._words_line, self._models_line = FifoSemaphore(AT_ONCE), FifoSemaphore(AT_ONCE)
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -181,7 +182,7 @@ class OpenedIndex:
         return self._locations.database
 
     @property
-    def embeds_behind(self) -> bool:
+    def embeds_in_background(self) -> bool:
         """Whether an idle server may compute the vectors that are missing."""
         return not is_off(self._environ.get(_AUTO_EMBED)) and self._configuration.auto_embed()
 
@@ -226,7 +227,7 @@ class OpenedIndex:
 
     @contextmanager
     def _request(
-        self, listener: Listener = Listener(), line: Line | None = None
+        self, listener: Listener = Listener(), line: FifoSemaphore | None = None
     ) -> Iterator[tuple[IndexReader, Deadline]]:
         """A reader that stops when the time is over or the listener has gone, and who to ask about that.
 
@@ -234,8 +235,8 @@ class OpenedIndex:
         """
         deadline = Deadline(listener, self.timeout_s)
         turn = line.turn(deadline.check) if line else nullcontext()
-        with self._turns.request(), turn, self._readers.reader() as reader:
-            reader.stop_when(lambda: deadline.is_gone)
+        with self._idle_gate.request(), turn, self._readers.reader() as reader:
+            reader.stop_when(lambda: deadline.is_cancelled)
             try:
                 yield reader, deadline
             except (CancelledSearch, StoreError):

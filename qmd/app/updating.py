@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
-from qmd.environment import thread_gives_way, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
-from qmd.store.records import KINDS_TOLD, OTHER_KINDS, kinds_of_fact
+from qmd.process import lower_thread_priority, usable_cpus
+from qmd.store.records import OTHER_KINDS, REPORTED_FILE_TYPES, kinds_of_fact
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.clock import Progress
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
     from qmd.inference.settings import EngineSettings
+    from qmd.progress import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
@@ -74,12 +74,12 @@ class Update:
         """
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
-    def untold_kinds(self, collection: Collection, *, again: bool) -> Counter[str]:
+    def unreported_file_types(self, collection: Collection, *, again: bool) -> Counter[str]:
         """Ending → number of files in a folder that no collection takes; if not `again`, only with new endings."""
-        facts, fact = self._writer.facts(), KINDS_TOLD + collection.name
+        facts, fact = self._writer.facts(), REPORTED_FILE_TYPES + collection.name
         told, counted = set(facts.get(fact, "").split()), facts.get(OTHER_KINDS + collection.name, "")
         if again or not kinds_of_fact(counted).keys() <= told:
-            from qmd.app.other_kinds import other_kinds
+            from qmd.app.file_types import other_kinds
 
             found = other_kinds(self._writer, collection.name)
             if again or not found.keys() <= told:
@@ -122,14 +122,14 @@ def nothing_to_embed(
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
-    from qmd.store.records import ANEW
+    from qmd.store.records import STAGING
 
     if request.force or is_words_only():
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
         return None
-    if writer.vector_coverage(ANEW + model.fingerprint).has_vectors and not request.resumes:
+    if writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes:
         return None
     if writer.count_pending(model.fingerprint, request.collections)[0]:
         return None
@@ -148,7 +148,7 @@ def embed(
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
     """Compute the vectors that are missing; what was computed is kept however it ends."""
-    from qmd.indexing import anew
+    from qmd.indexing import reembedding as anew
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 
@@ -180,7 +180,7 @@ def embed(
     return replace(report, warnings=(*report.warnings, *notes))
 
 
-class PatientEmbedder:
+class ThrottledEmbedder:
     """An `Embedder` that waits before every text, or few texts, and leaves half of the processors to others.
 
     Args:
@@ -222,11 +222,11 @@ class PatientEmbedder:
 
         import numpy as np
 
-        from qmd.clock import batches
+        from qmd.batching import batches
 
         done: list[npt.NDArray[np.float32]] = []
         # A text alone is run by the thread that asks for it, so its priority is that of these threads.
-        with ThreadPoolExecutor(self._threads, initializer=thread_gives_way) as pool:
+        with ThreadPoolExecutor(self._threads, initializer=lower_thread_priority) as pool:
             for vectors in pool.map(self._embed, batches(texts, self._batch)):
                 done.append(vectors)
                 if on_progress is not None:

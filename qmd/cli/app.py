@@ -29,14 +29,14 @@ from qmd.cli.output import (
 from qmd.cli.parser import (
     Arguments,
     BuiltCommand,
-    Declared,
+    DeclaredOptions,
     all_options,
     arrange,
     build_command,
     find_command,
     is_option,
 )
-from qmd.environment import overwritten
+from qmd.distributions import overwritten
 from qmd.errors import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -47,7 +47,7 @@ from qmd.errors import (
     UsageError,
     nearest_name,
 )
-from qmd.names import typed_text
+from qmd.file_names import typed_text
 
 EXIT_BROKEN_PIPE = 141
 
@@ -102,7 +102,7 @@ def _run(argv: list[str]) -> int:
     if argv[:1] in (["--version"], ["-v"]) or argv == ["version"]:
         return _print_version()
     if argv in ([], ["--help"], ["-h"]):
-        return _print_help(arrange(argv, Declared()))
+        return _print_help(arrange(argv, DeclaredOptions()))
     found = find_command(argv, NAMES)
     return _run_without_command(argv) if found is None else _run_command(*found)
 
@@ -159,7 +159,7 @@ def _run_without_command(argv: list[str]) -> int:
     arguments = Arguments([], argv, [], [], {})
     is_known = is_option(argv[0]) or argv[0] == "help" or group_of(argv[0])
     if is_known and any(is_option(argument) for argument in argv):
-        arguments = arrange(argv, Declared(options=all_options()))
+        arguments = arrange(argv, DeclaredOptions(options=all_options()))
     if "--version" in arguments.asked:
         return _print_version()
     if "--skill" in arguments.asked:

@@ -13,7 +13,7 @@ from qmd.cli.options import Index, Json, NoIgnore
 from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.plugins import hook
 from qmd.records import DEFAULT_PATTERN, Collection
 
@@ -29,8 +29,8 @@ Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
     """List the collections."""
-    from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
+    from qmd.times import utc_now
 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
@@ -57,7 +57,7 @@ def add(
     index: Index = None,
 ) -> int:
     """Add a folder and index its words."""
-    from qmd.cli.indexing import change_summary, embed_advice, run_update, say_left_out
+    from qmd.cli.indexing import change_summary, embed_advice, report_skipped, run_update
 
     if not path:
         raise invocation.missing_argument()
@@ -69,7 +69,7 @@ def add(
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
-            say_left_out(update, update.collections[0], report, is_named=True)
+            report_skipped(update, update.collections[0], report, is_named=True)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")
@@ -104,8 +104,8 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
         collection = opened.collection(name)
         counts = opened.status().collections if invocation.screen else ()
     if invocation.screen:
-        from qmd.clock import utc_now
         from qmd.render.tables import draw_collection
+        from qmd.times import utc_now
 
         invocation.page(draw_collection(invocation.screen, collection, counts, utc_now(), locations.index_name))
     else:
@@ -238,7 +238,7 @@ def add_context(
             opened.set_global_context(text)
             out(f"✓ Set global context\nContext: {text}\n")
             return 0
-        name, prefix = opened.find_place(path, collection)
+        name, prefix = opened.locate_path(path, collection)
         opened.add_context(name, prefix, text)
     out(f"✓ Added context for: {_address(name, prefix)}\nContext: {text}\n")
     return 0
@@ -258,7 +258,7 @@ def remove_context(
             opened.set_global_context(None)
             out("✓ Removed global context\n")
             return 0
-        name, prefix = opened.find_place(path, collection)
+        name, prefix = opened.locate_path(path, collection)
         opened.remove_context(name, prefix)
     out(f"✓ Removed context for: {_address(name, prefix)}\n")
     return 0
@@ -277,7 +277,7 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
 def check_contexts(invocation: Invocation, index: Index = None) -> int:
     """List what has no note."""
     with invocation.open(invocation.locate(index)) as opened:
-        places = opened.places_without_context()
+        places = opened.paths_without_context()
     lines = [
         f"qmd://{name}/{folder}/ has no context of its own" if folder else f"qmd://{name}/ has no context"
         for name, folder in places
@@ -306,8 +306,8 @@ def status(
     index: Index = None,
 ) -> int:
     """Show what the index holds."""
-    from qmd.clock import utc_now
     from qmd.render.listings import StatusReport, render_problems, render_status, status_json
+    from qmd.times import utc_now
 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:

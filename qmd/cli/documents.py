@@ -211,8 +211,8 @@ def _show_pages(
     invocation: Invocation, index: OpenIndex, entries: Sequence[DocumentText | SkippedDocument], shown: LineOptions
 ) -> None:
     """Draw documents for the person who asked for them."""
-    from qmd.clock import utc_now
     from qmd.render.pages import Page, draw_pages
+    from qmd.times import utc_now
 
     assert invocation.screen is not None
     documents = [entry.document for entry in entries]
@@ -285,7 +285,7 @@ def list_files(invocation: Invocation, path: Folder = None, index: Index = None)
         if found.prefix:
             say(f"hint: {_folders_near(found.collection, found.prefix, every)}")
         return 0
-    from qmd.clock import utc_now
+    from qmd.times import utc_now
 
     if invocation.screen:
         from qmd.render.tables import draw_files
@@ -302,8 +302,8 @@ def _show_collections(
     invocation: Invocation, collections: Sequence[Collection], counts: Sequence[CollectionStatus], places: Locations
 ) -> None:
     if invocation.screen:
-        from qmd.clock import utc_now
         from qmd.render.tables import draw_collections
+        from qmd.times import utc_now
 
         shown = draw_collections(invocation.screen, collections, counts, utc_now(), places.home, places.index_name)
         invocation.page(shown)

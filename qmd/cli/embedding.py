@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from qmd.app.records import EmbeddingStart, EmbedOptions
     from qmd.cli.invocation import Invocation
     from qmd.cli.progress import ProgressLine
-    from qmd.clock import Progress
     from qmd.config.paths import Locations
+    from qmd.progress import Progress
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20
@@ -62,7 +62,7 @@ def embed_index(
 
     line = invocation.progress("Vectors", "bytes")
     how_to_go_on = _how_to_go_on(invocation, index, locations, force=bool(options.get("force")))
-    shown = Announcing(line, how_to_go_on, lambda: n_pending)
+    shown = EmbeddingProgress(line, how_to_go_on, lambda: n_pending)
     try:
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
@@ -90,12 +90,12 @@ def embed_index(
 
 def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
     """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
-    serves = index.embeds_behind and not force
+    serves = index.embeds_in_background and not force
     pid = hook("embed: serving process")(locations, invocation.environ) if serves else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
-class Announcing:
+class EmbeddingProgress:
     """What a person is shown of a run: its state, and once, when it is going to be long, what that means for them."""
 
     def __init__(self, line: ProgressLine, how_to_go_on: str, count_pending: Callable[[], int]) -> None:
@@ -117,14 +117,14 @@ class Announcing:
                 n_texts = self._count_pending()
                 of_many = f" of {n_texts:,} notes" if n_texts > _MANY else ""
                 self._line.say(
-                    f"Searches and queries work now. Vectors{of_many} take about {_spoken(progress.left_s)}.\n"
+                    f"Searches and queries work now. Vectors{of_many} take about {_rough_duration(progress.left_s)}.\n"
                     f"Ctrl-C is safe: {self._how_to_go_on}.\n",
                     to_programs=bool(of_many),
                 )
         self._line.show(progress)
 
 
-def _spoken(seconds: float) -> str:
+def _rough_duration(seconds: float) -> str:
     """A time as roughly as a first guess can tell it."""
     minutes = round(seconds / 60)
     if minutes < 2:

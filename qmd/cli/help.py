@@ -47,7 +47,7 @@ _BELOW = {
 }
 """What the commands of a group are for, where `qmd --help` has one row for them."""
 
-_SAID_ELSEWHERE = ("pull", "skills")
+_DOCUMENTED_ELSEWHERE = ("pull", "skills")
 """Commands that another one does as well, and whose row `qmd --help` spares."""
 
 
@@ -165,7 +165,7 @@ def _overview(members: Sequence[Command]) -> dict[str, str]:
         if len(specs) == 1
         else f"{_BELOW.get(name, name.capitalize())}: {', '.join(one.name.partition(' ')[2] for one in specs)}"
         for name, specs in rows.items()
-        if name not in _SAID_ELSEWHERE
+        if name not in _DOCUMENTED_ELSEWHERE
     }
 
 
@@ -302,8 +302,8 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     from qmd.app.configuration import FileConfiguration
     from qmd.app.index import Index
     from qmd.app.notices import Notices
-    from qmd.clock import utc_now
     from qmd.render.text import relative_time
+    from qmd.times import utc_now
 
     try:
         # Nobody is asked for trust, and nothing is warned of, who only wants to know what this is.

@@ -16,7 +16,7 @@ from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, 
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def index(
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         known = [one.path.resolve() for one in opened.collections()]
         for path in () if yes else absolute:
-            if path not in known and holds_everything(path, locations.home.resolve()):
+            if path not in known and covers_all_collections(path, locations.home.resolve()):
                 _confirm_all(path, glob or DEFAULT_PATTERN)
         parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore) if paths else None
         names = None if parts is None else [part.collection for part in parts]
@@ -107,7 +107,7 @@ def _existing(invocation: Invocation, path: Path) -> Path:
     return absolute
 
 
-def holds_everything(path: PurePath, home: PurePath) -> bool:
+def covers_all_collections(path: PurePath, home: PurePath) -> bool:
     """Whether a folder is a whole disk, or the home folder or above it; both without links."""
     return path == path.parent or home.is_relative_to(path)
 
@@ -135,7 +135,7 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
         return True
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
     out(f"{head} {change_summary(invocation, report)}  ({to_text(collection.path)}, {collection.pattern})\n")
-    say_left_out(update, collection, report, below, is_named=is_named)
+    report_skipped(update, collection, report, below, is_named=is_named)
     return False
 
 
@@ -156,7 +156,7 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
     return report
 
 
-def say_left_out(
+def report_skipped(
     update: Update, collection: Collection, report: UpdateReport, below: str = "", *, is_named: bool
 ) -> None:
     """Name the files that git or the mask leaves out; where nobody named the collection, only what is news."""
@@ -168,8 +168,8 @@ def say_left_out(
         line = git_ignored_line(collection, report.git_ignored)
         if line is not None:
             say(line)
-    if not below and (kinds := update.untold_kinds(collection, again=is_named)):
-        from qmd.app.other_kinds import other_kinds_line
+    if not below and (kinds := update.unreported_file_types(collection, again=is_named)):
+        from qmd.app.file_types import other_kinds_line
 
         say(other_kinds_line(collection, kinds))
 
@@ -229,7 +229,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
         return exc.exit_code
     out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")
-    say_left_out(update, collection, report, is_named=False)
+    report_skipped(update, collection, report, is_named=False)
     return 0
 
 

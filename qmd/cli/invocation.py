@@ -65,7 +65,7 @@ class Invocation(Struct, frozen=True):
         from qmd.app.index import Index
 
         notices = TerminalNotices()
-        configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
+        configuration = FileConfiguration(locations, self.environ, notices, trusts_edits=True)
         if self.command in ("query", "vsearch", "browse", "pack") and allow_gpu:
             from qmd.plugins import hook
 
@@ -83,8 +83,8 @@ class Invocation(Struct, frozen=True):
             is_attended: Whether a person may be asked for trust.
         """
         from qmd.app.configuration import FileConfiguration
+        from qmd.app.deadlines import parse_timeout
         from qmd.app.index import Index
-        from qmd.app.limits import parse_timeout
 
         notices = TerminalNotices() if is_attended else ServerNotices()
         return Index(

@@ -71,7 +71,7 @@ class Arguments(NamedTuple):
         return [*self.options, "--", *self.words]
 
 
-class Declared:
+class DeclaredOptions:
     """The options of one command, or of the program alone; of others it only asks whether they exist, and how."""
 
     def __init__(self, command: str = "", options: Options | None = None) -> None:
@@ -130,7 +130,7 @@ def _candidates(argv: Sequence[str], names: Collection[str]) -> Iterator[tuple[i
             return
 
 
-def _first_words(argv: Sequence[str], declared: Declared, count: int) -> list[int]:
+def _first_words(argv: Sequence[str], declared: DeclaredOptions, count: int) -> list[int]:
     """The places of the first words that are no option's value."""
     places: list[int] = []
     for piece in _pieces(argv, declared):
@@ -144,7 +144,7 @@ def _first_words(argv: Sequence[str], declared: Declared, count: int) -> list[in
 # --- options and words ----------------------------------------------------------------------------
 
 
-def arrange(args: Sequence[str], declared: Declared) -> Arguments:
+def arrange(args: Sequence[str], declared: DeclaredOptions) -> Arguments:
     """Separate a command's options from its words, and settle what it does not declare.
 
     Raises:
@@ -167,11 +167,11 @@ def arrange(args: Sequence[str], declared: Declared) -> Arguments:
     return found
 
 
-def _is_of_other_command(name: str, declared: Declared, found: Arguments) -> bool:
+def _is_of_other_command(name: str, declared: DeclaredOptions, found: Arguments) -> bool:
     return declared.command == _WITH_COMMAND and bool(found.words) and name not in declared.own
 
 
-def _take_option(name: str, value: str | None, declared: Declared, found: Arguments) -> str | None:
+def _take_option(name: str, value: str | None, declared: DeclaredOptions, found: Arguments) -> str | None:
     """Add an option to what was found; its name, if it takes a count."""
     if name in _EVERYWHERE:
         found.asked.append(_EVERYWHERE[name])
@@ -189,7 +189,7 @@ def _take_option(name: str, value: str | None, declared: Declared, found: Argume
     return name if meant in _COUNTS else None
 
 
-class _Piece(NamedTuple):
+class _ArgumentPart(NamedTuple):
     """An option with its value, a word (without a name) or `--`, and the places that it takes among the arguments."""
 
     start: int
@@ -198,15 +198,15 @@ class _Piece(NamedTuple):
     value: str | None = None
 
 
-def _pieces(args: Sequence[str], declared: Declared) -> Iterator[_Piece]:
+def _pieces(args: Sequence[str], declared: DeclaredOptions) -> Iterator[_ArgumentPart]:
     """The pieces of a list of arguments up to and with `--`."""
     places = iter(range(len(args)))
     for place in places:
         if args[place] == "--":
-            yield _Piece(place, place + 1, "--")
+            yield _ArgumentPart(place, place + 1, "--")
             return
         if not is_option(args[place]):
-            yield _Piece(place, place + 1)
+            yield _ArgumentPart(place, place + 1)
             continue
         name, value = _split(args[place], declared)
         end = place + 1
@@ -215,7 +215,7 @@ def _pieces(args: Sequence[str], declared: Declared) -> Iterator[_Piece]:
             value = None
         elif value is None and (following := next(places, None)) is not None:
             value, end = args[following], following + 1
-        yield _Piece(place, end, name, value)
+        yield _ArgumentPart(place, end, name, value)
 
 
 def is_option(argument: str) -> bool:
@@ -226,7 +226,7 @@ def is_option(argument: str) -> bool:
     return not any(character.isspace() for character in name)
 
 
-def _split(argument: str, declared: Declared) -> tuple[str, str | None]:
+def _split(argument: str, declared: DeclaredOptions) -> tuple[str, str | None]:
     """An option's name and the value attached to it: `--name=value`, `-n5`."""
     if argument.startswith("--"):
         name, equals, value = argument.partition("=")
@@ -238,7 +238,7 @@ def _split(argument: str, declared: Declared) -> tuple[str, str | None]:
     return argument, None
 
 
-def _settle(name: str, declared: Declared, warnings: list[str]) -> str:
+def _settle(name: str, declared: DeclaredOptions, warnings: list[str]) -> str:
     """The name to go on with for an option that the command may not declare."""
     if name in declared.own:
         return name
@@ -255,7 +255,7 @@ def _settle(name: str, declared: Declared, warnings: list[str]) -> str:
     return name
 
 
-def _unknown_option(name: str, declared: Declared) -> UsageError:
+def _unknown_option(name: str, declared: DeclaredOptions) -> UsageError:
     near = nearest_name(name, declared.own) if name.startswith("--") else None
     manual = f"see: qmd {declared.command} --help" if declared.command else "see: qmd --help"
     if name == "--model":
@@ -282,7 +282,7 @@ class BuiltCommand:
     def __init__(self, spec: Command) -> None:
         from inspect import signature
 
-        import qmd.cli.late  # noqa: F401 - imports typer and msgspec
+        import qmd.cli.lazy_imports  # noqa: F401 - imports typer and msgspec
 
         self.spec = spec
         self.function = load(spec.place)
@@ -294,9 +294,9 @@ class BuiltCommand:
         self.typer = make_typer(spec.name, spec.help, parameters)
 
     @cached_property
-    def declared(self) -> Declared:
+    def declared(self) -> DeclaredOptions:
         """Its options."""
-        return Declared(self.spec.name, dict(self.options()))
+        return DeclaredOptions(self.spec.name, dict(self.options()))
 
     def options(self) -> Iterator[tuple[str, bool]]:
         """Each spelling of an option, and whether it takes a value."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec.structs import replace
 
 from qmd.cli.output import flush_result, say, show_progress
-from qmd.clock import Pace, Progress
+from qmd.progress import Pace, Progress
 
 if TYPE_CHECKING:
     from qmd.render.drawing import Screen

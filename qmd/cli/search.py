@@ -171,7 +171,7 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     if options.explain and screen is None:
         _explain_expansion(response)
     if screen is not None:
-        from qmd.app.disk_paths import remember_hits
+        from qmd.app.recent_hits import remember_hits
         from qmd.render.hit_screen import draw_hits
 
         shown = replace(shown, next_step=_next_step(invocation, options, response))

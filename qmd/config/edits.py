@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec
 from qmd.config.paths import Locations
 from qmd.config.settings import MAX_BYTES, Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
-from qmd.files import exclusive_lock, read_regular_file, real_place, write_atomically
-from qmd.names import to_text
+from qmd.file_names import to_text
+from qmd.files import exclusive_lock, read_regular_file, resolve_own_file, write_atomically
 from qmd.records import DEFAULT_PATTERN
 
 YamlMap = MutableMapping[str, Any]
@@ -72,7 +72,7 @@ def locked_config_file(path: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             # Beside the file itself: two symlinks to one file must share its lock.
-            target = real_place(path)
+            target = resolve_own_file(path)
             held = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
         except OSError:
             # A folder that takes no lock file takes no other file either; `write_config_file` says so if it must write.

@@ -14,7 +14,7 @@ from msgspec import Struct
 from qmd import plugins
 from qmd.config.project import checked_folder, find_project_file
 from qmd.errors import UsageError
-from qmd.names import to_text, typed_path
+from qmd.file_names import to_text, typed_path
 
 _BESIDE = ".qmd"
 _READABLE = 100

@@ -10,10 +10,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from qmd.environment import is_on
 from qmd.errors import ConfigError
-from qmd.files import PROJECT_FOLDER, read_regular_file, real_place
-from qmd.names import to_text
+from qmd.file_names import to_text
+from qmd.files import PROJECT_FOLDER, read_regular_file, resolve_own_file
+from qmd.switches import is_on
 
 TRUST_FILE = "trusted.json"
 """In the user's configuration folder: what the user trusts, by the path of a project's configuration."""
@@ -24,12 +24,12 @@ _FILES = ("index.yaml", "index.yml")
 _OF_QMD = ("index.", ".index.")
 """What the names of all files begin with that qmd makes there."""
 
-_VOUCHERS = ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS")
+_TRUST_VARIABLES = ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS")
 
 
-def is_vouched_for(environ: Mapping[str, str]) -> bool:
+def is_trusted_by_environment(environ: Mapping[str, str]) -> bool:
     """Whether the environment says that projects are the user's own."""
-    return any(is_on(environ.get(name)) for name in _VOUCHERS)
+    return any(is_on(environ.get(name)) for name in _TRUST_VARIABLES)
 
 
 def find_project_file(cwd: Path) -> Path | None:
@@ -63,7 +63,7 @@ def refuse_links(folder: Path, environ: Mapping[str, str]) -> None:
         raise ConfigError(f"cannot list '{folder}': {exc.strerror}", "check the permissions of that folder") from exc
     for path in found:
         try:
-            real_place(Path(path), takes_any_owner=is_vouched_for(environ))
+            resolve_own_file(Path(path), takes_any_owner=is_trusted_by_environment(environ))
         except OSError as exc:
             raise ConfigError(str(exc.strerror), "put a file of your own in its place, or remove it") from exc
 
@@ -97,7 +97,7 @@ def checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, 
     if target is None:
         refuse_links(folder, environ)
         return folder
-    if not takes_link and not is_vouched_for(environ):
+    if not takes_link and not is_trusted_by_environment(environ):
         trusted = read_trust(config_dir).get(to_text(file), {}).get("folder")
         if trusted != to_text(target):
             raise ConfigError(f"'{folder}' is a link to '{target}'", "if you made it, trust it: qmd trust")

@@ -13,14 +13,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.clock import time_text, utc_now
 from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import Locations
-from qmd.config.project import TRUST_FILE, is_vouched_for, linked_target, read_trust
+from qmd.config.project import TRUST_FILE, is_trusted_by_environment, linked_target, read_trust
 from qmd.config.settings import Config
-from qmd.environment import sha256
+from qmd.digests import sha256
+from qmd.file_names import to_text
 from qmd.files import PROJECT_FOLDER
-from qmd.names import to_text
+from qmd.times import time_text, utc_now
 
 ORIGINAL_MODELS = frozenset(
     {
@@ -72,7 +72,7 @@ def gated_items(config: Config, locations: Locations) -> GatedItems:
 
 def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, str]) -> bool:
     """True when nothing is gated, the environment vouches for it, or the user trusted exactly these items."""
-    if not items or is_vouched_for(environ):
+    if not items or is_trusted_by_environment(environ):
         return True
     return read_trust(locations.config_dir).get(_key(locations), {}).get("hooks") == items.digest
 

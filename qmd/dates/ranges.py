@@ -81,7 +81,7 @@ def _between(text: str, start: int, lefts: _Ways, joint: str, rights: _Ways) -> 
     return []
 
 
-def is_said(text: str, span: DateSpan) -> bool:
+def is_explicit(text: str, span: DateSpan) -> bool:
     """Whether a span is surely a time; years without month or day may be a version or a number of something."""
     before, after = text[max(span.start - _LONGEST, 0) : span.start], text[span.end : span.end + _LONGEST]
     if not re.fullmatch(_YEARS, text[span.start : span.end]) or not any(map(str.isalnum, before + after)):

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import GrammarError, QmdError, UsageError
+from qmd.file_names import suffix_of
 from qmd.indexing.reading import short_reason, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
 from qmd.ingest.document import parse_text
-from qmd.names import suffix_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, StoredFile
@@ -67,9 +67,9 @@ def copy_index(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress
         on_progress: Told how far it is.
     """
     with reader.snapshot():
-        texts = _Texts(writer, on_progress or _tell_nobody)
+        texts = _Texts(writer, on_progress or _ignore_progress)
         texts.copy(reader)
-        n_vectors = _copy_vectors(reader, writer, on_progress or _tell_nobody)
+        n_vectors = _copy_vectors(reader, writer, on_progress or _ignore_progress)
         for collection in reader.collections():
             _copy_collection_facts(reader, writer, collection.name, texts.plain[collection.name])
         for status in reader.status(None).collections:
@@ -156,12 +156,12 @@ def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgr
 
 def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, plain: set[str]) -> None:
     with writer.transaction():
-        writer.put_left_out(name, reader.left_out(name))
+        writer.put_skipped(name, reader.left_out(name))
         writer.record_folders(name, reader.recorded_folders(name))
         writer.set_facts({OTHER_KINDS + name: reader.facts().get(OTHER_KINDS + name)})
         writer.settle(name)
         stamp_analysis(writer, name, plain)
 
 
-def _tell_nobody(what: str, done: int, total: int) -> None:
+def _ignore_progress(what: str, done: int, total: int) -> None:
     """Without anybody who watches."""

@@ -13,14 +13,15 @@ from msgspec import Struct, field
 
 from qmd.analysis.note_names import note_names
 from qmd.chunking.split import split_code, split_document
-from qmd.clock import Pace, Progress
 from qmd.errors import GrammarError, QmdError
+from qmd.file_names import suffix_of
 from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
-from qmd.inference.base import Telling
+from qmd.inference.base import ReportsWarnings
 from qmd.ingest.document import parse_text
-from qmd.names import is_telling, suffix_of
+from qmd.ingest.note_names import is_descriptive
+from qmd.progress import Pace, Progress
 from qmd.records import Chunk, Document, Heading
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent
@@ -212,7 +213,7 @@ def embed_pending(
         reused=max(0, run.chunks - run.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
-        warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, Telling) else ())),
+        warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, ReportsWarnings) else ())),
     )
 
 
@@ -224,7 +225,7 @@ def embedded_text(document: Document, chunk: Chunk) -> str:
     instead of .568 on cranfield and .523 instead of .514 on cacm.
     """
     names = note_names(document)[:MAX_NAMES]
-    if document.title_source == "file" and not is_telling(document.title):
+    if document.title_source == "file" and not is_descriptive(document.title):
         names = names[1:]
     headings = [heading for heading in chunk.heading_path if heading not in names]
     if not names and not headings:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from qmd.clock import batches
-from qmd.environment import usable_cpus
+from qmd.batching import batches
 from qmd.indexing.reading import FileReading, is_converted, read_files
 from qmd.ingest.outline import bytes_read, kind_of
+from qmd.process import usable_cpus
 from qmd.records import FileEntry
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ It ends with its stdin, so none outlives the program, however that ends.
 
 from __future__ import annotations
 
-import hashlib  # noqa: F401 - for `qmd.environment.sha256`
+import hashlib  # noqa: F401 - for `qmd.digests.sha256`
 import os
 import pickle
 import signal
@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache, lru_cache, partial
 from typing import Self
 
-from qmd.indexing.reading import FileReading, is_converted, leave_out, read_file, read_files
+from qmd.indexing.reading import FileReading, is_converted, read_file, read_files, skip_file
 from qmd.records import FileEntry
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.reader_process import serve; serve()"
@@ -95,9 +95,9 @@ class ReaderProcess:
                     continue
                 if self._is_expired:
                     seconds = f"{self._budget_s(entry):.0f} s"
-                    readings.append(leave_out(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
+                    readings.append(skip_file(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
                 elif suspect is entry:
-                    readings.append(leave_out(entry, f"'{entry.path}' crashed the process that read it", "crash"))
+                    readings.append(skip_file(entry, f"'{entry.path}' crashed the process that read it", "crash"))
                 # Once it may have been another's doing: the system ends processes when memory runs out.
                 suspect = entry
                 break

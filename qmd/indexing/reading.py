@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_key
-from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
+from qmd.file_names import file_name, suffix_of
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import kind_of
-from qmd.names import file_name, suffix_of
 from qmd.plugins import KINDS, find, hook
 from qmd.records import Document, FileEntry, Heading, NameKind
 from qmd.store.records import NewDocument, pack_links, pack_text
+from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
     from qmd.chunking.split import Declaration
@@ -63,7 +63,7 @@ _DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
     """The files read, parsed and analysed, in order; what cannot be indexed, or only by another process, says why."""
-    return [read_file(entry, is_apart=False) for entry in entries]
+    return [read_file(entry, runs_in_subprocess=False) for entry in entries]
 
 
 def is_converted(entry: FileEntry) -> bool:
@@ -72,20 +72,20 @@ def is_converted(entry: FileEntry) -> bool:
     return bool(kind.needs) and not kind.is_missing
 
 
-def read_file(entry: FileEntry, *, is_apart: bool = True) -> FileReading:
+def read_file(entry: FileEntry, *, runs_in_subprocess: bool = True) -> FileReading:
     """A file read, parsed and analysed. Whatever goes wrong in it is its own failure and nobody else's."""
     read_at_ns = time.time_ns()
     try:
-        if is_converted(entry) and not is_apart:
+        if is_converted(entry) and not runs_in_subprocess:
             raise UnindexableFileError(f"'{entry.path}' needs a process of its own: none can be started", "unreadable")
         return _read(entry, read_at_ns)
     except UnindexableFileError as exc:
         return FileReading(entry, None, (exc.message,), exc, mtime_ns=settled_time(entry.mtime_ns, read_at_ns))
     except MemoryError:
-        return leave_out(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
+        return skip_file(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
     # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
     except Exception as exc:
-        return leave_out(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")
+        return skip_file(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")
 
 
 def short_reason(error: Exception) -> str:
@@ -93,7 +93,7 @@ def short_reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_REASON_CHARACTERS]
 
 
-def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
+def skip_file(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
     """What stands for a file that was given up."""
     failure = UnindexableFileError(message, reason, "exclude it with a .qmdignore file")
     return FileReading(entry, None, (message,), failure, mtime_ns=settled_time(entry.mtime_ns, time.time_ns()))

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
-from qmd.names import suffix_of
+from qmd.file_names import suffix_of
 from qmd.plugins import KINDS, find, hook
 from qmd.store.base import IndexReader, IndexWriter
 
@@ -51,10 +51,10 @@ class Stamp(Struct, frozen=True):
 
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar, or whose row, has been installed since."""
-        return frozenset(suffix for suffix in self.plain if _is_told(suffix))
+        return frozenset(suffix for suffix in self.plain if _is_reported(suffix))
 
 
-def _is_told(plain: str) -> bool:
+def _is_reported(plain: str) -> bool:
     """Whether files with an ending have a row, and a grammar where that takes them for source code; or a new reader."""
     suffix, _, version = plain.partition("=")
     kind = find(KINDS, suffix)

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from qmd import __version__
+from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
-from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import QmdError, UnindexableFileError
+from qmd.file_names import suffix_of
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
-from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
-from qmd.status import INDEXED, LeftOutFile
+from qmd.status import INDEXED, SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
+from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
     from qmd.indexing.reading import FileReading
@@ -76,32 +77,32 @@ class _Update(Struct):
     """Whether a path's terms are to be written again even for an equal text; None where that is so of none."""
     plain: set[str]
     """Endings of source files whose declarations could not be told."""
-    left_before: dict[str, LeftOutFile]
+    skipped_before: dict[str, SkippedFile]
     """What the last look left out or could not read, by path, of files that this one has not read yet."""
     new: int = 0
     updated: int = 0
     unchanged: int = 0
     n_bytes: int = 0
-    left_out: list[LeftOutFile] = field(default_factory=list)
+    left_out: list[SkippedFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    losses: list[LeftOutFile] = field(default_factory=list)
+    losses: list[SkippedFile] = field(default_factory=list)
     """What could not be read of documents that are indexed."""
     stale: list[str] = field(default_factory=list)
     settled: list[tuple[int, FileEntry]] = field(default_factory=list)
 
-    def leave_out(self, file: LeftOutFile) -> None:
+    def skip_file(self, file: SkippedFile) -> None:
         """Count a file that was not even read."""
         self.left_out.append(file)
         self.warnings.append(file.reason)
 
-    def put_left_out(self) -> None:
+    def put_skipped(self) -> None:
         """Keep what is known of files that were left out, or indexed without a part: they are not read again for it."""
-        self.writer.put_left_out(self.collection, [*self.left_before.values(), *self.losses, *self.left_out])
+        self.writer.put_skipped(self.collection, [*self.skipped_before.values(), *self.losses, *self.left_out])
 
     def changed(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """The files that are to be read; the others are counted as unchanged, or as left out once more."""
-        left_out = {path: one for path, one in self.left_before.items() if one.program == __version__}
-        losses = {path: one for path, one in self.left_before.items() if one.is_indexed}
+        left_out = {path: one for path, one in self.skipped_before.items() if one.program == __version__}
+        losses = {path: one for path, one in self.skipped_before.items() if one.is_indexed}
         changed = []
         for entry in entries:
             if self.outdated is not None and self.outdated(entry.path):
@@ -111,7 +112,7 @@ class _Update(Struct):
                 if entry.path in losses:
                     self.losses.append(losses[entry.path])
             elif _is_known(entry, left_out.get(entry.path)):
-                self.leave_out(left_out[entry.path])
+                self.skip_file(left_out[entry.path])
             else:
                 changed.append(entry)
         return changed
@@ -120,7 +121,7 @@ class _Update(Struct):
         """The paths of files that are no more, now that those that cannot be looked at are counted as left out."""
         for one in scan.skipped:
             reason = f"'{one.path}' skipped: {one.detail or one.reason}"
-            self.leave_out(LeftOutFile(self.collection, one.path, reason))
+            self.skip_file(SkippedFile(self.collection, one.path, reason))
         present = {entry.path for entry in scan.files}
         return [path for path in self.known if path not in present and not scan.is_undecided(path)]
 
@@ -161,7 +162,7 @@ class _Update(Struct):
         stamped: set[str] | None = None
         done, n_losses = 0, len(self.losses)
         # With the files that it concerns: those are known to a run that follows a killed one.
-        for batch in _in_transactions(self.writer, read_ahead(changed), self.put_left_out):
+        for batch in _in_transactions(self.writer, read_ahead(changed), self.put_skipped):
             self._write(batch)
             self.losses += self._losses_of(batch)
             if stamps_early and self.plain != stamped:
@@ -171,7 +172,7 @@ class _Update(Struct):
             if on_progress:
                 on_progress(done, len(changed))
         if lost := self.losses[n_losses:]:
-            self.warnings.append(told_losses(lost))
+            self.warnings.append(summarize_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
         """What has happened, at the end."""
@@ -190,7 +191,7 @@ class _Update(Struct):
             git_ignored=scan.git_ignored,
         )
 
-    def _losses_of(self, batch: Sequence[FileReading]) -> list[LeftOutFile]:
+    def _losses_of(self, batch: Sequence[FileReading]) -> list[SkippedFile]:
         reasons = {read.entry.path: "; ".join(read.losses) for read in batch if read.losses}
         if not reasons:
             return []
@@ -198,7 +199,7 @@ class _Update(Struct):
 
         # Nobody has to repair a template.
         places = template_places(batch[0].entry.folder)
-        lost = [LeftOutFile(self.collection, path, reason, 0, 0, INDEXED) for path, reason in reasons.items()]
+        lost = [SkippedFile(self.collection, path, reason, 0, 0, INDEXED) for path, reason in reasons.items()]
         return [one for one in lost if not one.path.startswith(places)]
 
     def _write(self, batch: Sequence[FileReading]) -> None:
@@ -206,7 +207,7 @@ class _Update(Struct):
         for read in batch:
             path, size_bytes = read.entry.path, read.entry.size_bytes
             before = self.known.get(path)
-            self.left_before.pop(path, None)
+            self.skipped_before.pop(path, None)
             self.n_bytes += size_bytes
             self.warnings.extend(read.warnings)
             if read.is_plain:
@@ -216,7 +217,7 @@ class _Update(Struct):
                 is_unreadable = read.failure.code == "unreadable"
                 mtime_ns = UNKNOWN_TIME_NS if is_unreadable else read.mtime_ns
                 reason = read.failure.message
-                self.left_out.append(LeftOutFile(self.collection, path, reason, size_bytes, mtime_ns, __version__))
+                self.left_out.append(SkippedFile(self.collection, path, reason, size_bytes, mtime_ns, __version__))
                 # What cannot be read today may be as it was; what has become binary or too large is not.
                 if not is_unreadable and before is not None:
                     self.stale.append(path)
@@ -234,8 +235,8 @@ class _Update(Struct):
             self.writer.put_documents(self.collection, documents)
 
 
-def _refuse_much(
-    name: str, changed: Sequence[FileEntry], gone: Sequence[str], left_out: Sequence[LeftOutFile], *, is_emptied: bool
+def _refuse_mass_change(
+    name: str, changed: Sequence[FileEntry], gone: Sequence[str], left_out: Sequence[SkippedFile], *, is_emptied: bool
 ) -> None:
     """Leave to a person what takes long, and a folder in which nothing is left: its disk may be away.
 
@@ -296,10 +297,10 @@ def update_collection(
     gone = update.gone(scan)
     changed = scan.files if verify else update.changed(scan.files)
     if only_if_quick:
-        _refuse_much(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
+        _refuse_mass_change(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
-    update.left_before = {one.path: one for one in left_out if not is_below(one.path, below)}
+    update.skipped_before = {one.path: one for one in left_out if not is_below(one.path, below)}
     # Together, as each commit costs a version of every table it changes, on an object store several requests.
     with writer.transaction():
         # Last, so that a renamed file finds its text still in place.
@@ -307,7 +308,7 @@ def update_collection(
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
         writer.settle(name)
-        update.put_left_out()
+        update.put_skipped()
         writer.record_folders(name, scan.folders, below)
         others = kinds_as_fact(scan.others) or None
         if not below and others != writer.facts().get(OTHER_KINDS + name):
@@ -317,15 +318,15 @@ def update_collection(
     return update.report(scan, removed, time.monotonic() - started)
 
 
-def told_losses(losses: Sequence[LeftOutFile]) -> str:
+def summarize_losses(losses: Sequence[SkippedFile]) -> str:
     """What an update says of documents that are indexed without a part: of several the first."""
     if len(losses) == 1:
         return f"'{losses[0].path}': {losses[0].reason}"
     count = f"{len(losses):,} notes are indexed without what could not be read"
-    return f"{count} ({losses[0].told}, …); all of them: qmd status --problems"
+    return f"{count} ({losses[0].as_grep_line}, …); all of them: qmd status --problems"
 
 
-def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:
+def _is_known(entry: FileEntry, known: KnownFile | SkippedFile | None) -> bool:
     return known is not None and known.mtime_ns == entry.mtime_ns and known.size_bytes == entry.size_bytes
 
 

@@ -70,7 +70,7 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
+class ReportsWarnings(Protocol):
     """An embedder that reports what it could not do."""
 
     @property
@@ -139,11 +139,11 @@ class Engines(Struct, frozen=True):
     """The notes that tell of a chosen model which cannot be used, and may be usable later."""
     load_ms: float = 0.0
     """What opening them took for this request; 0 where they were open."""
-    standing: tuple[str, ...] = ()
+    lasting_notes: tuple[str, ...] = ()
     """The notes for users who come from tobi/qmd: `doctor` and indexing show them, answers do not."""
 
 
-class EngineRoom:
+class EngineProvider:
     """Engines of one kind, as a row of `qmd.plugins.ENGINES` names them: by what a model's name begins with, or a role.
 
     Another package brings engines by a class derived from this one, which opens the roles that it can serve, and by a
@@ -188,7 +188,7 @@ class EngineRoom:
         raise ModelError("it is no model that expands queries")
 
 
-def engine_room(key: str) -> EngineRoom:
+def engine_provider(key: str) -> EngineProvider:
     """The room of a row of `ENGINES`."""
-    room: EngineRoom = load(find(ENGINES, key))()
+    room: EngineProvider = load(find(ENGINES, key))()
     return room

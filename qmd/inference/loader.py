@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, EngineDescription, Engines, Reranker, engine_room
+from qmd.inference.base import Embedder, EngineDescription, Engines, Reranker, engine_provider
 from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
 from qmd.inference.models.catalogue import advice_on, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
@@ -46,7 +46,12 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     expander = loading.attempt(partial(loading.local, "expand"), "expand") if "expand" in roles else None
     notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
     return Engines(
-        embedder, reranker, expander, notes, standing=tuple(loading.standing), failures=tuple(loading.failures)
+        embedder,
+        reranker,
+        expander,
+        notes,
+        lasting_notes=tuple(loading.lasting_notes),
+        failures=tuple(loading.failures),
     )
 
 
@@ -59,9 +64,9 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     Raises:
         ModelError: The model asked for is unknown or not on this machine.
     """
-    asked, room, full = settings.model_for(role), settings.room_for(role), full_model(role)
+    asked, room, full = settings.model_for(role), settings.provider_for(role), full_model(role)
     if room is not None:
-        record = engine_room(room).find_record(asked, role)
+        record = engine_provider(room).find_record(asked, role)
         return ModelChoice() if record is None else _fetched(record, settings)
     if asked == AUTO:
         folder = locate_model(full, settings.models_dir)
@@ -117,7 +122,7 @@ def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
 def advice_for(settings: EngineSettings, language: str) -> str | None:
     """What to do about notes in another language than English; None where the built-in model does not embed."""
     with suppress(ModelError):
-        if settings.room_for("embed") is None and choose_model(settings, "embed").record is None:
+        if settings.provider_for("embed") is None and choose_model(settings, "embed").record is None:
             return advice_on(language)
     return None
 
@@ -135,7 +140,7 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     None where only opening it tells: a model of another room of engines, one that runs on a GPU where there is one; and
     where something is to be said of the model, or is wrong with it.
     """
-    if settings.room_for("embed") is not None:
+    if settings.provider_for("embed") is not None:
         return None
     from qmd.inference.models.weights import encoder_fingerprint
     from qmd.inference.models.weights_choice import choose_weights, has_gpu_file
@@ -162,7 +167,7 @@ class _Loading:
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self.notes: list[str] = []
-        self.standing: list[str] = []
+        self.lasting_notes: list[str] = []
         self.failures: list[str] = []
 
     def attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
@@ -180,9 +185,9 @@ class _Loading:
 
     def embedder(self) -> Embedder:
         """The configured or full-tier embedder, else the built-in one."""
-        choice, room = self._choice("embed"), self._settings.room_for("embed")
+        choice, room = self._choice("embed"), self._settings.provider_for("embed")
         if room is not None:
-            return engine_room(room).open_embedder(choice, self._settings)
+            return engine_provider(room).open_embedder(choice, self._settings)
         return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
 
     def local(self, role: Role) -> Any:
@@ -190,12 +195,12 @@ class _Loading:
 
         None where the built-in reranker is meant. There is no such expander, for no small one earned its time.
         """
-        settings, choice, named = self._settings, self._choice(role), self._settings.room_for(role)
+        settings, choice, named = self._settings, self._choice(role), self._settings.provider_for(role)
         if choice.folder is None and named is None:
             return None
         from qmd.inference.engines.cpu_fallback import FallbackEngine
 
-        room = engine_room(named or role)
+        room = engine_provider(named or role)
         opened: Callable[..., Any] = room.open_reranker if role == "rerank" else room.open_expander
         if choice.folder is None:
             return opened(choice, settings)
@@ -222,7 +227,7 @@ class _Loading:
         if choice.note is not None:
             self.notes.append(choice.note)
             if self._settings.model_for(role) in ORIGINAL_MODELS:
-                self.standing.append(choice.note)
+                self.lasting_notes.append(choice.note)
         if choice.folder is not None and role != "embed":
             from qmd.inference.models.prepared import prepared_notes
             from qmd.inference.models.weights_choice import form_note

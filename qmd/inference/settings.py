@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.foreign import short
 from qmd.inference.records import EmbedOverrides, Role
 from qmd.plugins import ENGINES, find
+from qmd.process import usable_cpus
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.gpu_memory import GpuUse
@@ -45,7 +45,7 @@ _MOST_THREADS = 256
 _ALL_LAYERS = ("", "-1", "all", "auto")
 
 
-def room_of(name: str) -> str | None:
+def provider_prefix(name: str) -> str | None:
     """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
 
     None for names, folders, and the addresses of files that are downloaded or imported.
@@ -95,9 +95,9 @@ class EngineSettings(Struct, frozen=True):
             return configured
         return self.env.get(f"{ENV_STEMS[role]}_FORM", "").strip().lower() or AUTO
 
-    def room_for(self, role: Role) -> str | None:
+    def provider_for(self, role: Role) -> str | None:
         """Key of the row of `ENGINES` that the model's name begins with, or that of servers by the environment."""
-        return SERVERS if self.env.get(f"{ENV_STEMS[role]}_URL", "").strip() else room_of(self.model_for(role))
+        return SERVERS if self.env.get(f"{ENV_STEMS[role]}_URL", "").strip() else provider_prefix(self.model_for(role))
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
@@ -107,9 +107,9 @@ class EngineSettings(Struct, frozen=True):
             ModelError: `dim` is no whole number above 0.
         """
         dim = self.number("embed.dim", 1, 1 << 16)
-        return EmbedOverrides(self.said("embed.query_prompt"), self.said("embed.document_prompt"), dim)
+        return EmbedOverrides(self.option_value("embed.query_prompt"), self.option_value("embed.document_prompt"), dim)
 
-    def said(self, option: str) -> str | None:
+    def option_value(self, option: str) -> str | None:
         """What the configuration says, else the environment, by the option's variable or a name of its own."""
         return self.options.get(option, self.env.get(OPTION_VARIABLES.get(option, option)))
 
@@ -119,7 +119,7 @@ class EngineSettings(Struct, frozen=True):
         Raises:
             ModelError: It is something else, or not within `least` and `most`.
         """
-        value = (self.said(option) or "").strip()
+        value = (self.option_value(option) or "").strip()
         if value and not (value.isdecimal() and len(value) < 10 and least <= int(value) <= most):
             place = f"models.{option} in index.yml" if option in self.options else OPTION_VARIABLES.get(option, option)
             raise ModelError(f"'{option}' is '{short(value)}', expected {least} to {most}", f"correct {place}")

@@ -8,14 +8,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from qmd.environment import sha256
+from qmd.digests import sha256
 from qmd.errors import UnindexableFileError
+from qmd.file_names import file_name, suffix_of
 from qmd.files import read_regular_file
 from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
+from qmd.ingest.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.ingest.outline import Outline, kind_of
-from qmd.names import OF_THE_FOLDER, aliases_of, file_name, is_common, is_telling, page_aliases, page_path, suffix_of
 from qmd.plugins import load
 from qmd.records import Document, FileEntry, Heading, MetadataValue
 
@@ -174,7 +175,7 @@ def _title_of(path: str, outline: Outline) -> _Title:
         return _Title(plain_text(" ".join(str(named).split())), "front matter")
     name, headings = page_path(file_name(path)), outline.headings
     heading = outline.title or _top_heading(headings)
-    if heading is None and not is_telling(name):
+    if heading is None and not is_descriptive(name):
         heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)
     if heading is not None:
         return _Title(heading, "heading")

@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from qmd.file_names import to_disk, to_text
 from qmd.foreign import read_json_file
 from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
 from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output
 from qmd.ingest.work_trees import WorkTree, work_tree_around
-from qmd.names import to_disk, to_text
 from qmd.plugins import KINDS, find
 from qmd.records import Collection
 

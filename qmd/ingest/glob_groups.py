@@ -17,7 +17,7 @@ from operator import or_
 from msgspec import Struct
 
 
-class Many(Enum):
+class Wildcard(Enum):
     """Wildcards for more than one character."""
 
     CHARS = "*"
@@ -35,13 +35,13 @@ class Group(Struct, frozen=True):
     alternatives: tuple[tuple[Token, ...], ...]
 
 
-Token = str | Many | Group
+Token = str | Wildcard | Group
 """A string is the regular expression of exactly one character."""
 
 _AS_GROUPS = {
-    Many.CHARS: Group("*", (("[^/]",),)),
-    Many.SEGMENTS: Group("*", ((Many.CHARS, "/"),)),
-    Many.REST: Group("+", ((".",),)),
+    Wildcard.CHARS: Group("*", (("[^/]",),)),
+    Wildcard.SEGMENTS: Group("*", ((Wildcard.CHARS, "/"),)),
+    Wildcard.REST: Group("+", ((".",),)),
 }
 _START = 1
 """The state before anything is read; state n + 1 has read the character n of the glob."""
@@ -136,7 +136,7 @@ class _Automaton:
             self._next.append(0)
             state = 1 << len(self._characters)
             return False, state, state
-        group = _AS_GROUPS[token] if isinstance(token, Many) else token
+        group = _AS_GROUPS[token] if isinstance(token, Wildcard) else token
         is_empty, first, last = group.kind in "?*", 0, 0
         for alternative in group.alternatives:
             may_lack, its_first, its_last = self._sequence(alternative)

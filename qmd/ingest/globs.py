@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from qmd.errors import UsageError
-from qmd.ingest.glob_groups import Group, GroupMatcher, Many, Token
+from qmd.ingest.glob_groups import Group, GroupMatcher, Token, Wildcard
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN
 
 MAX_MASK_CHARS = 8_192
@@ -248,7 +248,7 @@ def _range(text: str) -> list[str] | None:
 
 # --- tokens ---------------------------------------------------------------------------------------
 
-_WILDCARDS: Mapping[str, Token] = {"*": Many.CHARS, "?": "[^/]"}
+_WILDCARDS: Mapping[str, Token] = {"*": Wildcard.CHARS, "?": "[^/]"}
 
 
 class _Parser:
@@ -266,7 +266,7 @@ class _Parser:
         i = start
         while i < end:
             token, i = self._token(i, end, depth)
-            if not (token is Many.CHARS and found and found[-1] is token):
+            if not (token is Wildcard.CHARS and found and found[-1] is token):
                 found.append(token)
         return found
 
@@ -275,9 +275,9 @@ class _Parser:
         pattern, char = self._pattern, self._pattern[i]
         at_segment = i == 0 or pattern[i - 1] == "/"
         if at_segment and pattern.startswith("**/", i):
-            return Many.SEGMENTS, i + 3
+            return Wildcard.SEGMENTS, i + 3
         if at_segment and pattern[i:] == "**":
-            return Many.REST, i + 2
+            return Wildcard.REST, i + 2
         # A negated group asks what follows it, which inside another group nobody can say.
         if char in "@?*+" or (char == "!" and depth == 0):
             close = self._closing.get(i + 1, end)
@@ -335,7 +335,7 @@ def _expression(tokens: Sequence[Token]) -> str:
     number of characters. Wherever such a block fits first, every later place can still be reached by the star behind
     it, so the first place is final (`(?>…)`), and only the last star has to try several.
     """
-    first, *between = _split(tokens, Many.SEGMENTS)
+    first, *between = _split(tokens, Wildcard.SEGMENTS)
     if not between:
         return _segments(first) + r"\Z"
     middle = "".join(f"(?>(?:[^/]*/)*?{_segments(block)})" for block in between[:-1] if block)
@@ -347,7 +347,10 @@ def _segments(tokens: Sequence[Token]) -> str:
 
 
 def _segment(tokens: Sequence[Token]) -> str:
-    runs = ["".join(".+" if token is Many.REST else str(token) for token in run) for run in _split(tokens, Many.CHARS)]
+    runs = [
+        "".join(".+" if token is Wildcard.REST else str(token) for token in run)
+        for run in _split(tokens, Wildcard.CHARS)
+    ]
     if len(runs) == 1:
         return runs[0]
     return runs[0] + "".join(f"(?>[^/]*?{run})" for run in runs[1:-1]) + f"[^/]*{runs[-1]}"

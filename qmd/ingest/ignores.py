@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.errors import QmdError
+from qmd.file_names import escape_bytes
 from qmd.files import read_regular_file
-from qmd.names import escape_bytes
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

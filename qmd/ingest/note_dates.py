@@ -13,7 +13,7 @@ from msgspec import Struct
 from qmd.dates.days import DateSpan, month_of
 from qmd.dates.reading import YEAR, find_dates
 from qmd.dates.words import MONTHS
-from qmd.names import file_name
+from qmd.file_names import file_name
 from qmd.records import Heading, MetadataValue
 
 MAX_DATES = 5_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from qmd.file_names import suffix_of
 from qmd.ingest.markdown import FrontMatter, Span, find_headings
-from qmd.names import suffix_of
 from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import FileEntry, Heading, Link
 

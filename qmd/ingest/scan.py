@@ -13,8 +13,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from qmd.clock import settled_time
+from qmd.addresses import is_below
 from qmd.errors import NotFoundError
+from qmd.file_names import suffix_of, to_disk, to_text
 from qmd.ingest.globs import PathMatcher, compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import (
     GITIGNORE,
@@ -26,9 +27,9 @@ from qmd.ingest.ignores import (
     repository_ignores,
 )
 from qmd.ingest.work_trees import WorkTree, work_tree_around
-from qmd.names import is_below, suffix_of, to_disk, to_text
 from qmd.plugins import KINDS
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection, FileEntry
+from qmd.times import settled_time
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
 

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from functools import cached_property
 from pathlib import Path
 
+from qmd.file_names import to_disk
 from qmd.files import read_regular_file
-from qmd.names import to_disk
 
 _MAX_BYTES = 64 * 1024 * 1024
 """Some six hundred thousand files."""

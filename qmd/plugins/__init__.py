@@ -62,13 +62,13 @@ STORES: Mapping[str, Store] = {
 """Scheme of an index's address -> what keeps an index there."""
 
 ENGINES: Mapping[str, str] = {
-    "http://": "qmd.plugins.servers:ServerRoom",
-    "https://": "qmd.plugins.servers:ServerRoom",
-    "fastembed:": "qmd.plugins.fastembed:FastembedRoom",
-    "rerank": "qmd.plugins.qwen:QwenRoom",
-    "expand": "qmd.plugins.qwen:QwenRoom",
+    "http://": "qmd.plugins.servers:ServerProvider",
+    "https://": "qmd.plugins.servers:ServerProvider",
+    "fastembed:": "qmd.plugins.fastembed:FastembedProvider",
+    "rerank": "qmd.plugins.qwen:QwenProvider",
+    "expand": "qmd.plugins.qwen:QwenProvider",
 }
-"""What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
+"""What a model's name begins with, or the role of other models whose files are here -> its `EngineProvider`."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -219,7 +219,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "models prepare",
-        "qmd.plugins.forms.command:prepare",
+        "qmd.plugins.models.formats.command:prepare",
         "[name…] [--form <form>]",
         "Convert downloaded models into faster forms for the CPU.",
         examples=("qmd models prepare", "qmd models prepare Qwen3-0.6B --form q8"),
@@ -257,7 +257,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "models import",
-        "qmd.plugins.forms.command:import_",
+        "qmd.plugins.models.formats.command:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
         "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
         examples=("qmd models import minilm.tar.gz", "qmd models import ~/models/minilm --name all-MiniLM-L6-v2"),
@@ -273,23 +273,23 @@ HOOKS: Mapping[str, str] = {
     "source code: declarations": "qmd.plugins.code.declarations:find_declarations",
     "source code: grammar": "qmd.plugins.code.languages:has_grammar",
     "index: pack": "qmd.plugins.pack.packing:pack",
-    "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
-    "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
-    "status: server": "qmd.plugins.mcp.lifecycle:server_of",
+    "index: warm process": "qmd.plugins.warm.remote_index:warm_index",
+    "embed: serving process": "qmd.plugins.warm.record:serving_process",
+    "status: server": "qmd.plugins.warm.lifecycle:server_of",
     "files: HTML as markdown": "qmd.plugins.readers.markup:read_html",
-    "folder: model": "qmd.plugins.models.sentence_transformers:describe_folder",
+    "folder: model": "qmd.plugins.models.formats.sentence_transformers:describe_folder",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
-    "models list: importable": "qmd.plugins.forms.command:importable_models",
-    "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
+    "models list: importable": "qmd.plugins.models.formats.command:importable_models",
+    "models pull: prepare": "qmd.plugins.models.formats.command:prepare_fetched",
     "models prepare: models here": "qmd.plugins.models.inventory:list_models",
     "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
-    "models import: archive": "qmd.plugins.models.archives:import_model",
-    "decoder: its last product": "qmd.plugins.forms.output_head:OutputHead",
+    "models import: archive": "qmd.plugins.models.fetch.archives:import_model",
+    "decoder: its last product": "qmd.plugins.qwen.output_head:OutputHead",
     "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
-    "GGUF address: remedy": "qmd.plugins.forms.sources:remedy_for",
+    "GGUF address: remedy": "qmd.plugins.models.formats.sources:remedy_for",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: add a note": "qmd.plugins.adding.notes:add_for_agent",
-    "server: watching": "qmd.plugins.watch.command:watching_beside",
+    "server: watching": "qmd.plugins.watch.command:watch_in_background",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""
 

@@ -48,7 +48,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class Elided:
+class ElidedText:
     """A path that loses its middle where its column is too narrow; folders are faint, the last name is not."""
 
     def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
@@ -122,7 +122,7 @@ def _taken(text: str, width: int) -> str:
 
 def folded_home(path: Path, home: Path) -> str:
     """`path` with the home folder as `~`."""
-    from qmd.names import to_text
+    from qmd.file_names import to_text
 
     if path == home:
         return "~"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
-from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import HitOptions, Row, make_rows
@@ -49,11 +49,11 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     if response.verdict in VERDICT_NOTES:
         closest = " The closest:" if response.verdict == "none" else ""
         parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]) + closest, style="warning"))
-    told: set[str] = set()
+    as_grep_line: set[str] = set()
     width = max(screen.text_width, NARROWEST)
     for number, row in enumerate(rows, start=1):
-        context = row.hit.context if row.hit.context not in told else None
-        told.update([context] if context else [])
+        context = row.hit.context if row.hit.context not in as_grep_line else None
+        as_grep_line.update([context] if context else [])
         parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, width)]
     if folded:
         best = round(100 * max(hit.relevance for hit in answer.hits[-folded:]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
 from qmd.records import Link, StoredDocument
-from qmd.render.columns import Elided, count, heading, indented, next_steps, shown, tabulate
+from qmd.render.columns import ElidedText, count, heading, indented, next_steps, shown, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import Styled
 from qmd.render.text import round_half_up
@@ -175,9 +175,9 @@ def _is_one_collection(document: StoredDocument, others: Sequence[StoredDocument
     return all(one.collection == document.collection for one in others)
 
 
-def _drawn_name(document: StoredDocument, targets: Targets, is_one_collection: bool, style: str = "") -> Elided:
+def _drawn_name(document: StoredDocument, targets: Targets, is_one_collection: bool, style: str = "") -> ElidedText:
     name = document.path if is_one_collection else f"{document.collection}/{document.path}"
-    return Elided(name, targets.get(document.uri), style)
+    return ElidedText(name, targets.get(document.uri), style)
 
 
 def _title(document: StoredDocument) -> RenderableType:

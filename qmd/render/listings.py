@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import ContextNote
-from qmd.clock import parse_time
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
-from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, LeftOutFile, fact_lines, fact_values
+from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile, fact_lines, fact_values
+from qmd.times import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -234,10 +234,12 @@ def status_json(report: StatusReport) -> str:
     )
 
 
-def render_problems(problems: Sequence[LeftOutFile], *, as_json: bool) -> str:
+def render_problems(problems: Sequence[SkippedFile], *, as_json: bool) -> str:
     """Files that could not be read, or not all of them: a line `collection/path:line: reason` each."""
     if not as_json:
-        return "".join(f"{one.collection}/{one.told}\n" for one in problems) or "Every file was read as a whole.\n"
+        return (
+            "".join(f"{one.collection}/{one.as_grep_line}\n" for one in problems) or "Every file was read as a whole.\n"
+        )
     keys = ("collection", "path", "line", "reason", "indexed")
     rows = [(one.collection, one.path, one.line, one.reason, one.is_indexed) for one in problems]
     return json_text([dict(zip(keys, row, strict=True)) for row in rows])

@@ -14,7 +14,7 @@ from msgspec import Struct
 from qmd.app.records import DocumentText
 from qmd.ingest.outline import kind_of
 from qmd.records import StoredDocument
-from qmd.render.columns import Elided, shown, state
+from qmd.render.columns import ElidedText, shown, state
 from qmd.render.drawing import Screen, draw, paint
 from qmd.render.listings import listing_time
 from qmd.render.markdown import code_theme, render_markdown
@@ -93,7 +93,7 @@ def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:
     name = Table.grid(padding=(0, 2, 0, 0))
     name.add_column()
     name.add_column(no_wrap=True)
-    name.add_row(Elided(page.name, page.link, "title"), shown(document.docid, "faint"))
+    name.add_row(ElidedText(page.name, page.link, "title"), shown(document.docid, "faint"))
     facts = [human_size(document.size), f"changed {listing_time(document.modified_at, now)}"]
     rows: list[RenderableType] = [
         name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qmd.clock import Progress, duration_text
+from qmd.progress import Progress, duration_text
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import Styled, visible
 

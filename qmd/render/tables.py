@@ -9,10 +9,10 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from qmd.app.records import Listing
-from qmd.names import to_disk
+from qmd.file_names import to_disk
 from qmd.records import Collection
 from qmd.render.columns import (
-    Elided,
+    ElidedText,
     count,
     elide_path,
     facts,
@@ -70,7 +70,7 @@ def draw_collections(
 def _indexed(one: Collection, counts: Sequence[CollectionStatus], now: datetime) -> list[RenderableType]:
     """A collection's name, how many files of it are indexed, and when that was brought up to date."""
     n_files, updated_at = counts_of(one, counts)
-    return [Elided(one.name, style="title"), f"{n_files:,}", relative_time(updated_at, now)]
+    return [ElidedText(one.name, style="title"), f"{n_files:,}", relative_time(updated_at, now)]
 
 
 def _collection_table(rows: Sequence[Sequence[RenderableType]]) -> Table:
@@ -82,7 +82,7 @@ def _folder(path: Path, home: Path) -> RenderableType:
     if not path.exists():
         return shown(f"{folded_home(path, home)} (missing)", "bad")
     # On macOS a folder with an ending is a program.
-    return Elided(folded_home(path, home), path.as_uri() if path.is_dir() and not path.suffix else None)
+    return ElidedText(folded_home(path, home), path.as_uri() if path.is_dir() and not path.suffix else None)
 
 
 def draw_collection(
@@ -97,7 +97,7 @@ def draw_collection(
     rows: list[tuple[str, RenderableType]] = [(name, shown(value)) for name, value in collection_facts(collection)]
     steps = [(f"qmd ls {quote(collection.name)}", "its files")]
     if collection.context:
-        notes = [(Elided(prefix or "/", style="path"), shown(text)) for prefix, text in collection.context.items()]
+        notes = [(ElidedText(prefix or "/", style="path"), shown(text)) for prefix, text in collection.context.items()]
         rows[-1] = ("Contexts", tabulate(("", " "), notes, fold=("", " ")))
     else:
         steps.insert(0, _context_step(collection.name))
@@ -150,7 +150,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
     index = report.index
     place = index.address or folded_home(index.path, home)
     rows: list[tuple[str, RenderableType]] = [
-        ("Index", tabulate(("", " "), [(Elided(place), shown(human_size(index.size_bytes), "faint"))], fold=("",))),
+        ("Index", tabulate(("", " "), [(ElidedText(place), shown(human_size(index.size_bytes), "faint"))], fold=("",))),
         ("Words", _words(report, now)),
         ("Vectors", _vectors(report, now)),
     ]
@@ -170,7 +170,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
         parts += ["", _collection_table(known)]
     if index.left_out:
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
-        parts.append(indented(_left_out(report)))
+        parts.append(indented(_skipped_files(report)))
     return draw(screen, *parts, *next_steps(_status_steps(report), index_name))
 
 
@@ -197,7 +197,7 @@ def _vectors(report: StatusReport, now: datetime) -> Text:
     return state("warning", f"{count(index.pending_documents, 'text')} without, of {index.documents:,}")
 
 
-def _left_out(report: StatusReport) -> Table:
+def _skipped_files(report: StatusReport) -> Table:
     files = report.index.left_out
     rows = [(mark("warning"), shown(one.collection), shown(one.reason)) for one in files[:_LEFT_OUT_SHOWN]]
     if len(files) > _LEFT_OUT_SHOWN:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.clock import parse_time
+from qmd.times import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime

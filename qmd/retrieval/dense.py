@@ -10,13 +10,13 @@ from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
 from qmd.records import Ranking, Scope, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
-from qmd.retrieval.lexical import Words, lexical_ranking
+from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
 from qmd.store.records import VectorCoverage, sort_candidates
 
 if TYPE_CHECKING:
-    from qmd.retrieval.supply import ChunkSource, Supplied
+    from qmd.retrieval.lazy_vectors import ChunkSource, LazyVectors
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
@@ -28,7 +28,7 @@ MANY_PENDING = 0.1
 def search_dense(
     run: Run,
     texts: Sequence[SubQuery | str],
-    words: Words,
+    words: LexicalCandidates,
     also_score: Set[int],
     k: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
@@ -41,7 +41,7 @@ def search_dense(
         k: Length of a ranking.
         open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
     """
-    from qmd.retrieval.supply import Supplied, supply_vectors
+    from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
 
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
     if embedder is None:
@@ -53,21 +53,21 @@ def search_dense(
     if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
         return Dense()
     by_words: tuple[int, ...] = ()
-    supplied = Supplied()
+    embedded = LazyVectors()
     if coverage.pending and _is_understood(embedder, texts):
         # Also where words do not rank.
         rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
         by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
         with trace.stage("embed"):
             source = open_source(embedder) if open_source is not None else None
-            supplied = supply_vectors(reader, embedder, source, by_words, words.terms, trace)
-    if not (coverage.has_vectors or supplied.vectors):
+            embedded = embed_candidates(reader, embedder, source, by_words, words.terms, trace)
+    if not (coverage.has_vectors or embedded.vectors):
         return Dense()
-    found = _rank(run, embedder, texts, sorted(also_score), k, supplied)
+    found = _rank(run, embedder, texts, sorted(also_score), k, embedded)
     _advise(run, embedder, " ".join(map(_text, texts)))
     if not found:
         _explain_absence(reader, embedder, texts, run.query.scope, trace)
-    return Dense(found, supplied.waiting, by_words)
+    return Dense(found, embedded.waiting, by_words)
 
 
 def _rank(
@@ -76,7 +76,7 @@ def _rank(
     texts: Sequence[SubQuery | str],
     also_score: Sequence[int],
     k: int,
-    supplied: Supplied,
+    embedded: LazyVectors,
 ) -> tuple[DenseRanking, ...]:
     """One ranking per text: the top `k` and, beyond them, every document in `also_score` and in `supplied`.
 
@@ -92,7 +92,7 @@ def _rank(
     for (item, trust), vector in zip(known, vectors, strict=True):
         found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
         # What was supplied takes in what the index has of these texts.
-        best = {candidate.document_id: candidate for candidate in (*found, *supplied.score(vector))}
+        best = {candidate.document_id: candidate for candidate in (*found, *embedded.score(vector))}
         if not best:
             continue
         rest = [number for number in also_score if number not in best]

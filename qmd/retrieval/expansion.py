@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qmd.analysis.query import has_user_operators, is_identifier_like
 from qmd.analysis.scripts import cjk_share
 from qmd.inference.base import Expansion
-from qmd.retrieval.lexical import Words
+from qmd.retrieval.lexical import LexicalCandidates
 from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold
 from qmd.retrieval.trace import Run
 
@@ -24,7 +24,7 @@ ESTIMATE_MS = 1500.0
 """One expansion with the full tier's model on two CPU threads."""
 
 
-def is_expanded(run: Run, words: Words) -> bool:
+def is_expanded(run: Run, words: LexicalCandidates) -> bool:
     """Whether the expander is asked about a plain query: it is wanted, it is there, and there is time."""
     options, trace = run.options, run.trace
     if run.engines.expander is None:
@@ -43,14 +43,14 @@ def expand(run: Run) -> Expansion:
     listener = trace.listener
     listener.begin("expanding")
     expansion = expander.expand(
-        query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_gone
+        query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_cancelled
     )
     listener.check()
     trace.used(expander.description)
     return expansion
 
 
-def _has_use(run: Run, words: Words) -> bool:
+def _has_use(run: Run, words: LexicalCandidates) -> bool:
     """Whether there is anything to expand.
 
     Not for a query that uses operators or is an identifier, which mean what they say; not in a script that the

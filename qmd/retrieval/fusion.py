@@ -81,7 +81,7 @@ INFLUENCES: Mapping[str, Influence] = {
 """All that moves a rank, by name; what finds documents by another kind of evidence gets a row, and `put_first`."""
 
 
-class Fused(Struct, frozen=True):
+class FusedCandidate(Struct, frozen=True):
     """One document in the fused ranking."""
 
     document_id: int
@@ -108,7 +108,7 @@ class _Part(Struct, frozen=True):
 
 def fuse_zscores(
     rankings: Sequence[Ranking], weights: Sequence[float], unknown: Set[int] = frozenset()
-) -> tuple[Fused, ...]:
+) -> tuple[FusedCandidate, ...]:
     """Merge rankings by the weighted sum of standardised scores.
 
     Each list is standardised over its own first `SCORE_DEPTH` candidates. A document that a list does not hold takes
@@ -151,7 +151,7 @@ def fuse_zscores(
             )
         # fsum is exact, so the order of the lists cannot change the last digit, and with it the order of near ties.
         score = math.fsum(part.contribution for part in contributions)
-        fused.append(Fused(document_id, score, tuple(contributions)))
+        fused.append(FusedCandidate(document_id, score, tuple(contributions)))
     fused.sort(key=lambda entry: (-entry.score, entry.document_id))
     return tuple(fused)
 
@@ -201,8 +201,8 @@ def _expected(dense: _Part, words: Sequence[_Part], unknown: Set[int]) -> dict[i
 
 
 def put_first(
-    fused: Sequence[Fused], found: Mapping[int, str], source: str, said: str, group: str | None = None
-) -> Sequence[Fused]:
+    fused: Sequence[FusedCandidate], found: Mapping[int, str], source: str, said: str, group: str | None = None
+) -> Sequence[FusedCandidate]:
     """The ranking with an influence added to the score of some documents, also of those that no list holds.
 
     Args:
@@ -216,10 +216,10 @@ def put_first(
     held = {entry.document_id: entry for entry in fused}
     lowest = min((entry.score for entry in fused), default=0.0)
     for document_id, kind in found.items():
-        before = held.get(document_id) or Fused(document_id, lowest, ())
+        before = held.get(document_id) or FusedCandidate(document_id, lowest, ())
         bonus = INFLUENCES[f"{group or source}: {kind}"].value
         part = Contribution(source, kind, said, None, 1.0, bonus, bonus)
-        held[document_id] = Fused(document_id, before.score + bonus, (*before.contributions, part))
+        held[document_id] = FusedCandidate(document_id, before.score + bonus, (*before.contributions, part))
     return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
 
 

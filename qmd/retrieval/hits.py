@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
-from qmd.retrieval.fusion import Fused
-from qmd.retrieval.literal import LITERAL, MOST_WORDS
+from qmd.retrieval.fusion import FusedCandidate
+from qmd.retrieval.literal_matches import LITERAL, MOST_WORDS
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import (
     WINDOW_CHARS,
     MatchedText,
     WeightedTerm,
     coverage,
+    header_lines,
     inverse_frequency,
     match_text,
-    names_before,
 )
-from qmd.retrieval.naming import NAME, PART
+from qmd.retrieval.name_matches import NAME, PART
 from qmd.retrieval.query import SearchOptions
 from qmd.retrieval.snippets import FILL_CHARS, filled_passages
 from qmd.store.base import IndexReader
@@ -63,7 +63,7 @@ class RankedCandidate(Struct, frozen=True):
     """A candidate in its final place: its fused entry, what reranking said, the chunk that matched, and its copies."""
 
     document: StoredDocument
-    fused: Fused
+    fused: FusedCandidate
     fused_rank: int
     rerank_score: float | None
     blended_score: float
@@ -78,13 +78,13 @@ class RankedCandidate(Struct, frozen=True):
         return self.chunk.chunk_start, self.chunk.chunk_end
 
 
-class Scale(Struct, frozen=True):
+class RelevanceScale(Struct, frozen=True):
     """What relevance is measured with: the query's terms, the size of the collection, and the calibration."""
 
     terms: Sequence[WeightedTerm]
     n_documents: int
     judge: Callable[[Evidence], float]
-    said: Mapping[int, str] = {}
+    known_text: Mapping[int, str] = {}
     """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
 
 
@@ -103,7 +103,7 @@ def fold_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...
 
 
 def build_hits(
-    reader: IndexReader, ranked: Sequence[RankedCandidate], scale: Scale, options: SearchOptions
+    reader: IndexReader, ranked: Sequence[RankedCandidate], scale: RelevanceScale, options: SearchOptions
 ) -> tuple[tuple[Hit, ...], tuple[float, ...]]:
     """Hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all that were judged.
 
@@ -121,7 +121,7 @@ def build_hits(
             document, text = entry.document, texts.get(entry.document.hash)
             if text is None:
                 continue
-            names = names_before(document) + scale.said.get(document.id, "")
+            names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
             raw.append(scale.judge(_measure(matched, len(names), entry, rival, scale)))
@@ -155,7 +155,7 @@ def build_hits(
 
 
 def _measure(
-    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: Scale
+    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: RelevanceScale
 ) -> Evidence:
     """The evidence that calibration judges one document by; its names end at `names_end`, `rival` is the best other."""
     chunk, parts = entry.chunk, entry.fused.contributions

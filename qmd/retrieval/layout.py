@@ -125,29 +125,29 @@ class Layout:
             yield kind, line, last
             line = last + 1
 
-    def units(self, offset: int, room: int) -> list[Unit]:
+    def units(self, offset: int, budget: int) -> list[Unit]:
         """The units around an offset, in order: those of its own block, and as many as `room` code points may hold."""
         line = self.line_at(offset)
-        own = self._split(*self._block(line), room, offset)
+        own = self._split(*self._block(line), budget, offset)
         before: list[Unit] = []
-        for unit in self._walk(own[0].block - 1, -1, room):
+        for unit in self._walk(own[0].block - 1, -1, budget):
             before.append(unit)
-            if own[0].start - unit.start > room:
+            if own[0].start - unit.start > budget:
                 break
         after: list[Unit] = []
-        for unit in self._walk(own[-1].last + 1, 1, room):
+        for unit in self._walk(own[-1].last + 1, 1, budget):
             after.append(unit)
-            if unit.end - own[-1].end > room:
+            if unit.end - own[-1].end > budget:
                 break
         return [*reversed(before), *own, *after]
 
-    def _walk(self, line: int, step: Literal[-1, 1], room: int) -> Iterator[Unit]:
+    def _walk(self, line: int, step: Literal[-1, 1], budget: int) -> Iterator[Unit]:
         """Units that are not blank from `line` on, downwards or upwards."""
         while self.first <= line <= self.last:
             kind, first, last = self._block(line)
             if kind != "blank":
                 near = self.starts[first] if step == 1 else self.starts[last + 1] - 1
-                yield from self._split(kind, first, last, room, near)[::step]
+                yield from self._split(kind, first, last, budget, near)[::step]
             line = last + 1 if step == 1 else first - 1
 
     def _block(self, line: int) -> tuple[Kind, int, int]:
@@ -197,23 +197,23 @@ class Layout:
     def _is_underline(self, line: int) -> bool:
         return re.match(_UNDERLINE, self.lines[line]) is not None
 
-    def _split(self, kind: Kind, first: int, last: int, room: int, near: int) -> list[Unit]:
+    def _split(self, kind: Kind, first: int, last: int, budget: int, near: int) -> list[Unit]:
         """A block as one unit, or, where there is no room for it, as its lines and sentences.
 
         Of fenced code the marks are left out then: one of them alone would turn what follows into code. A line of many
         times the room is only cut up around the offset `near`.
         """
         block, start, end = first, self.starts[first], self.starts[last + 1] - 1
-        if end - start <= room:
+        if end - start <= budget:
             return [Unit(kind, first, last, start, end, block)]
         if kind == "fence":
             is_closed = last > first + 1 and not self.lines[last].strip(" \t\r>`~")
             first, last = min(first + 1, last), last - 1 if is_closed else last
         pieces: list[Unit] = []
         for line in range(first, last + 1):
-            start = max(self.starts[line], min(near, self.starts[line + 1] - 1) - _FAR * room)
-            end = min(self.starts[line + 1] - 1, max(near, self.starts[line]) + _FAR * room)
-            longest = max(min(_LONG_SENTENCE, room // 3) if kind == "text" else room, 1)
+            start = max(self.starts[line], min(near, self.starts[line + 1] - 1) - _FAR * budget)
+            end = min(self.starts[line + 1] - 1, max(near, self.starts[line]) + _FAR * budget)
+            longest = max(min(_LONG_SENTENCE, budget // 3) if kind == "text" else budget, 1)
             pieces += (Unit(kind, line, line, a, b, block, is_piece=True) for a, b in self._cuts(start, end, longest))
         return pieces
 

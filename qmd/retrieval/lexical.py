@@ -74,7 +74,7 @@ class LexicalQuery(Struct, frozen=True):
     forms: tuple[LexicalTerm, ...] = ()
 
 
-class Words(Struct, frozen=True):
+class LexicalCandidates(Struct, frozen=True):
     """What a search asks by words, and what that found: a ranking for each query, or none yet."""
 
     queries: tuple[LexicalQuery, ...]
@@ -108,14 +108,14 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
     terms = parse_lex(text) if lex_syntax else analyze_query(text)
     counts = reader.document_frequencies(terms, scope)
     weighted = weigh_terms(terms, counts, reader.count_documents(scope))
-    forms, instead = _find_others(reader, text, dict(zip(terms, counts, strict=True)), scope, trace)
+    forms, instead = _find_alternatives(reader, text, dict(zip(terms, counts, strict=True)), scope, trace)
     searched = tuple(one for term in terms for one in instead.get(term) or [term])
     joined = {term: [term, found] for term, found in forms.items()} | instead
     others = tuple(forms.get(term, term) for term in searched) if forms else ()
     return LexicalQuery(text, searched, _reweighed(weighted, joined), others)
 
 
-def _find_others(
+def _find_alternatives(
     reader: IndexReader, text: str, frequencies: Mapping[LexicalTerm, int], scope: Scope, trace: Trace
 ) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
     """Forms of the words of another language than English, and what is searched in place of unknown words."""

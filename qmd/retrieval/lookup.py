@@ -11,11 +11,12 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from qmd.addresses import is_below, places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
-from qmd.names import file_name, is_below, places_on_disk, split_address, storable, to_disk, without_scheme
+from qmd.file_names import file_name, storable, to_disk
 from qmd.records import Collection, Scope, StoredDocument
-from qmd.retrieval.references import Reading, bare_name, read_reference
+from qmd.retrieval.references import ParsedReference, bare_name, read_reference
 from qmd.store.base import IndexReader
 
 # Kept as text: a search imports this for the notes on a path, and asks none of them.
@@ -29,11 +30,11 @@ _ALL = 1_000_000
 _Look = Callable[[IndexReader, str], list[StoredDocument]]
 
 
-class Found(Struct, frozen=True):
+class ResolvedDocument(Struct, frozen=True):
     """The document that a reference means, and how it was read."""
 
     document: StoredDocument
-    reading: Reading
+    reading: ParsedReference
     warnings: tuple[str, ...] = ()
     """Where else its text lies under that name, in one line."""
 
@@ -46,7 +47,7 @@ class Resolution(Struct, frozen=True):
     is_glob: bool
 
 
-def resolve_document(reader: IndexReader, reference: str, folder: Path | None = None) -> Found:
+def resolve_document(reader: IndexReader, reference: str, folder: Path | None = None) -> ResolvedDocument:
     """The one document that `reference` names; of several with one text the nearest to the top of a collection.
 
     Tried for each reading, in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path
@@ -71,7 +72,7 @@ def resolve_document(reader: IndexReader, reference: str, folder: Path | None = 
         hint = f"name the collection, or use the docid: qmd get '{found[0].docid}'"
         raise UsageError(f"Ambiguous path {reading.name}: {names}", hint=hint)
     others = _listed([document.uri for document in found[1:]]).replace("\n", r"\x0a")
-    return Found(found[0], reading, (f"the same text is in {others}",) if others else ())
+    return ResolvedDocument(found[0], reading, (f"the same text is in {others}",) if others else ())
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -165,7 +166,7 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[list[StoredDocument], Reading]:
+def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[list[StoredDocument], ParsedReference]:
     """Documents of the first reading, at the first tier, that fit, the nearest first; more than one may be copies."""
     for reading in read_reference(reference):
         for look, name in _tiers(reading, folder):
@@ -185,7 +186,7 @@ def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[
     return [], reading
 
 
-def _tiers(reading: Reading, folder: Path | None) -> Iterator[tuple[_Look, str]]:
+def _tiers(reading: ParsedReference, folder: Path | None) -> Iterator[tuple[_Look, str]]:
     """How each spelling of a name is looked for, in order."""
     name = reading.name
     spellings = tuple(dict.fromkeys((name, unquote(name))))

@@ -12,7 +12,7 @@ from itertools import islice
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk, normal_form, without_accents
-from qmd.names import aliases_of
+from qmd.ingest.note_names import aliases_of
 from qmd.records import LexicalTerm, StoredDocument
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
@@ -135,7 +135,7 @@ def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> Ma
     return MatchedText(folded, find_occurrences(folded, terms), before.count("\n"))
 
 
-def names_before(document: StoredDocument) -> str:
+def header_lines(document: StoredDocument) -> str:
     """Path, title and aliases as lines that stand before a text, so that they count as said with its first ones."""
     return "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
 

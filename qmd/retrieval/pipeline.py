@@ -13,11 +13,14 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError, nearest_name
 from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery
-from qmd.retrieval import calibration, dating, literal, naming
+from qmd.retrieval import calibration
+from qmd.retrieval import date_matches as dating
+from qmd.retrieval import literal_matches as literal
+from qmd.retrieval import name_matches as naming
 from qmd.retrieval.calibration import Evidence
-from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, Fused, best_chunks, fuse_zscores, put_first
-from qmd.retrieval.hits import RankedCandidate, Scale, build_hits, fold_copies
-from qmd.retrieval.lexical import Words, lex_operators, lexical_query, lexical_ranking, term_filter
+from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, FusedCandidate, best_chunks, fuse_zscores, put_first
+from qmd.retrieval.hits import RankedCandidate, RelevanceScale, build_hits, fold_copies
+from qmd.retrieval.lexical import LexicalCandidates, lex_operators, lexical_query, lexical_ranking, term_filter
 from qmd.retrieval.query import NOTHING_INDEXED, SearchOptions
 from qmd.retrieval.snippets import filled_passages
 from qmd.retrieval.trace import Listener, Run, Trace
@@ -25,7 +28,7 @@ from qmd.store.base import IndexReader
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder, Engines
-    from qmd.retrieval.supply import ChunkSource
+    from qmd.retrieval.lazy_vectors import ChunkSource
 
 KNOWN_DEPTH = 5
 """Best candidates by words that vectors should know: their weight falls with the square root of the share they know.
@@ -67,7 +70,7 @@ def search(
     run = Run(reader, engines, query, options, Trace(options.budget_ms, listener, strict=options.strict))
     # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
     for note in engines.notes if options.mode != "lexical" else ():
-        if note not in engines.standing:
+        if note not in engines.lasting_notes:
             run.trace.warn(note)
     if not reader.count_documents():
         # Whatever else might be said of the words would be true, and of no use.
@@ -90,18 +93,22 @@ def _answer(
     reader, query, options, trace = run.reader, run.query, run.options, run.trace
     depth = max(SCORE_DEPTH, options.limit, options.candidate_limit)
     with trace.stage("lexical"):
-        dated = dating.find_dated(reader, "" if query.subqueries else query.text, query.scope)
-        words = _search_words(run, dated, depth)
-    found = _Found(words) if options.mode == "lexical" else _search_by_models(run, words, dated, depth, open_source)
+        date_matches = dating.match_dates(reader, "" if query.subqueries else query.text, query.scope)
+        words = _search_words(run, date_matches, depth)
+    found = (
+        _Candidates(words)
+        if options.mode == "lexical"
+        else _search_by_models(run, words, date_matches, depth, open_source)
+    )
     words = found.words
-    ranked = _candidates(run, words, found.meaning, dated)
+    ranked = _candidates(run, words, found.meaning, date_matches)
     if options.rerank is not False and options.mode != "lexical" and len(ranked) > 1:
         from qmd.retrieval.reranking import rerank
 
         with trace.stage("rerank"):
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):
-        scale = Scale(words.terms, reader.count_documents(query.scope), judge, dated.words)
+        scale = RelevanceScale(words.terms, reader.count_documents(query.scope), judge, date_matches.words)
         hits, relevances = build_hits(reader, ranked, scale, options)
     if not hits:
         _explain_emptiness(run, relevances)
@@ -118,10 +125,10 @@ def _answer(
     )
 
 
-class _Found(Struct, frozen=True):
+class _Candidates(Struct, frozen=True):
     """What was found by words and by vectors, with what a model proposed."""
 
-    words: Words
+    words: LexicalCandidates
     meaning: Dense = Dense()
     proposed: tuple[SubQuery, ...] = ()
     dropped: tuple[tuple[str, str], ...] = ()
@@ -129,34 +136,34 @@ class _Found(Struct, frozen=True):
 
 def _search_by_models(
     run: Run,
-    words: Words,
-    dated: dating.Dated,
+    words: LexicalCandidates,
+    date_matches: dating.DateMatches,
     depth: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
-) -> _Found:
+) -> _Candidates:
     """What the expander proposes is searched by words as well, and everything by vectors."""
     # A search by words alone has no use for what these import.
     from qmd.retrieval.dense import search_dense
     from qmd.retrieval.expansion import expand, is_expanded
 
     trace, meaning = run.trace, Dense()
-    found = _Found(words)
+    found = _Candidates(words)
     if is_expanded(run, words):
         with trace.stage("expand"):
             expansion = expand(run)
             words = _search_proposed(run, words, expansion.subqueries)
-            found = _Found(words, meaning, expansion.subqueries, expansion.dropped)
+            found = _Candidates(words, meaning, expansion.subqueries, expansion.dropped)
     own: Sequence[SubQuery | str] = run.query.subqueries or (run.query.text,)
     texts = [text for text in (*own, *found.proposed) if isinstance(text, str) or text.kind != "lex"]
     if texts:
         with trace.stage("dense"):
-            meaning = search_dense(run, texts, words, words.found | dated.documents.keys(), depth, open_source)
+            meaning = search_dense(run, texts, words, words.found | date_matches.documents.keys(), depth, open_source)
     if not words.rankings and not meaning.rankings:
         words = replace(words, rankings=(lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),))
     return replace(found, words=words, meaning=meaning)
 
 
-def _search_words(run: Run, dated: dating.Dated, depth: int) -> Words:
+def _search_words(run: Run, date_matches: dating.DateMatches, depth: int) -> LexicalCandidates:
     """BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
     reader, query = run.reader, run.query
     # In mode `dense` terms only measure and show; what the index lacks is no news to someone who did not search by
@@ -165,21 +172,21 @@ def _search_words(run: Run, dated: dating.Dated, depth: int) -> Words:
     trace = Trace(None) if is_dense else run.trace
     typed = [subquery.text for subquery in query.subqueries if subquery.kind == "lex"]
     if query.subqueries and not typed:
-        return Words((lexical_query(reader, query.text, query.scope, Trace(None), lex_syntax=False),))
+        return LexicalCandidates((lexical_query(reader, query.text, query.scope, Trace(None), lex_syntax=False),))
     if typed:
         queries = tuple(lexical_query(reader, text, query.scope, trace, lex_syntax=True) for text in typed)
         rankings = () if is_dense else tuple(lexical_ranking(run, one, "lex", depth) for one in queries)
-        return Words(queries, rankings)
-    marked = lex_operators(dated.rest, trace)
-    plain = lexical_query(reader, marked or dated.rest, query.scope, trace, lex_syntax=marked is not None)
-    plain = replace(dating.complete_query(plain, dated), text=query.text)
+        return LexicalCandidates(queries, rankings)
+    marked = lex_operators(date_matches.rest, trace)
+    plain = lexical_query(reader, marked or date_matches.rest, query.scope, trace, lex_syntax=marked is not None)
+    plain = replace(dating.complete_query(plain, date_matches), text=query.text)
     if is_dense:
-        return Words((plain,))
+        return LexicalCandidates((plain,))
     ranking = lexical_ranking(run, plain, "original", depth)
-    return Words((plain,), (dating.complete_ranking(reader, plain, ranking, dated, query.scope),))
+    return LexicalCandidates((plain,), (dating.complete_ranking(reader, plain, ranking, date_matches, query.scope),))
 
 
-def _search_proposed(run: Run, words: Words, proposed: Sequence[SubQuery]) -> Words:
+def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQuery]) -> LexicalCandidates:
     """The search by words with rankings of the sub-queries that a model proposed, in mode `hybrid`."""
     rankings = list(words.rankings)
     for subquery in proposed if run.options.mode == "hybrid" else ():
@@ -190,11 +197,15 @@ def _search_proposed(run: Run, words: Words, proposed: Sequence[SubQuery]) -> Wo
     return replace(words, rankings=tuple(rankings))
 
 
-def _candidates(run: Run, words: Words, meaning: Dense, dated: dating.Dated) -> list[RankedCandidate]:
+def _candidates(
+    run: Run, words: LexicalCandidates, meaning: Dense, date_matches: dating.DateMatches
+) -> list[RankedCandidate]:
     """The best of everything that was found, each text once."""
     reader, options = run.reader, run.options
     chunks = best_chunks(meaning.rankings)
-    fused = {entry.document_id: entry for entry in _fuse(run, words, meaning, meaning.waiting - chunks.keys(), dated)}
+    fused = {
+        entry.document_id: entry for entry in _fuse(run, words, meaning, meaning.waiting - chunks.keys(), date_matches)
+    }
     # Before any cut, so that copies take no place that another text could have.
     documents = reader.documents(list(fused))
     found = [documents[number] for number in fused if number in documents]
@@ -206,7 +217,9 @@ def _candidates(run: Run, words: Words, meaning: Dense, dated: dating.Dated) -> 
     ]
 
 
-def _fuse(run: Run, words: Words, meaning: Dense, unknown: Set[int], dated: dating.Dated) -> Sequence[Fused]:
+def _fuse(
+    run: Run, words: LexicalCandidates, meaning: Dense, unknown: Set[int], date_matches: dating.DateMatches
+) -> Sequence[FusedCandidate]:
     """One ranking of everything; what the user required or excluded holds for documents found by vectors, too.
 
     Args:
@@ -214,22 +227,24 @@ def _fuse(run: Run, words: Words, meaning: Dense, unknown: Set[int], dated: dati
     """
     reader, query = run.reader, run.query
     rankings = [*words.rankings, *(entry.ranking for entry in meaning.rankings)]
-    fused: Sequence[Fused] = fuse_zscores(rankings, _weights(query, words, meaning, unknown), unknown)
+    fused: Sequence[FusedCandidate] = fuse_zscores(rankings, _weights(query, words, meaning, unknown), unknown)
     if not query.subqueries:
         named = naming.find_named(reader, query.text, query.scope)
-        fused = put_first(fused, dated.documents, "date", dated.said, dated.group)
+        fused = put_first(fused, date_matches.documents, "date", date_matches.date_text, date_matches.group)
         fused = put_first(fused, named, naming.NAME, query.text)
     # Of several lines each is one way to ask, and none is all that was typed.
     if words.rankings and len(query.subqueries) < 2:
-        found = literal.find_literal(reader, words.queries[0], fused, query.scope, run.options.limit)
+        found = literal.match_literal(reader, words.queries[0], fused, query.scope, run.options.limit)
         # A note of a day need not say it as the query does, and goes before those that do.
-        mentions = {one for one, kind in dated.documents.items() if (dated.group, kind) == ("date", "mention")}
+        mentions = {
+            one for one, kind in date_matches.documents.items() if (date_matches.group, kind) == ("date", "mention")
+        }
         fused = put_first(fused, {one: found[one] for one in found.keys() - mentions}, literal.LITERAL, query.text)
     is_admitted = term_filter(reader, words.queries, query.scope)
     return fused if is_admitted is None else [entry for entry in fused if is_admitted(entry.document_id)]
 
 
-def _weights(query: Query, words: Words, meaning: Dense, unknown: Set[int]) -> list[float]:
+def _weights(query: Query, words: LexicalCandidates, meaning: Dense, unknown: Set[int]) -> list[float]:
     """Weights of the rankings, lexical first, that sum to 1.
 
     Dense rankings get their share times the model's trust in the texts, less where the best candidates by words are

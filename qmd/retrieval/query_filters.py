@@ -164,9 +164,9 @@ def _normal_date(name: str, value: str) -> str:
 
 def _named_days(name: str, value: str) -> tuple[str, str]:
     """First and last of the days that a value names in words or in another than the ISO form."""
-    from qmd.clock import local_today
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
+    from qmd.times import local_today
 
     # after:last-week spares the quotes
     spans = [*find_dates(value, years=True), *find_relative(value.replace("-", " ").replace("_", " "), local_today())]

@@ -19,7 +19,7 @@ _PLACE = (
 _MOST_SIGNS = 4
 
 
-class Reading(Struct, frozen=True):
+class ParsedReference(Struct, frozen=True):
     """One way to understand a reference: the name in it, and which part of the document it asks for."""
 
     name: str
@@ -33,7 +33,7 @@ class Reading(Struct, frozen=True):
     """How it is a name: in any way, as a path that is written like this, by a file's name or path, or by a title."""
 
 
-def read_reference(reference: str) -> Iterator[Reading]:
+def read_reference(reference: str) -> Iterator[ParsedReference]:
     """The ways to understand a reference, the likeliest first.
 
     A file may really be called `notes:12`, `C#.md` or `[[a]]`, or end in a space, so the whole reference comes first,
@@ -44,9 +44,9 @@ def read_reference(reference: str) -> Iterator[Reading]:
     given = parse_line_range(wanted)
     linked = re.match(_WIKI_LINK, given.name)
     for name in dict.fromkeys((reference, wanted)):
-        yield Reading(name, by="path" if linked else "any")
+        yield ParsedReference(name, by="path" if linked else "any")
     if linked is None:
-        yield from (given, *_parts(Reading(wanted)), *_placed(wanted))
+        yield from (given, *_parts(ParsedReference(wanted)), *_placed(wanted))
         return
     yield replace(given, name=linked[1].strip(), by="path")
     sides = [replace(given, name=side) for side in _sides(linked[1])]
@@ -55,16 +55,16 @@ def read_reference(reference: str) -> Iterator[Reading]:
             yield from (replace(one, by=by) for one in (side, *_parts(side)))
 
 
-def parse_line_range(reference: str) -> Reading:
+def parse_line_range(reference: str) -> ParsedReference:
     """Split `notes/a.md:10:5`, `:10-14` or `#L10-L14` into name, first line 10 and count 5; line 0 is line 1."""
     match = re.match(_RANGE, reference)
     if match is None or match["name"].endswith(":") or match["name"].lower() in ("qmd", "#"):
-        return Reading(reference)
+        return ParsedReference(reference)
     start = max(int(match["start"]), 1)
     if match["end"] is not None:
         first, last = sorted((start, max(int(match["end"]), 1)))
-        return Reading(match["name"], first, last - first + 1)
-    return Reading(match["name"], start, None if match["count"] is None else int(match["count"]))
+        return ParsedReference(match["name"], first, last - first + 1)
+    return ParsedReference(match["name"], start, None if match["count"] is None else int(match["count"]))
 
 
 def bare_name(reference: str) -> str:
@@ -72,7 +72,7 @@ def bare_name(reference: str) -> str:
     name = parse_line_range(reference.strip()).name
     linked = re.match(_WIKI_LINK, name)
     name = next(iter(_sides(linked[1])), "") if linked else name
-    return [name, *(part.name for part in _parts(Reading(name)))][-1]
+    return [name, *(part.name for part in _parts(ParsedReference(name)))][-1]
 
 
 def form_of_place(place: str) -> str:
@@ -80,11 +80,11 @@ def form_of_place(place: str) -> str:
     return "!" if "!" in place else re.sub(r"[\d\s=]", "", place.lower()).replace("page", "p")
 
 
-def _placed(reference: str) -> Iterator[Reading]:
+def _placed(reference: str) -> Iterator[ParsedReference]:
     """Name and place of `report.pdf:p12`, `talk.srt:00:12:40`, `book.xlsx:Sheet1!A1:F40`."""
     match = re.match(_PLACE, reference)
     if match is not None:
-        yield Reading(match["name"], heading=match["place"], place=form_of_place(match["place"]))
+        yield ParsedReference(match["name"], heading=match["place"], place=form_of_place(match["place"]))
 
 
 def _sides(linked: str) -> list[str]:
@@ -97,7 +97,7 @@ def _sides(linked: str) -> list[str]:
     return [side for side in dict.fromkeys((*places, *notes)) if side]
 
 
-def _parts(whole: Reading) -> Iterator[Reading]:
+def _parts(whole: ParsedReference) -> Iterator[ParsedReference]:
     """Name and heading by each of the first signs that may part them, the longest name first."""
     for sign in reversed([*islice(re.finditer(r"(?<!\A)#(?!#)", whole.name), _MOST_SIGNS)]):
         name, heading = whole.name[: sign.start()].strip(), whole.name[sign.end() :].strip()

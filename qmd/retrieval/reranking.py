@@ -117,7 +117,7 @@ def _read(
         passages,
         intent=query.intent,
         deadline_s=trace.deadline_s(),
-        is_cancelled=lambda: listener.is_gone,
+        is_cancelled=lambda: listener.is_cancelled,
     )
     listener.check()
     return [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]

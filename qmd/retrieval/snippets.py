@@ -124,11 +124,11 @@ def filled_passages(
         The best passage, and all; line numbers are those of the file.
     """
     chooser = _Chooser(text, terms, path, title, chunk, matched or match_text(text, terms))
-    best = chooser.choose(_Room(max_chars), chunk_only)
-    return best, chooser.fill(best, _Room(max_chars), _Room(fill_chars, fills=True))
+    best = chooser.choose(_TextBudget(max_chars), chunk_only)
+    return best, chooser.fill(best, _TextBudget(max_chars), _TextBudget(fill_chars, fills=True))
 
 
-class _Room(Struct, frozen=True):
+class _TextBudget(Struct, frozen=True):
     """What a passage may take: code points, and whether it grows until they are used up."""
 
     chars: int
@@ -160,27 +160,27 @@ class _Chooser:
         self._terms_of_trails: dict[tuple[str, ...], frozenset[int]] = {}
         self._drafts_found: Sequence[_Draft] = ()
 
-    def choose(self, room: _Room, chunk_only: bool) -> Passage:
+    def choose(self, budget: _TextBudget, chunk_only: bool) -> Passage:
         """The best passage of all that come into question."""
         layout, places = self._layout, self._places
         if self._body < len(self._text):
             layout.first = layout.line_at(self._body)
         body = layout.first
         span = self._chunk if chunk_only and self._chunk is not None else (layout.starts[layout.first], len(self._text))
-        drafts = self._drafts(*places.between(*span), room)
+        drafts = self._drafts(*places.between(*span), budget)
         if self._chunk is not None:
-            drafts.append(self._first_of(*self._chunk, room))
+            drafts.append(self._first_of(*self._chunk, budget))
         elif not drafts and layout.first > 1:
             front = places.between(0, layout.starts[layout.first])
             layout.first, layout.last = 1, layout.first - 2
-            drafts = self._drafts(*front, room)
+            drafts = self._drafts(*front, budget)
         drafts.sort(key=lambda draft: (-round(draft.score, 6), draft.units[draft.low].start))
         if not drafts or (not chunk_only and self._is_named(drafts[0])):
             layout.first, layout.last = body, len(layout.lines) - 1
             headings = [one.offset for one in layout.headings[:1] if fold(one.text) in places.names]
-            drafts.insert(0, self._first_of(max(self._body, *headings, 0), len(self._text), room))
+            drafts.insert(0, self._first_of(max(self._body, *headings, 0), len(self._text), budget))
         self._drafts_found = drafts
-        return self._passage(drafts[0], room)
+        return self._passage(drafts[0], budget)
 
     def _is_named(self, best: _Draft) -> bool:
         """Whether the document is asked for by its names, and not the place under a heading that holds words, too."""
@@ -191,39 +191,39 @@ class _Chooser:
         nearest = {fold(one) for one in self._layout.trail(best.line)[-1:]}.difference(places.names)
         return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
 
-    def fill(self, best: Passage, room: _Room, first_room: _Room) -> tuple[Passage, ...]:
+    def fill(self, best: Passage, budget: _TextBudget, first_budget: _TextBudget) -> tuple[Passage, ...]:
         """The chosen passage grown, the others that hold a part of the query that it lacks, and what else may tell."""
         layout, places = self._layout, self._places
-        units = layout.units(layout.starts[best.line - 1], first_room.chars)
+        units = layout.units(layout.starts[best.line - 1], first_budget.chars)
         seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
-        taken = [self._grown(units, seed, first_room)]
-        passages = [replace(self._passage(taken[0], first_room), line=best.line)]
+        taken = [self._grown(units, seed, first_budget)]
+        passages = [replace(self._passage(taken[0], first_budget), line=best.line)]
         held = places.held(*taken[0].span)
         others = [(draft, False) for draft in self._drafts_found[1:]]
         if self._chunk is not None and places.weight(held) < LITTLE_SHARE * places.total:
-            others.append((self._first_of(*self._chunk, replace(room, fills=True)), True))
+            others.append((self._first_of(*self._chunk, replace(budget, fills=True)), True))
         summary = layout.summary(best.line - 1)
         if summary is not None:
             others.append(
-                (self._first_of(layout.starts[summary + 1], len(self._text), replace(room, fills=True)), True)
+                (self._first_of(layout.starts[summary + 1], len(self._text), replace(budget, fills=True)), True)
             )
         for draft, is_own in others:
             new = places.held(*draft.span) - held - places.named
             has_part = is_own or places.weight(new) >= PART_SHARE * places.total
             if len(taken) < MOST_PARTS and has_part and not any(draft.meets(other) for other in taken):
                 taken.append(draft)
-                passages.append(self._passage(draft, room))
+                passages.append(self._passage(draft, budget))
                 held |= new
         return tuple(passages)
 
-    def _stretches(self, low: int, high: int, room: _Room) -> list[tuple[int, int]]:
+    def _stretches(self, low: int, high: int, budget: _TextBudget) -> list[tuple[int, int]]:
         """The best stretches of occurrences, as first and last index, that have none in common with each other."""
         places = self._places
         occurrences = places.occurrences[low:high]
         first_in, last_in = places.between(*self._chunk) if self._chunk is not None else (0, 0)
         scored = [
             (weight + CHUNK_BONUS * places.total * (first_in <= low + last < last_in), -last, first)
-            for last, (first, weight) in enumerate(windows(occurrences, places.terms, room.chars))
+            for last, (first, weight) in enumerate(windows(occurrences, places.terms, budget.chars))
         ]
         taken: list[tuple[int, int]] = []
         for _, negative, first in heapq.nlargest(8 * _MOST_STRETCHES, scored):
@@ -231,46 +231,46 @@ class _Chooser:
                 taken.append((first, -negative))
         return [(low + first, low + last) for first, last in taken[:_MOST_STRETCHES]]
 
-    def _drafts(self, low: int, high: int, room: _Room) -> list[_Draft]:
+    def _drafts(self, low: int, high: int, budget: _TextBudget) -> list[_Draft]:
         """Passages around the heaviest units of the best stretches of the occurrences from `low` to before `high`."""
         places = self._places
         drafts = []
-        for first, last in self._stretches(low, high, room):
+        for first, last in self._stretches(low, high, budget):
             start, end = places.offset(places.occurrences[first]), places.offset(places.occurrences[last])
-            units = self._layout.units(end, room.chars)
+            units = self._layout.units(end, budget.chars)
             weights = {
                 number: places.weight(places.held(unit.start, unit.end))
                 for number, unit in enumerate(units)
                 if unit.end > start and unit.start <= end
             }
             seeds = heapq.nlargest(_MOST_SEEDS, weights, key=lambda number: (weights[number], -number)) or [0]
-            drafts += [self._grown(units, seed, room) for seed in seeds]
+            drafts += [self._grown(units, seed, budget) for seed in seeds]
         return drafts
 
-    def _first_of(self, start: int, end: int, room: _Room) -> _Draft:
+    def _first_of(self, start: int, end: int, budget: _TextBudget) -> _Draft:
         """A passage from the first letter or digit of a span on; of the body where the span has none."""
         written = self._first_written(start, end)
         if written is None:
             written = self._first_written(self._layout.starts[self._layout.first], len(self._text)) or 0
-        units = self._layout.units(written, room.chars)
+        units = self._layout.units(written, budget.chars)
         seed = next((number for number, unit in enumerate(units) if unit.end > written), len(units) - 1)
-        return self._grown(units, seed, room)
+        return self._grown(units, seed, budget)
 
     def _first_written(self, start: int, end: int) -> int | None:
         match = re.compile(r"[^\W_]").search(self._text, start, end)
         return match.start() if match is not None else None
 
-    def _grown(self, units: Sequence[Unit], seed: int, room: _Room) -> _Draft:
+    def _grown(self, units: Sequence[Unit], seed: int, budget: _TextBudget) -> _Draft:
         """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room.
 
         A passage that fills its room takes first what lies in the chunk, and in a short text goes on over headings.
         """
         if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
             seed += units[seed + 1].is_piece  # the two cannot be shown together
-        low, high = self._with_header(units, seed, room), seed
-        crosses, is_short = False, room.fills and len(self._text) - self._body <= room.chars
+        low, high = self._with_header(units, seed, budget), seed
+        crosses, is_short = False, budget.fills and len(self._text) - self._body <= budget.chars
         while True:
-            at = self._next(units, low, high, seed, room, crosses)
+            at = self._next(units, low, high, seed, budget, crosses)
             if at is not None:
                 low, high = min(low, at), max(high, at)
             elif crosses or not is_short:
@@ -281,25 +281,27 @@ class _Chooser:
             high -= 1
         return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
 
-    def _next(self, units: Sequence[Unit], low: int, high: int, seed: int, room: _Room, crosses: bool) -> int | None:
+    def _next(
+        self, units: Sequence[Unit], low: int, high: int, seed: int, budget: _TextBudget, crosses: bool
+    ) -> int | None:
         """The unit by which `units[low:high + 1]` grows, if any."""
         held = self._places.held(units[low].start, units[high].end)
         choices = []
         for step, at in ((1, high + 1), (-1, low - 1)):
-            if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed], room, crosses):
+            if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed], budget, crosses):
                 continue
             unit, first, last = units[at], units[min(low, at)], units[max(high, at)]
             new = self._places.held(unit.start, unit.end) - held
             lines = self._layout.lines[first.first : last.last + 1]
             most = SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES
-            if new or room.fills or sum(map(bool, map(str.strip, lines))) <= most:
-                by_meaning = room.fills and self._is_in_chunk(unit.start, unit.end)
+            if new or budget.fills or sum(map(bool, map(str.strip, lines))) <= most:
+                by_meaning = budget.fills and self._is_in_chunk(unit.start, unit.end)
                 turn = (high - seed <= seed - low) == (step == 1)
                 choices.append((by_meaning, self._places.weight(new), turn, at))
         return max(choices)[-1] if choices else None
 
     def _may_join(
-        self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, room: _Room, crosses: bool
+        self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, budget: _TextBudget, crosses: bool
     ) -> bool:
         """Whether a unit may become the new first or last one of `units[low:high + 1]`.
 
@@ -309,7 +311,7 @@ class _Chooser:
         if unit.block != seed.block and any(one.kind == "fence" and one.is_piece for one in (unit, seed)):
             return False
         start, end = min(units[low].start, unit.start), max(units[high].end, unit.end)
-        if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > room.chars:
+        if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > budget.chars:
             return False
         only_headings = units[high].kind == "heading"
         is_border = (unit.kind == "heading" and at > high) or (units[low].kind == "heading" and at < low)
@@ -318,12 +320,12 @@ class _Chooser:
         is_long = units[high].end - units[low].start > SHORT_CHARS // 2
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
-    def _with_header(self, units: Sequence[Unit], row: int, room: _Room) -> int:
+    def _with_header(self, units: Sequence[Unit], row: int, budget: _TextBudget) -> int:
         """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
         top = row
         while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
             top -= 1
-        return top if units[row].end - units[top].start <= room.chars else row
+        return top if units[row].end - units[top].start <= budget.chars else row
 
     def _judge(self, start: int, end: int) -> tuple[int, float]:
         """The line that holds most of the query in a span, and what the span is worth."""
@@ -374,7 +376,7 @@ class _Chooser:
     def _is_in_chunk(self, start: int, end: int) -> bool:
         return self._chunk is not None and self._chunk[0] < end and start < self._chunk[1]
 
-    def _passage(self, draft: _Draft, room: _Room) -> Passage:
+    def _passage(self, draft: _Draft, budget: _TextBudget) -> Passage:
         layout = self._layout
         first, last = draft.units[draft.low], draft.units[draft.high]
         shown = self._text[first.start : last.end]
@@ -383,8 +385,8 @@ class _Chooser:
             shown = _ELLIPSIS + shown.lstrip()
         shown = shown.rstrip() + _ELLIPSIS if rest.strip() else shown + rest
         shown = shown.replace("\r\n", "\n").removesuffix("\r")
-        if len(shown) > room.chars:
-            shown = shown[: max(room.chars - len(_ELLIPSIS), 0)] + _ELLIPSIS
+        if len(shown) > budget.chars:
+            shown = shown[: max(budget.chars - len(_ELLIPSIS), 0)] + _ELLIPSIS
         total = len(layout.lines) - (layout.lines[-1] == "" and len(layout.lines) > 1)
         trail = layout.trail(draft.line)
         return Passage(

@@ -30,7 +30,7 @@ class Listener:
     """Hears of no stage and waits to the end; those that do otherwise are derived from it."""
 
     @property
-    def is_gone(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether nobody waits any more; engines ask between two runs of a model."""
         return False
 
@@ -43,7 +43,7 @@ class Listener:
         Raises:
             CancelledSearch: If nobody does.
         """
-        if self.is_gone:
+        if self.is_cancelled:
             raise CancelledSearch
 
     def begin(self, name: str) -> None:

@@ -12,17 +12,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from qmd.clock import time_text, utc_now
+from qmd.addresses import is_below
 from qmd.errors import UsageError
-from qmd.names import is_below
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.store.records import COLLECTION_FACTS
+from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.status import EmbeddingRun, IndexStatus, LeftOutFile
+    from qmd.status import EmbeddingRun, IndexStatus, SkippedFile
     from qmd.store.linking import LinkTables
     from qmd.store.records import (
         ChunkRecord,
@@ -97,7 +97,7 @@ class IndexReader(Protocol):
     def recorded_folders(self, collection: str) -> Mapping[str, int]:
         """Path → mtime in ns of every folder of a collection as the last update found it; empty before the first."""
 
-    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
+    def left_out(self, collection: str) -> Sequence[SkippedFile]:
         """Files that the last update of a collection could not take."""
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
@@ -112,7 +112,7 @@ class IndexReader(Protocol):
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
         """Documents in scope whose file, title or alias is `name` as `note_names.name_key` writes it, by id."""
 
-    def find_dated(
+    def find_by_date(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         """Ids of documents in scope whose own date lies in one of the spans (first and last day, ISO), by id.
@@ -262,7 +262,7 @@ class IndexWriter(IndexReader, Protocol):
     def known_files(self, collection: str, below: str = "") -> Mapping[str, KnownFile]:
         """What the index remembers of a collection's files, or of those of a folder or path in it, by path."""
 
-    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+    def put_skipped(self, collection: str, files: Iterable[SkippedFile]) -> None:
         """Remember exactly these files of a collection as left out."""
 
     def put_folders(self, collection: str, changed: Mapping[str, int], gone: Names[str]) -> None:

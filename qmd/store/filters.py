@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from qmd.clock import time_text
 from qmd.records import MetadataFilter, Scope
+from qmd.times import time_text
 
 _AFTER_ANY_DAY = "~"
 """Behind the start of a date it stands for the end of what that names: `2024-02~` is later than any day of it."""
@@ -77,7 +77,7 @@ class ScopeWriter(ABC):
         """That the front matter has this tag, folded and without `#`, or one nested in it."""
 
     @abstractmethod
-    def says(self, condition: str) -> str:
+    def metadata_clause(self, condition: str) -> str:
         """That the front matter meets a condition, in JSON (`conditions`)."""
 
     def _filter(self, asked: MetadataFilter) -> str:
@@ -104,7 +104,7 @@ class ScopeWriter(ABC):
             case "tag" | "tags":
                 return self.tagged(value.strip("#/").casefold())
             case _:
-                return self.says(value)
+                return self.metadata_clause(value)
 
     def _named(self, first: str, last: str) -> str:
         """Its own date lies between two; a month lies within its month and not within any day of it."""

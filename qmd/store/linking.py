@@ -12,9 +12,10 @@ from functools import cache
 from operator import itemgetter
 from typing import Protocol
 
-from qmd.analysis.note_names import Named, choose_target, link_key, name_key
+from qmd.analysis.note_names import NamedNote, choose_target, link_key, name_key
 from qmd.analysis.scripts import analyze_text
-from qmd.names import file_name, is_telling
+from qmd.file_names import file_name
+from qmd.ingest.note_names import is_descriptive
 from qmd.records import Link, StoredDocument
 from qmd.store.records import ResolvedLink
 
@@ -49,7 +50,7 @@ class LinkTables(Protocol):
     def names_of(self, ids: Sequence[int]) -> Iterable[tuple[int, str]]:
         """(document, name) for each name of these documents."""
 
-    def named(self, collection: str, keys: Collection[str]) -> Mapping[str, Sequence[Named]]:
+    def named(self, collection: str, keys: Collection[str]) -> Mapping[str, Sequence[NamedNote]]:
         """The notes of a collection that have each name, by path."""
 
 
@@ -106,7 +107,7 @@ def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
+def _resolved(named: Mapping[str, Sequence[NamedNote]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
     """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
     known: dict[tuple[str, str], int | None] = {}
     for source, path, links in written:
@@ -125,6 +126,6 @@ def settled_titles(documents: Sequence[tuple[int, str, str, str]]) -> list[tuple
     """
     n_notes, changed = Counter(heading for *_, heading in documents), list[tuple[str, int]]()
     for document_id, path, title, heading in documents:
-        settled = name if n_notes[heading] >= MANY_NOTES and is_telling(name := file_name(path)) else heading
+        settled = name if n_notes[heading] >= MANY_NOTES and is_descriptive(name := file_name(path)) else heading
         changed += [(settled, document_id)] if settled != title else []
     return changed

@@ -20,7 +20,7 @@ COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds",
 OTHER_KINDS = "other_kinds:"
 """With the name of a collection the fact that says which files its folder holds besides."""
 
-KINDS_TOLD = "kinds_told:"
+REPORTED_FILE_TYPES = "kinds_told:"
 """The same with the endings that a person was told of."""
 
 
@@ -81,7 +81,7 @@ class StoredFile(Struct, frozen=True):
     modified_at: str
 
 
-ANEW = "anew:"
+STAGING = "anew:"
 """What stands before a model's fingerprint while its vectors are computed beside those that searches use."""
 
 

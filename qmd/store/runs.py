@@ -15,10 +15,11 @@ from pathlib import Path
 from msgspec import json
 from msgspec.structs import replace
 
-from qmd.clock import Progress, time_text, utc_now
 from qmd.errors import AlreadyEmbeddingError
 from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
+from qmd.progress import Progress
 from qmd.status import EmbeddingRun, Runner
+from qmd.times import time_text, utc_now
 
 _PROBE_S = 0.1
 """Whoever asks whether a run is going on holds the lock for a moment, which must not look like a run to another."""
@@ -42,14 +43,14 @@ def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -
     A run that gives way is asked to end, unless this one would give way itself. Commands wait for each other for a
     while; but who computes does not wait for another one that does, which may take hours.
     """
-    gives_way = by in ("watch", "server")
-    if gives_way and is_locked(_wanted_file(database)):
+    yields = by in ("watch", "server")
+    if yields and is_locked(_wanted_file(database)):
         # Who gave way would else be back before the command finds the lock free.
         yield False
         return
     with ExitStack() as held:
         is_ours = held.enter_context(exclusive_lock(_lock_file(database), wait_s))
-        run = None if is_ours or gives_way else lock_holder(database)
+        run = None if is_ours or yields else lock_holder(database)
         if run is not None and not run.by == by == "embed":
             with exclusive_lock(_wanted_file(database), _PROBE_S):
                 is_ours = held.enter_context(exclusive_lock(_lock_file(database), _HANDOVER_S))
@@ -126,7 +127,7 @@ class RunRecord:
     @property
     def is_wanted(self) -> bool:
         """Whether a command waits for this run to give way."""
-        return self.run.gives_way and is_locked(self._wanted)
+        return self.run.yields and is_locked(self._wanted)
 
     def pause(self) -> None:
         """Say that this process goes on in a moment."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from qmd.analysis.note_names import Named, choose_target, link_key, name_key, place_of
+from qmd.analysis.note_names import NamedNote, choose_target, link_key, name_key, path_key
 from qmd.records import NameKind
 
 PATHS = ("Note.md", "work/Note.md", "work/deep/Note.md", "home/Note.md")
 
 
-def named(*paths: str, kind: NameKind = "file") -> list[Named]:
-    return [Named(number, place_of(path), kind) for number, path in enumerate(paths)]
+def named(*paths: str, kind: NameKind = "file") -> list[NamedNote]:
+    return [NamedNote(number, path_key(path), kind) for number, path in enumerate(paths)]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_path_that_leads_nowhere_means_no_note(target: str) -> None:
 
 
 def test_a_file_goes_before_a_title_and_a_title_before_an_alias() -> None:
-    alias, title, file = Named(1, "a", "alias"), Named(2, "b", "title"), Named(3, "far/away/c", "file")
+    alias, title, file = NamedNote(1, "a", "alias"), NamedNote(2, "b", "title"), NamedNote(3, "far/away/c", "file")
     assert choose_target("x", "s.md", [alias, title, file]) == 3
     assert choose_target("x", "s.md", [alias, title]) == 2
     assert choose_target("x", "s.md", []) is None

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from qmd.app.limits import REST_S
-from qmd.plugins.mcp.behind import START_S
+from qmd.app.queues import REST_S
+from qmd.plugins.warm.background import START_S
 from qmd.store.opening import open_reader, open_writer
 
 QUESTIONS = (

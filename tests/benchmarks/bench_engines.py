@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.records import IndexTerms, LexicalTerm, Scope
 from qmd.retrieval.query import read_query
 from qmd.store.base import IndexReader, IndexWriter

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 import numpy.typing as npt
 
-from qmd.indexing.ahead import ChunksAhead
 from qmd.indexing.embed import chunk_key
+from qmd.indexing.precomputed import PrecomputedChunks
 from qmd.inference.base import Embedder, Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
@@ -117,7 +117,7 @@ def take_over(full: IndexWriter, writer: IndexWriter, embedder: Embedder, share:
     waiting = list(writer.pending(embedder.fingerprint))
     random.Random(1).shuffle(waiting)
     for content in waiting[: round(share * len(waiting))]:
-        ahead = ChunksAhead(embedder)
+        ahead = PrecomputedChunks(embedder)
         chunks = [chunk for chunk, _ in ahead.cut(content)]
         ahead.keep(content, chunks, full.vectors(embedder.fingerprint, [chunk.key for chunk in chunks]))
         ahead.store(writer)
@@ -152,10 +152,10 @@ def ids(reader: IndexReader, engines: Engines, text: str, options: SearchOptions
 
 def answer(reader: IndexWriter, engines: Engines, text: str, *, keeps: bool = False) -> list[str]:
     """The first documents as `qmd query` finds them; with `keeps` its vectors are stored."""
-    opened: list[ChunksAhead] = []
+    opened: list[PrecomputedChunks] = []
 
-    def open_source(embedder: Embedder) -> ChunksAhead:
-        opened.append(ChunksAhead(embedder))
+    def open_source(embedder: Embedder) -> PrecomputedChunks:
+        opened.append(PrecomputedChunks(embedder))
         return opened[-1]
 
     found = search(reader, engines, parse_query(text), OPTIONS, open_source=open_source)

@@ -42,13 +42,13 @@ from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402
 from qmd.plugins.fastembed.catalogue import fastembed_record  # noqa: E402
 from qmd.plugins.fastembed.embedders import load_fastembed_embedder  # noqa: E402
-from qmd.plugins.forms.output_head import OutputHead  # noqa: E402
 from qmd.plugins.qwen.chat_tokens import load_chat_tokenizer  # noqa: E402
 from qmd.plugins.qwen.cross_encoder import SharedPrefixRunner  # noqa: E402
 from qmd.plugins.qwen.decoder_signature import read_signature  # noqa: E402
 from qmd.plugins.qwen.decoding import Decoder  # noqa: E402
 from qmd.plugins.qwen.expansion import ExpanderOptions, ExpansionPrompt, QwenExpander  # noqa: E402
 from qmd.plugins.qwen.grammar import LineGrammar  # noqa: E402
+from qmd.plugins.qwen.output_head import OutputHead  # noqa: E402
 from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner  # noqa: E402
 from tests.inference.tiny_tokenizer import write_tokenizer  # noqa: E402
 

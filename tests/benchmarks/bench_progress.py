@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from qmd.clock import Pace, Progress
 from qmd.indexing import embed
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
+from qmd.progress import Pace, Progress
 from qmd.store.opening import open_writer
 from qmd.store.records import PendingContent
 

@@ -25,14 +25,14 @@ from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import read_tokenizer
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.forms.graph_writer import Qwen3Shape
-from qmd.plugins.forms.importing import ImportReport, import_weights
-from qmd.plugins.forms.networks import read_network
+from qmd.plugins.models.formats.graph_writer import Qwen3Shape
+from qmd.plugins.models.formats.importing import ImportReport, import_weights
+from qmd.plugins.models.formats.networks import read_network
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from tests.inference.tiny_models import reference_logits
-from tests.plugins.forms.encoder_files import PIECES, WORD_PIECES, write_encoder
-from tests.plugins.forms.gguf_files import (
+from tests.plugins.models.encoder_files import PIECES, WORD_PIECES, write_encoder
+from tests.plugins.models.gguf_files import (
     FFN,
     HEAD_SIZE,
     HEADS,

@@ -24,7 +24,7 @@ import numpy as np
 
 import qmd
 from qmd.app.index import Index
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.config.paths import locate
 from qmd.store.opening import open_writer
 from qmd.store.records import ChunkRecord

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from qmd.clock import Progress
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
+from qmd.progress import Progress
 from qmd.records import Collection, StoredDocument
 from qmd.store.opening import open_writer
 from qmd.store.records import NewDocument

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.names import escape_bytes, to_disk, to_text
+from qmd.file_names import escape_bytes, to_disk, to_text
 from tests.program import Qmd
 
 pytestmark = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are text there")

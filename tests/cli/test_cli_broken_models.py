@@ -16,7 +16,7 @@ from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.onnx_files import FLOAT
 from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.forms.onnx_model import value_info
+from qmd.plugins.onnx.model import value_info
 from tests.inference.exported_graphs import PublishedWriter
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer

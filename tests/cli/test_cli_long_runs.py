@@ -16,12 +16,12 @@ from typing import Literal
 import pytest
 
 from qmd import open_index
-from qmd.cli.embedding import Announcing
+from qmd.cli.embedding import EmbeddingProgress
 from qmd.cli.progress import ProgressLine
-from qmd.clock import Progress
 from qmd.config.paths import locate
 from qmd.errors import QmdError
-from qmd.plugins.mcp.warm_process import WarmProcess
+from qmd.plugins.warm.process import WarmProcess
+from qmd.progress import Progress
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader
 from qmd.store.runs import embed_lock, recorded_run
@@ -127,12 +127,12 @@ def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypat
 def test_a_log_is_told_once_how_long_the_vectors_of_many_notes_take(
     capsys: pytest.CaptureFixture[str], n_notes: int, is_told: bool
 ) -> None:
-    shown = Announcing(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
+    shown = EmbeddingProgress(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
     for elapsed in (0.5, 6.0, 7.0):
         shown.update(Progress(10, 1_000, elapsed, 5.0, 660.0))
-    told = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "
+    as_grep_line = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "
     said = capsys.readouterr().err
-    assert said.startswith(told) if is_told else not said
+    assert said.startswith(as_grep_line) if is_told else not said
     assert said.count("Vectors of") == is_told
 
 

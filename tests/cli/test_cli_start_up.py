@@ -89,7 +89,7 @@ def test_a_command_imports_the_parser_without_what_it_does_not_use(indexed: Qmd,
 
 def test_what_was_left_out_for_the_parser_is_there_for_whoever_uses_it() -> None:
     code = (
-        "import qmd.cli.late, msgspec, typer, typer.main;"
+        "import qmd.cli.lazy_imports, msgspec, typer, typer.main;"
         "print(msgspec.json.schema(int), msgspec.inspect.type_info(int), typer.get_terminal_size()[0] > 0,"
         "typer.main.subprocess.run(['true']).returncode);"
         "import difflib, subprocess, shutil; print(shutil.which, subprocess.Popen, difflib.SequenceMatcher)"
@@ -142,6 +142,6 @@ def test_the_program_starts_no_threads_for_numpy_unless_it_is_told_to(given: dic
     )
     environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", code], env={**environ, **given}, capture_output=True, text=True)
-    threads, told = done.stdout.split()
+    threads, as_grep_line = done.stdout.split()
     # No more than there are processors.
-    assert int(threads) <= most and told == str(given.get("OPENBLAS_NUM_THREADS"))
+    assert int(threads) <= most and as_grep_line == str(given.get("OPENBLAS_NUM_THREADS"))

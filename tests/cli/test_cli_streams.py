@@ -80,9 +80,9 @@ def test_messages_that_cannot_be_written_change_no_result(indexed: Qmd, kind: st
     if kind == "full" and not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     argv = ("search", "pricing", "-n", "many")
-    ((quiet,), (told,)) = on(("empty", "pipe", kind), argv), on(("empty", "pipe", "pipe"), argv)
-    assert (quiet.status, quiet.out) == (0, told.out)
-    assert "-n 'many'" in told.err
+    ((quiet,), (as_grep_line,)) = on(("empty", "pipe", kind), argv), on(("empty", "pipe", "pipe"), argv)
+    assert (quiet.status, quiet.out) == (0, as_grep_line.out)
+    assert "-n 'many'" in as_grep_line.err
     (failed,) = on(("empty", "pipe", kind), ("get", "no-such-note"))
     assert (failed.status, failed.out) == (3, "")
 

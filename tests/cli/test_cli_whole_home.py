@@ -11,7 +11,7 @@ from pathlib import Path, PurePath, PureWindowsPath
 import pytest
 
 from qmd.cli import indexing
-from qmd.cli.indexing import holds_everything
+from qmd.cli.indexing import covers_all_collections
 from qmd.records import DEFAULT_PATTERN
 from tests.processes import unmeasured
 from tests.program import Qmd
@@ -84,7 +84,7 @@ def test_a_link_into_a_folder_that_may_not_be_entered_does_not_end_the_count(qmd
 )
 def test_what_holds_everything(path: str, home: str, is_everything: bool) -> None:
     kind = PureWindowsPath if "\\" in path else PurePath
-    assert holds_everything(kind(path), kind(home)) is is_everything
+    assert covers_all_collections(kind(path), kind(home)) is is_everything
 
 
 def test_the_root_of_the_disk_is_counted_for_a_while_only(

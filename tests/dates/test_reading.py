@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qmd.analysis.dates import date_terms, days_and_months, terms_within
 from qmd.dates.days import DateSpan
-from qmd.dates.ranges import is_said
+from qmd.dates.ranges import is_explicit
 from qmd.dates.reading import find_dates
 from qmd.dates.relative import find_relative
 from qmd.dates.words import DAYS, MONTHS, ORDINALS, SEASONS, SHIFTS_BEFORE, UNITS, WEEKDAYS, may_name_date
@@ -134,7 +134,7 @@ def test_months_quarters_and_weeks_are_spans_of_days(text: str, days: tuple[str,
 
 
 def read_asked(text: str) -> list[tuple[str, str]]:
-    spans = [one for one in find_dates(text, day_first=True, years=True) if is_said(text, one)]
+    spans = [one for one in find_dates(text, day_first=True, years=True) if is_explicit(text, one)]
     return [(text[one.start : one.end], f"{one.first}/{one.last}") for one in spans]
 
 
@@ -164,7 +164,9 @@ def test_a_text_of_digits_and_dashes_costs_no_more_than_another(unit: str) -> No
     def seconds(n_characters: int) -> float:
         text = "kw 1 2020 kw 1" + (unit * n_characters)[:n_characters]
         start = process_time()
-        assert all(one.start < one.end and is_said(text, one) in (True, False) for one in find_dates(text, years=True))
+        assert all(
+            one.start < one.end and is_explicit(text, one) in (True, False) for one in find_dates(text, years=True)
+        )
         return process_time() - start
 
     # Quadratic time would be 64 times as long.

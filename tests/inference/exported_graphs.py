@@ -12,9 +12,9 @@ import onnx
 from msgspec import Struct
 
 from qmd.inference.onnx_files import FLOAT, FLOAT16, INT64
-from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
-from qmd.plugins.forms.graphs import Qwen3Writer
-from qmd.plugins.forms.onnx_model import Dimension, Shape, TensorType, Type, ValueInfo, value_info
+from qmd.plugins.models.formats.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
+from qmd.plugins.models.formats.graphs import Qwen3Writer
+from qmd.plugins.onnx.model import Dimension, Shape, TensorType, Type, ValueInfo, value_info
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 

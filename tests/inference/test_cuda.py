@@ -21,7 +21,7 @@ from qmd.inference.models.catalogue import QWEN_RERANKER
 from qmd.inference.runtime.gpu_memory import GpuUse, memory_now
 from qmd.inference.runtime.sessions import Session, cuda_verdict, cuda_works, open_session
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.doctor.inspection import operators_left_behind
+from qmd.plugins.doctor.inspection import operators_on_cpu
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from tests.benchmarks import bench_cuda
@@ -128,7 +128,7 @@ def test_the_built_in_model_embeds_many_documents_on_the_device(bulk: BulkEmbedd
 def test_every_product_of_the_batches_is_on_the_device(bulk: BulkEmbedder) -> None:
     bulk.open_now(manual(32))
     assert bulk.runs is not None and bulk.cosine >= SAME_VECTORS
-    assert operators_left_behind(bulk.runs.session) == {}
+    assert operators_on_cpu(bulk.runs.session) == {}
 
 
 def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_same_vectors(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, load_emb
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
-from qmd.plugins.models.sentence_transformers import describe_folder
+from qmd.plugins.models.formats.sentence_transformers import describe_folder
 
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
 

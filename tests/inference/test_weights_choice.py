@@ -103,11 +103,11 @@ def test_an_unfinished_form_and_one_of_another_version_are_left_out(tmp_path: Pa
     ],
 )
 def test_a_form_that_is_not_there_is_said_in_one_line_with_the_command(
-    tmp_path: Path, form: str, said: str | None
+    tmp_path: Path, form: str, option_value: str | None
 ) -> None:
     note = form_note(_folder(tmp_path, QWEN_RERANKER, "q8"), QWEN_RERANKER, form)
-    assert (note is None) == (said is None)
-    assert said is None or (note is not None and said in note and "\n" not in note)
+    assert (note is None) == (option_value is None)
+    assert option_value is None or (note is not None and option_value in note and "\n" not in note)
     assert _chosen(tmp_path, QWEN_RERANKER, form) == ("model.onnx" if form == "published" else "prepared/q8/model.onnx")
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.plugins.forms.graph_writer import FINE_WEIGHTS, Qwen3Shape
-from qmd.plugins.forms.quantize import FINER, quantize_blocks, quantize_rows
+from qmd.plugins.models.formats.graph_writer import FINE_WEIGHTS, Qwen3Shape
+from qmd.plugins.models.formats.quantize import FINER, quantize_blocks, quantize_rows
 from tests.inference.exported_graphs import LAYER_PARTS, ExportForm, PublishedWriter, weight_names
 
 SHAPE = Qwen3Shape(

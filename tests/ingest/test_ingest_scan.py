@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import NotFoundError
+from qmd.file_names import to_text
 from qmd.ingest.scan import ScanResult, scan_collection
-from qmd.names import to_text
 from qmd.records import Collection
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file names and links")

@@ -17,7 +17,7 @@ from qmd.inference.base import Engines
 from qmd.inference.records import Role
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.mcp.guard import AccessPolicy
-from qmd.plugins.mcp.owner import IS_OWNER
+from qmd.plugins.mcp.page_key import IS_OWNER
 from qmd.records import Collection
 from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from qmd.render.columns import Elided, elide, elide_path, mark, tabulate
+from qmd.render.columns import ElidedText, elide, elide_path, mark, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import without_sequences
 
@@ -35,7 +35,7 @@ def test_wide_characters_count_twice() -> None:
 
 
 def test_a_path_gives_way_and_a_number_does_not() -> None:
-    row = ("1,234,567", Elided("~/a/long/way/down/to/the/notes/of/everyone"))
+    row = ("1,234,567", ElidedText("~/a/long/way/down/to/the/notes/of/everyone"))
     table = tabulate(("Files", "Folder"), [row], right=("Files",), fold=("Folder",))
     head, line = draw(PLAIN, table).splitlines()
     assert head.split() == ["Files", "Folder"]
@@ -53,5 +53,5 @@ def test_states_differ_without_colours() -> None:
 
 
 def test_sequences_take_no_room() -> None:
-    drawn = draw(Screen(width=40, colours="256"), Elided("notes/a.md", "file:///notes/a.md", "title"))
+    drawn = draw(Screen(width=40, colours="256"), ElidedText("notes/a.md", "file:///notes/a.md", "title"))
     assert without_sequences(drawn) == "notes/a.md\n"

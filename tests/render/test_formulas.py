@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from qmd.plugins.page.note_html import Surroundings, markdown_html
+from qmd.plugins.page.note_html import NoteContext, markdown_html
 from qmd.render.markdown import render_markdown
 from qmd.render.prose import read_blocks
 
@@ -46,7 +46,7 @@ def in_hit(text: str) -> str:
 
 
 def on_page(text: str) -> str:
-    return html.unescape(re.sub("<[^>]*>", "", markdown_html(text, Surroundings(lambda one: []))))
+    return html.unescape(re.sub("<[^>]*>", "", markdown_html(text, NoteContext(lambda one: []))))
 
 
 SHOWN = pytest.mark.parametrize("show", [in_note, in_hit, on_page])

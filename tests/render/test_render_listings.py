@@ -24,7 +24,7 @@ from qmd.render.listings import (
 )
 from qmd.render.tables import draw_status
 from qmd.render.text import human_size, relative_time
-from qmd.status import CollectionStatus, Fact, IndexStatus, LeftOutFile
+from qmd.status import CollectionStatus, Fact, IndexStatus, SkippedFile
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOTES = Collection("notes", Path("/n"), context={"": "all", "work": "about\nwork"})
@@ -117,7 +117,7 @@ def test_sizes_have_one_decimal(size: int, shown: str) -> None:
 
 
 def test_status_names_left_out_files_with_the_reason() -> None:
-    files = tuple(LeftOutFile("notes", f"{n}.md", f"'{n}.md' is binary") for n in range(25))
+    files = tuple(SkippedFile("notes", f"{n}.md", f"'{n}.md' is binary") for n in range(25))
     report = StatusReport(replace(INDEX, left_out=files))
     text = render_status(report, NOW)
     assert "\nLeft out (25)\n  notes: '0.md' is binary\n" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from qmd.clock import Progress
+from qmd.progress import Progress
 from qmd.render.drawing import Screen
 from qmd.render.progress import progress_line
 from qmd.render.terminal import Styled

@@ -21,7 +21,7 @@ from qmd.render.tables import (
     draw_status,
 )
 from qmd.render.terminal import without_sequences
-from qmd.status import INDEXED, CollectionStatus, IndexStatus, LeftOutFile
+from qmd.status import INDEXED, CollectionStatus, IndexStatus, SkippedFile
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENT = "2026-03-01T10:00:00.000Z"
@@ -46,7 +46,7 @@ def counted(one: Collection, documents: int = 12) -> CollectionStatus:
 
 def report(*collections: Collection, pending: int = 0, vectors: int = 90, left_out: int = 0) -> StatusReport:
     counts = tuple(counted(one) for one in collections)
-    missing = tuple(LeftOutFile("notes", f"{n}.md", f"'{n}.md' is no UTF-8 {'text ' * 20}") for n in range(left_out))
+    missing = tuple(SkippedFile("notes", f"{n}.md", f"'{n}.md' is no UTF-8 {'text ' * 20}") for n in range(left_out))
     n_documents = sum(one.documents for one in counts)
     index = IndexStatus(
         HOME / ".cache/qmd/index.sqlite", 2_000_000, n_documents, 10, pending, 90, vectors, MOMENT, "f", counts, missing
@@ -90,7 +90,7 @@ def test_status_says_what_is_there_and_what_to_do_next(tmp_path: Path) -> None:
 
 def test_status_leads_to_the_list_of_what_could_not_be_read(tmp_path: Path) -> None:
     shown = report(collection(tmp_path))
-    problem = LeftOutFile("notes", "a.md", "front matter cannot be read", program=INDEXED)
+    problem = SkippedFile("notes", "a.md", "front matter cannot be read", program=INDEXED)
     shown = replace(shown, index=replace(shown.index, problems=(problem,)))
     drawn = draw_status(NARROW, shown, NOW, tmp_path)
     assert "Problems 1" in " ".join(drawn.split())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.plugins.page.note_html import Surroundings, markdown_html
+from qmd.plugins.page.note_html import NoteContext, markdown_html
 from qmd.render.drawing import Screen, draw
 from qmd.render.markdown import render_markdown
 from qmd.render.prose import read_blocks
@@ -90,7 +90,7 @@ def test_a_highlight_and_a_footnote_are_seen() -> None:
     assert "\x1b[7mb \x1b[0m\x1b[1;7mc\x1b[0m" in draw(
         Screen(colours="standard"), *render_markdown(text, lambda target: None)
     )
-    page = markdown_html(text, Surroundings(lambda one: []))
+    page = markdown_html(text, NoteContext(lambda one: []))
     assert '<mark class="written">b <strong>c</strong></mark>' in page
     assert '<sup class="written">[1]</sup>: Word' in page
 

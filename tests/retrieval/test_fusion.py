@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
 from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, blend_rerank, fuse_zscores, put_first, z_scores
-from qmd.retrieval.naming import PART
+from qmd.retrieval.name_matches import PART
 
 
 def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection
 from qmd.retrieval.lookup import context_for, resolve_document, resolve_many
-from qmd.retrieval.references import Reading, parse_line_range
+from qmd.retrieval.references import ParsedReference, parse_line_range
 from tests.note_index import NoteIndex
 
 
@@ -118,9 +118,13 @@ def test_any_file_name_round_trips_through_its_uri(name: str) -> None:
 
 
 def test_line_ranges_are_split_off() -> None:
-    assert parse_line_range("a.md") == Reading("a.md")
-    assert parse_line_range("a.md:0") == Reading("a.md", 1)
-    assert parse_line_range("qmd://c/a.md:3:4") == parse_line_range("qmd://c/a.md:6-3") == Reading("qmd://c/a.md", 3, 4)
+    assert parse_line_range("a.md") == ParsedReference("a.md")
+    assert parse_line_range("a.md:0") == ParsedReference("a.md", 1)
+    assert (
+        parse_line_range("qmd://c/a.md:3:4")
+        == parse_line_range("qmd://c/a.md:6-3")
+        == ParsedReference("qmd://c/a.md", 3, 4)
+    )
 
 
 def test_a_comma_list_keeps_its_order_and_names_failures() -> None:

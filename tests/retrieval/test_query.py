@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd import clock
+from qmd import times
 from qmd.errors import UsageError
 from qmd.records import MetadataFilter, Query, Scope, SubQuery
 from qmd.retrieval.query import build_scope, parse_query, read_query, validate_subqueries
@@ -135,7 +135,7 @@ def test_date_filters_take_dates_as_people_say_them(
     text: str, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]
 ) -> None:
     set_zone("UTC")
-    monkeypatch.setattr(clock, "utc_now", lambda: datetime(2026, 3, 18, 12, tzinfo=UTC))
+    monkeypatch.setattr(times, "utc_now", lambda: datetime(2026, 3, 18, 12, tzinfo=UTC))
     assert parse_query(f"x {text}").scope.filters == (MetadataFilter(expected[0], expected[1]),)
 
 

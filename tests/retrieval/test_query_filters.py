@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.clock import local_today
 from qmd.errors import UsageError
 from qmd.retrieval.query import parse_query, read_query
 from qmd.retrieval.query_filters import doubtful_filters, may_name_fields
 from qmd.store.conditions import MAX_CONDITIONS, read_condition
+from qmd.times import local_today
 
 NAMES = ("status", "priority", "due", "done", "plugin-id")
 

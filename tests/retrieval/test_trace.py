@@ -29,7 +29,7 @@ class Recorder(Listener):
         self.has_gone = has_gone
 
     @property
-    def is_gone(self) -> bool:
+    def is_cancelled(self) -> bool:
         return self.has_gone
 
     def stage(self, name: str, /) -> None:

@@ -36,8 +36,8 @@ MIGRATIONS = (
     "tests/clients/test_index_of_the_original.py",
     "tests/store",
 )
-DATES = ("tests/dates", "tests/retrieval/test_dating.py", "tests/ingest/test_note_dates.py")
-FOREIGN = ("tests/plugins/models", "tests/inference", "tests/plugins/forms/test_hostile_imports.py")
+DATES = ("tests/dates", "tests/retrieval/test_date_matches.py", "tests/ingest/test_note_dates.py")
+FOREIGN = ("tests/plugins/models", "tests/inference", "tests/plugins/models/test_hostile_imports.py")
 
 MUTANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("key=lambda entry: (-entry.score, entry.document_id))\n    return tuple(fused)",

@@ -288,8 +288,8 @@ def hub_answers(dice: Dice) -> bytes:
 @contextmanager
 def open_hub(folder: Path) -> Iterator[Callable[[bytes], None]]:
     """Asking for a file and fetching it: the bytes, or one line; nothing is written but the file asked for."""
-    from qmd.plugins.models.fetching import fetch
-    from qmd.plugins.models.hub import describe_file
+    from qmd.plugins.models.fetch.hub import describe_file
+    from qmd.plugins.models.fetch.transfer import fetch
     from tests.plugins.models.model_hub import Asked, Reply, serve_hub
 
     os.environ["no_proxy"] = "*"

@@ -390,9 +390,9 @@ class _Surroundings:
 @contextmanager
 def _open_models(folder: Path) -> Iterator[Check]:
     """What a stranger sends is imported as a command would, listed and verified: done, or refused in one line."""
-    from qmd.plugins.forms.importing import import_weights
-    from qmd.plugins.forms.sources import find_files, import_sources, importable_files
-    from qmd.plugins.models.archives import import_model
+    from qmd.plugins.models.fetch.archives import import_model
+    from qmd.plugins.models.formats.importing import import_weights
+    from qmd.plugins.models.formats.sources import find_files, import_sources, importable_files
     from qmd.plugins.models.inventory import list_models, verify_model
 
     around = _Surroundings(folder)

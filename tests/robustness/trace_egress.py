@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qmd.config.paths import locate
-from qmd.plugins.mcp.warm_record import read_record, warm_files
+from qmd.plugins.warm.record import read_record, warm_files
 from tests.robustness.tracing import NOTHING, Traffic, is_on_this_machine, read_traffic, traced, why_not
 
 _COMMANDS = """

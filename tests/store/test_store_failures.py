@@ -11,7 +11,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection
 from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
@@ -19,6 +18,7 @@ from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading, connect_
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.schema import MIGRATIONS, migrate
 from qmd.store.sqlite.writer import SqliteWriter
+from qmd.switches import busy_timeout_ms
 from tests.store.conftest import MakeDocument
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.clock import Progress
 from qmd.errors import AlreadyEmbeddingError
+from qmd.progress import Progress
 from qmd.status import Runner
 from qmd.store import runs
 from qmd.store.runs import embed_lock, lock_holder, recorded_run, sole_run
@@ -22,7 +22,7 @@ from qmd.store.runs import embed_lock, lock_holder, recorded_run, sole_run
 _HOLD = """
 import sys, time
 from pathlib import Path
-from qmd.clock import Progress
+from qmd.progress import Progress
 from qmd.store.runs import embed_lock, recorded_run
 with embed_lock(Path(sys.argv[1])) as is_ours, recorded_run(Path(sys.argv[1])) as record:
     record.update(Progress(43, 100, 10.0, 4.3, 13.0))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
+import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,12 +15,15 @@ from typing import Any
 
 import apsw
 import pytest
+from ruamel.yaml import YAML
 
+from qmd.analysis import ANALYSIS_VERSION
 from qmd.app import freshness
 from qmd.cli.app import main
+from qmd.indexing.stamps import Stamp
 from qmd.retrieval.calibration import WEAK
 from qmd.store.sqlite.files import register_checksums
-from tests.upgrade.world import HERE, lay_out, variables
+from tests.upgrade.world import HERE, LONG_AGO, lay_out, variables
 
 VERSIONS = sorted(folder.parent.name for folder in HERE.glob("*/answers.json"))
 TOLERANCE = 0.02
@@ -28,6 +33,12 @@ FREE = {"sizeBytes", "tips", "snippet"}
 """What a later version may say otherwise; and a score may rise, where what was typed stands in the note."""
 
 Qmd = Callable[..., str]
+
+
+def versions_with(name: str) -> pytest.MarkDecorator:
+    """Run a test with the versions that left a certain file."""
+    versions = [version for version in VERSIONS if (HERE / version / name).is_file()]
+    return pytest.mark.parametrize("kept", versions, indirect=True)
 
 
 @pytest.fixture(params=VERSIONS)
@@ -43,19 +54,20 @@ def root(
     """A machine as that version left it, elsewhere."""
     set_zone("UTC")
     monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
-    lay_out(tmp_path)
+    lay_out(tmp_path, kept)
     for name, value in variables(tmp_path):
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     cache = tmp_path / "cache" / "qmd"
-    cache.mkdir(parents=True)
+    cache.mkdir(parents=True, exist_ok=True)
     for packed in kept.glob("*.sqlite.xz"):
         (cache / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
-    with tarfile.open(kept / "models.tar.xz") as models:
-        # Of our own making; the Python 3.11.2 of Debian 12 knows no filters.
-        if hasattr(tarfile, "data_filter"):
-            models.extraction_filter = tarfile.data_filter
-        models.extractall(cache)
+    for archive in kept.glob("*.tar.xz"):
+        with tarfile.open(archive) as packed_folder:
+            # Of our own making; the Python 3.11.2 of Debian 12 knows no filters.
+            if hasattr(tarfile, "data_filter"):
+                packed_folder.extraction_filter = tarfile.data_filter
+            packed_folder.extractall(cache if archive.name == "models.tar.xz" else tmp_path)
     yield tmp_path
 
 
@@ -70,11 +82,6 @@ def qmd(root: Path, capsys: pytest.CaptureFixture[str]) -> Qmd:
         return (shown.err if status else shown.out).replace(str(root), "ROOT")
 
     return run
-
-
-def asked(kept: Path) -> Iterator[tuple[list[str], str]]:
-    for one in json.loads((kept / "answers.json").read_text("utf-8")):
-        yield one["argv"], one["out"]
 
 
 def assert_same(found: Any, kept: Any, where: str) -> None:
@@ -107,13 +114,19 @@ def in_order(found: list[Any], kept: list[Any]) -> list[Any]:
     return [by_uri[one["uri"]] for one in kept]
 
 
-def test_indexes_of_an_older_version_answer_as_they_did(kept: Path, qmd: Qmd) -> None:
-    for argv, out in asked(kept):
+def test_indexes_of_an_older_version_answer_as_they_did_and_reading_changes_no_file(
+    kept: Path, qmd: Qmd, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {file: file.read_bytes() for file in (*root.rglob("*.yml"), *root.rglob("trusted.json"))}
+    for one in json.loads((kept / "answers.json").read_text("utf-8")):
+        argv, out = one["argv"], one["out"]
+        monkeypatch.chdir(root / one.get("in", "."))
         shown = qmd(*argv)
-        if "--json" in argv:
+        if out.startswith(("[", "{")):
             assert_same(json.loads(shown), json.loads(out), " ".join(argv))
         else:
             assert shown == out, argv
+    assert {file: file.read_bytes() for file in files} == files
 
 
 def test_front_matter_of_an_older_index_is_filtered_by(qmd: Qmd) -> None:
@@ -126,16 +139,42 @@ def test_front_matter_of_an_older_index_is_filtered_by(qmd: Qmd) -> None:
 
 @pytest.mark.parametrize("index", ["index", "imported"])
 def test_an_index_of_an_older_version_needs_nothing_made_again(qmd: Qmd, root: Path, index: str) -> None:
-    before = json.loads(qmd("status", "--json", "--index", index))
-    vectors = stored_vectors(root / "cache" / "qmd" / f"{index}.sqlite")
-    shown = qmd("index", "--index", index)
+    assert_nothing_is_made_again(qmd, root / "cache" / "qmd" / f"{index}.sqlite", "--index", index)
+
+
+@versions_with("project.tar.xz")
+def test_the_index_of_a_project_needs_nothing_made_again(qmd: Qmd, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root / "project")
+    assert_nothing_is_made_again(qmd, root / "project" / ".qmd" / "index.sqlite")
+
+
+def assert_nothing_is_made_again(qmd: Qmd, index: Path, *options: str) -> None:
+    """Index again: no file counts as changed, and each vector stays as it is, byte for byte."""
+    before = json.loads(qmd("status", "--json", *options))
+    vectors = stored_vectors(index)
+    shown = qmd("index", *options)
     done = [line for line in shown.splitlines() if " unchanged, " in line]
     assert done and all(": 0 new, 0 updated, " in line and ", 0 removed " in line for line in done)
     assert "All content hashes already have embeddings" in shown
-    after = json.loads(qmd("status", "--json", "--index", index))
+    after = json.loads(qmd("status", "--json", *options))
     for key in ("totalDocuments", "needsEmbedding", "chunks", "vectors", "fingerprint"):
         assert after[key] == before[key], key
-    assert vectors and stored_vectors(root / "cache" / "qmd" / f"{index}.sqlite") == vectors
+    assert vectors and stored_vectors(index) == vectors
+
+
+def test_an_update_reads_no_file_that_is_as_it_was(qmd: Qmd, root: Path) -> None:
+    with closing(apsw.Connection(str(root / "cache" / "qmd" / "index.sqlite"))) as connection:
+        sql = "SELECT value FROM meta WHERE key = 'made_by:analysis:bakery'"
+        [(stamp,)] = connection.execute(sql)
+    is_outdated = Stamp.parse(str(stamp)).outdated(ANALYSIS_VERSION) or (lambda _: False)
+    note = root / "notes" / "bakery" / "orders" / "School.md"
+    # Other words in a file of the same size and time: only reading it can tell.
+    note.write_bytes(note.read_bytes().replace(b"pretzels", b"baguette"))
+    os.utime(note, (LONG_AGO, LONG_AGO))
+    qmd("update")
+    found = json.loads(qmd("search", "pretzels", "--json"))
+    # Another analysis reads each file once more.
+    assert bool(found) is not is_outdated("orders/School.md")
 
 
 def stored_vectors(index: Path) -> list[Any]:
@@ -162,10 +201,54 @@ def test_a_configuration_keeps_its_comments_and_what_only_another_version_knows(
     file.write_text(foreign + text.replace("    update: ", "    colour: blue\n    update: "), "utf-8")
     assert "pricing.md" in qmd("search", "supermarket")
     qmd("context", "add", "qmd://work/", "Decisions")
+    qmd("collection", "add", "notes/bakery/orders", "--name", "orders")
     edited = file.read_text("utf-8")
     assert edited.startswith(foreign) and "    colour: blue\n" in edited
     for line in text.splitlines():
         assert line in edited.splitlines()
+
+
+@versions_with("original.txt")
+def test_tobi_qmd_finds_in_a_configuration_what_it_was_seen_to_read(kept: Path, qmd: Qmd, root: Path) -> None:
+    told = (kept / "original.txt").read_text("utf-8").splitlines()
+    read = collections_of(root / "config" / "index.yml")
+    expected = []
+    for name, one in read.items():
+        expected.append(f"{name} (qmd://{name}/){' [excluded]' if one.get('includeByDefault') is False else ''}")
+        expected.append(f"  Pattern:  {one['pattern']}")
+        expected += [f"  Ignore:   {', '.join(one['ignore'])}"] if "ignore" in one else []
+        expected += [f"    {text}" for text in one.get("context", {}).values()]
+    assert set(expected) < set(told)
+    for name in ("work", "archive"):
+        qmd("collection", "add", f"notes/{name}", "--name", name, "--mask", read[name]["pattern"], "--index", "new")
+    qmd("collection", "update-cmd", "work", read["work"]["update"], "--index", "new")
+    qmd("collection", "exclude", "archive", "--index", "new")
+    qmd("context", "add", "qmd://archive/", "Papers of the old shop", "--index", "new")
+    written = collections_of(root / "config" / "new.yml")
+    for name in ("work", "archive"):
+        assert {key: written[name].get(key) for key in read[name]} == read[name]
+
+
+def collections_of(file: Path) -> dict[str, Any]:
+    """The collections of a configuration, as any reader of YAML has them."""
+    found: dict[str, Any] = YAML(typ="safe").load(file.read_text("utf-8"))["collections"]
+    return found
+
+
+@versions_with("trusted.json")
+def test_trust_holds_for_the_project_that_was_trusted_as_it_was(
+    qmd: Qmd, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "project", root / "copy")
+    for project, is_trusted in (("project", True), ("copy", False)):
+        monkeypatch.chdir(root / project)
+        qmd("update")
+        assert (root / project / "pulled.mark").exists() is is_trusted
+    monkeypatch.chdir(root / "project")
+    file = Path(".qmd", "index.yml")
+    file.write_text(file.read_text("utf-8").replace("pulled.mark", "other.mark"), "utf-8")
+    qmd("update")
+    assert not Path("other.mark").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,19 +32,44 @@ QUESTIONS = (
     ("collection", "list", "--json"),
     ("vsearch", "the canteen buys pretzels on Fridays", "--json", "--index", "imported"),
     ("status", "--json", "--index", "imported"),
+    ("search", "invoices of the mill", "--json"),
+    ("search", "invoices of the mill", "-c", "archive", "--json"),
+    ("vsearch", "who mends the chimney", "-c", "archive", "--json"),
+    ("query", 'debts tag:papers/old author:"Hanna Lindner"', "-c", "archive", "--json"),
+    ("get", "Kassenbuch"),
+    ("links", "Kassenbuch", "--json"),
+    ("ls", "archive"),
+    ("status", "--problems", "--json"),
+    ("collection", "metadata", "archive", "--json"),
+    ("collection", "show", "archive"),
 )
 """Commands whose answers are kept."""
 
+IN_PROJECT = (
+    ("search", "supermarket", "--json"),
+    ("vsearch", "what does our bread cost", "--json"),
+    ("ls", "project"),
+    ("status", "--json"),
+    ("collection", "list", "--json"),
+    ("trust", "list"),
+)
+"""Those that are asked in a project with a `.qmd` of its own."""
 
-def lay_out(root: Path) -> None:
-    """Put the notes and the configurations below a folder."""
+
+def lay_out(root: Path, configurations: Path) -> None:
+    """Put the notes below a folder, and the configurations and records that lie in another one."""
     shutil.copytree(HERE / "notes", root / "notes")
     for place in (root / "notes", *(root / "notes").rglob("*")):
         os.utime(place, (LONG_AGO, LONG_AGO))
     (root / "config").mkdir()
-    for file in HERE.glob("*.yml"):
+    for file in (*configurations.glob("*.yml"), *configurations.glob("trusted.json")):
         text = file.read_text("utf-8").replace("ROOT", str(root))
         (root / "config" / file.name).write_text(text, "utf-8")
+    for file in configurations.glob("projects.json"):
+        records = root / "cache" / "qmd" / "projects"
+        records.mkdir(parents=True)
+        for name, place in json.loads(file.read_text("utf-8")).items():
+            (records / name).write_text(place.replace("ROOT", str(root)), "utf-8")
 
 
 def variables(root: Path) -> Iterator[tuple[str, str]]:

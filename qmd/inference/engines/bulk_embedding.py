@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.engines.embedder import ReadingEmbedder
+from qmd.inference.engines.embedder import TokenizedEmbedder
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _COMPARED = 32
 """Texts that both devices embed before vectors of the GPU are stored."""
 
 
-class BulkEmbedder(ReadingEmbedder):
+class BulkEmbedder(TokenizedEmbedder):
     """An `Embedder` whose documents run on a GPU in batches once there are many; queries stay with `inner`.
 
     Args:

@@ -21,7 +21,7 @@ from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.records import FolderRules, ModelRecord
 from qmd.inference.runtime.gpu_memory import GpuUse
-from qmd.inference.runtime.parallel import map_ahead
+from qmd.inference.runtime.parallel import map_bounded
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
 
@@ -74,7 +74,7 @@ class TokenEncoder(Struct, frozen=True):
         return vectors
 
 
-class ReadingEmbedder:
+class TokenizedEmbedder:
     """What an embedder says of a text by its model's record and tokenizer."""
 
     def __init__(self, record: ModelRecord, tokenizer: Tokenizer) -> None:
@@ -98,7 +98,7 @@ class ReadingEmbedder:
         return 1.0 - foreign
 
 
-class OnnxEmbedder(ReadingEmbedder):
+class OnnxEmbedder(TokenizedEmbedder):
     """An `Embedder` over an ONNX encoder, pooled as its record says and L2-normalised."""
 
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
@@ -168,7 +168,7 @@ class OnnxEmbedder(ReadingEmbedder):
     def _run_singly(self, encoded: Sequence[Tokens]) -> Iterable[tuple[int, npt.NDArray[np.float32]]]:
         # Longest first: the threads then finish together.
         order = sorted(range(len(encoded)), key=lambda index: -len(encoded[index].ids))
-        vectors = map_ahead(self.encoder.encode, [encoded[index] for index in order], self.encoder.threads)
+        vectors = map_bounded(self.encoder.encode, [encoded[index] for index in order], self.encoder.threads)
         return zip(order, vectors, strict=True)
 
     def _prompt_tokens(self, prompt: str) -> int:

@@ -20,7 +20,7 @@ MAX_CONTEXT = 1024
 what one passage says, in a time that grows by the square.
 """
 _MAX_CHUNK = 480
-_TITLE_ROOM = 32
+_TITLE_TOKENS = 32
 """Tokens kept free for the title and special tokens in front of a chunk."""
 _CHARACTERS_A_TOKEN = 4
 """Of a prompt, roughly: the tokenizer is not opened to describe a model."""
@@ -195,7 +195,7 @@ def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
 
 def chunk_tokens(context: int, document_prompt: str) -> int:
     """Token budget of a chunk's body in a run of `context` tokens."""
-    room = _TITLE_ROOM + len(document_prompt) // _CHARACTERS_A_TOKEN
+    room = _TITLE_TOKENS + len(document_prompt) // _CHARACTERS_A_TOKEN
     return max(16, min(_MAX_CHUNK, context - room))
 
 

@@ -19,13 +19,13 @@ from msgspec import Struct
 from qmd.errors import BusyModelError, ModelError, NotFoundError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.foreign import commit_of, read_json_file
-from qmd.inference.base import engine_room
+from qmd.inference.base import engine_provider
 from qmd.inference.models.catalogue import find_model
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.prepared import read_file_list
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import ModelFile, ModelRecord, Pooling
-from qmd.inference.settings import room_of
+from qmd.inference.settings import provider_prefix
 
 MANIFEST_NAME = "qmd-model.json"
 MAX_MANIFEST_BYTES = 1 << 20
@@ -62,11 +62,11 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
         NotFoundError: There is none.
     """
     imported = find_imported(name, models_dir) if models_dir is not None else None
-    room = room_of(name)
+    room = provider_prefix(name)
     if imported is not None:
         record: ModelRecord | None = imported.record
     else:
-        record = find_model(name) if room is None else engine_room(room).find_record(name)
+        record = find_model(name) if room is None else engine_provider(room).find_record(name)
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record

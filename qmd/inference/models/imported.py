@@ -18,7 +18,7 @@ from qmd.files import read_regular_file
 from qmd.foreign import checked_path, is_name, short
 from qmd.inference.models.catalogue import find_model, is_gguf_address
 from qmd.inference.records import ModelRecord, Role
-from qmd.inference.settings import room_of
+from qmd.inference.settings import provider_prefix
 
 IMPORT_FILE = "qmd-import.json"
 OWNER = "imported"
@@ -97,7 +97,7 @@ def imported_models(models_dir: Path) -> tuple[ImportedModel, ...]:
 
 def find_imported(name: str, models_dir: Path, role: Role | None = None) -> ImportedModel | None:
     """The imported model that a name, an address of a GGUF file or of Ollama means; None where there is none."""
-    if not is_gguf_address(name) and (room_of(name) is not None or find_model(name) is not None):
+    if not is_gguf_address(name) and (provider_prefix(name) is not None or find_model(name) is not None):
         return None  # whatever a record says that its source was called
     wanted = {name.strip().lower(), f"{OWNER}/{name.strip().lower()}"}
     if is_gguf_address(name):

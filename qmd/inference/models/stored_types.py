@@ -103,7 +103,7 @@ def external_files(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(checked_path(name, path.name) for name in names))
 
 
-def beside(path: str, name: str) -> str:
+def sibling(path: str, name: str) -> str:
     """The path of a file that `external_files` names, from where the graph's `path` starts."""
     return str(PurePosixPath(path).parent / name)
 

@@ -68,7 +68,7 @@ def has_gpu_file(folder: Path, record: ModelRecord) -> bool:
     return any(size_of(folder / item.weights.path) for item in record.formats if item.device == "cuda")
 
 
-def taken_unasked(record: ModelRecord) -> bool:
+def is_used_by_default(record: ModelRecord) -> bool:
     """Whether `auto` prefers forms to the published file for a CPU.
 
     Not for the expander: `q4` decodes 1.1 to 1.3 times as fast as the published file, which keeps 8 bits for half of

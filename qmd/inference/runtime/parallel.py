@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def map_ahead(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Generator[Result, None, None]:
+def map_bounded(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Generator[Result, None, None]:
     """`work` of each item in the order given, a few items ahead of the consumer at most; closing cancels the rest."""
     if len(items) == 1 or threads == 1:
         yield from map(work, items)
@@ -48,7 +48,7 @@ def map_in_time(
     is_cancelled: Callable[[], bool] | None = None,
     s_per_unit: float = 0.0,
 ) -> Iterator[Result]:
-    """`map_ahead` for as long as there is time: an item that would outlast the deadline is not waited for.
+    """`map_bounded` for as long as there is time: an item that would outlast the deadline is not waited for.
 
     Args:
         sizes: Of the items, each above 0, in a unit that time grows with.
@@ -56,7 +56,7 @@ def map_in_time(
         is_cancelled: Asked before each item; once it is true no more follow.
         s_per_unit: What to expect of the first item; later ones are judged by the pace so far.
     """
-    with contextlib.closing(map_ahead(work, items, threads)) as results:  # closing cancels what is not begun
+    with contextlib.closing(map_bounded(work, items, threads)) as results:  # closing cancels what is not begun
         started, n_done = time.monotonic(), 0
         for size in sizes:
             if deadline_s is not None and time.monotonic() + s_per_unit * size >= deadline_s:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from qmd.environment import is_off, is_on
 from qmd.errors import ModelError
 from qmd.inference.onnx_files import Model, read_model
 from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
+from qmd.switches import is_off, is_on
 
 if TYPE_CHECKING:
     import onnxruntime as ort

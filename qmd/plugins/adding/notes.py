@@ -18,15 +18,16 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from qmd.addresses import split_address, without_scheme
 from qmd.app.index import Index
 from qmd.app.searching import SearchRequest
-from qmd.clock import utc_now
 from qmd.errors import BusyError, NotFoundError, QmdError, UsageError, collection_not_found
+from qmd.file_names import storable
 from qmd.files import open_below
 from qmd.foreign import is_name, short
 from qmd.ingest.exclusion import find_exclusion
-from qmd.names import split_address, storable, without_scheme
 from qmd.records import Collection, SubQuery
+from qmd.times import utc_now
 
 MAX_BYTES = 256 * 1024
 _LIKE, _PIECE, _COMPARED = 0.8, 8, 1 << 20
@@ -51,7 +52,7 @@ class NewNote(Struct, frozen=True):
     force: bool = False
 
 
-class Added(Struct, frozen=True):
+class AddedNote(Struct, frozen=True):
     """What became of it; `docid` is None until it is indexed."""
 
     status: str
@@ -60,7 +61,7 @@ class Added(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def add_for_agent(index: Index, asked: Mapping[str, Any]) -> Added:
+def add_for_agent(index: Index, asked: Mapping[str, Any]) -> AddedNote:
     """`add_note` where the user's own configuration lets agents write."""
     collections = index.agents_may_write()
     if not collections:
@@ -74,7 +75,7 @@ def add_for_agent(index: Index, asked: Mapping[str, Any]) -> Added:
         raise UsageError(f"agents may not write to '{short(note.to)}'", error.hint) from error
 
 
-def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> Added:
+def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> AddedNote:
     """Write a note into one of some collections, and index it.
 
     Raises:
@@ -97,8 +98,8 @@ def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> 
             warnings = update.run(update.collections[0], below=path).warnings
         docid = next((one.docid for one in index.documents(collection.name, path)), None)
     except QmdError as error:
-        return Added(status, file, None, (f"it is not indexed yet: {error.message}",))
-    return Added(status, file, docid, warnings)
+        return AddedNote(status, file, None, (f"it is not indexed yet: {error.message}",))
+    return AddedNote(status, file, docid, warnings)
 
 
 def _destination(index: Index, note: NewNote, collections: Sequence[Collection]) -> tuple[Collection, str]:

@@ -13,9 +13,9 @@ from typer import Argument, Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.cli.output import out, warn
-from qmd.clock import time_text, utc_now
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError, refuse_unknown
 from qmd.records import Scope
+from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
     from qmd.inference.base import Engines

@@ -20,8 +20,8 @@ from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
-from qmd.plugins.browse.asking import NOTHING_YET, Answer, Turn, ask
 from qmd.plugins.browse.keys import KEYS
+from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, ask
 from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
 from qmd.plugins.browse.rows import (
     Filter,
@@ -85,7 +85,7 @@ class BrowseApp(WorkingApp[Note]):
         self._index, self._request, self._open_note, self._link = index, request, open_note, link
         self._words, filters = split_filters(request.text or "", is_ended=True)
         self._chips = Chips(*(filter_text("collection", name) for name in request.collections), *filters)
-        self._turn, self._reading = Turn(), Turn()
+        self._turn, self._reading = PendingSearch(), PendingSearch()
         self._response: SearchResponse | None = None
         self._title, self._rows = "", list[Row]()
         self._wanted: object = None
@@ -151,7 +151,7 @@ class BrowseApp(WorkingApp[Note]):
     @on(Chips.Changed)
     def _ask(self) -> None:
         self._turn.leave()
-        self._turn = turn = Turn()
+        self._turn = turn = PendingSearch()
         text = " ".join((self._words, *self._chips.filters)).strip()
         request = replace(self._request, text=text or LATEST, collections=())
         if not self._words.strip():
@@ -160,7 +160,7 @@ class BrowseApp(WorkingApp[Note]):
         tell = partial(self.call_later, self.hand_over, self._take_answer, turn)
         self.work(lambda: ask(self._index, request, turn, tell), lambda _: None)
 
-    @on(Question.Emptied)
+    @on(Question.QueryCleared)
     def _take_off(self) -> None:
         self._chips.take_off()
 
@@ -168,7 +168,7 @@ class BrowseApp(WorkingApp[Note]):
     def _is_asked(self) -> bool:
         return bool(self._words.strip() or self._chips.filters)
 
-    def _take_answer(self, turn: Turn, answer: Answer) -> None:
+    def _take_answer(self, turn: PendingSearch, answer: Answer) -> None:
         """Show an answer; one to an earlier question is dropped."""
         if turn is not self._turn:
             return
@@ -179,7 +179,7 @@ class BrowseApp(WorkingApp[Note]):
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
         self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
-        self._say(answer.told(is_asked=self._is_asked, has_words=bool(self._words.strip())))
+        self._say(answer.notice(is_asked=self._is_asked, has_words=bool(self._words.strip())))
 
     @property
     def chosen(self) -> Row | None:
@@ -227,13 +227,13 @@ class BrowseApp(WorkingApp[Note]):
             return
         self._wanted = wanted
         self._reading.leave()
-        self._reading = turn = Turn()
+        self._reading = turn = PendingSearch()
         if not isinstance(note, Note) or width < 1:
             preview.show("", Page())
             return
 
         def read() -> Page:
-            if not turn.outlasts(_RESTING_S):
+            if not turn.lasts_longer_than(_RESTING_S):
                 return Page()
             found = self._index.get(note.document.uri)
             part = partial(lay_out, found, note.line, width, partial(find_spans, terms=terms))
@@ -348,16 +348,16 @@ class BrowseApp(WorkingApp[Note]):
         """List the keys, and in full what has no room in the corner."""
         if self._title != "Keys":
             notices = wrap(str(self.query_one("#message", Static).content), max(self.size.width - 4, 20))
-            told = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
-            rows = [Filter(f"{names:<16}", query=what) for names, _, what in told]
+            notice = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
+            rows = [Filter(f"{names:<16}", query=what) for names, _, what in notice]
             self._enter("Keys", [*rows, *map(Filter, notices)])
 
     def action_down(self) -> None:
         """From the question into the list."""
         self.query_one(Results).focus().action_cursor_down()
 
-    @on(Results.Typed)
-    def _type(self, event: Results.Typed) -> None:
+    @on(Results.QueryTyped)
+    def _type(self, event: Results.QueryTyped) -> None:
         """Go on in the question, out of other lists too, with the key that was pressed in the list."""
         question = self.query_one(Question)
         question.focus()

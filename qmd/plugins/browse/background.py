@@ -34,7 +34,7 @@ def is_light(environ: Mapping[str, str], keyboard: int, screen: int) -> bool:
     try:
         tty.setcbreak(keyboard, termios.TCSANOW)
         os.write(screen, _ASK)
-        return _tells_light(_answer(keyboard))
+        return _reports_light_background(_answer(keyboard))
     finally:
         termios.tcsetattr(keyboard, termios.TCSANOW, kept)
 
@@ -49,7 +49,7 @@ def _answer(keyboard: int) -> bytes:
     return answer
 
 
-def _tells_light(answer: bytes) -> bool:
+def _reports_light_background(answer: bytes) -> bool:
     found = re.search(rb"\]11;rgba?:([0-9a-fA-F]{2})[0-9a-fA-F]*/([0-9a-fA-F]{2})[0-9a-fA-F]*/([0-9a-fA-F]{2})", answer)
     if found is None:
         return False

@@ -75,7 +75,7 @@ class Resized(Message):
 class Question(Input):
     """What is typed. Backspace before the first character takes the last filter off."""
 
-    class Emptied(Message):
+    class QueryCleared(Message):
         """Backspace was pressed where there is nothing left to delete."""
 
     @property
@@ -89,14 +89,14 @@ class Question(Input):
 
     def action_delete_left(self) -> None:
         if self.cursor_position == 0 and self.selection.is_empty:
-            self.post_message(self.Emptied())
+            self.post_message(self.QueryCleared())
         super().action_delete_left()
 
 
 class Results(OptionList):
     """The list. A click shows a line and a second one chooses it; typing goes on in the question."""
 
-    class Typed(Message):
+    class QueryTyped(Message):
         """A key that is not for the list."""
 
         def __init__(self, key: events.Key) -> None:
@@ -115,7 +115,7 @@ class Results(OptionList):
     def on_key(self, event: events.Key) -> None:
         is_text = event.is_printable and event.key != "y"
         if is_text or event.key == "backspace" or (event.key == "up" and not self.highlighted):
-            self.post_message(self.Typed(event))
+            self.post_message(self.QueryTyped(event))
             event.stop()
             event.prevent_default()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.names import suffix_of
+from qmd.file_names import suffix_of
 
 
 class Language(Struct, frozen=True):

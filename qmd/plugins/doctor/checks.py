@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.records import Role
-    from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.effective_settings import EffectiveSetting
     from qmd.plugins.doctor.inspection import EngineReport
     from qmd.store.base import IndexReader
 
@@ -43,8 +43,8 @@ class Diagnosis(Struct, frozen=True):
     locations: Locations
     checks: Sequence[Check]
     engines: Sequence[EngineReport]
-    variables: Sequence[InForce]
-    settings: Sequence[InForce]
+    variables: Sequence[EffectiveSetting]
+    settings: Sequence[EffectiveSetting]
     environment: Mapping[str, str]
     """Variables that change what qmd does; keys are not shown."""
 
@@ -56,7 +56,7 @@ class Diagnosis(Struct, frozen=True):
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
     """Examine everything, in the order shown."""
-    from qmd.plugins.doctor.in_force import mark_idle
+    from qmd.plugins.doctor.effective_settings import mark_idle
 
     checks, reports = _examine(locations, index, environ)
     variables, settings = (mark_idle(found, reports) for found in _in_force(locations, environ))
@@ -75,17 +75,17 @@ def _examine(
         _check("index", lambda: _index(index)),
         _check("permissions", lambda: _permissions(locations)),
         _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, environ)),
-        _check("CUDA", lambda: _cuda(index), _room_of_cuda),
+        _check("CUDA", lambda: _cuda(index), _unused_cuda_remedy),
     ]
     try:
         settings = index.engine_settings()
         reports = [inspect_engine(settings, role) for role in _ROLES]
     except QmdError as exc:
-        return _told_once([*checks, Check("models", False, exc.message, exc.hint)]), []
+        return _without_duplicates([*checks, Check("models", False, exc.message, exc.hint)]), []
     return [*checks, _check("vectors", lambda: _vectors(index))], reports
 
 
-def _told_once(checks: Sequence[Check]) -> list[Check]:
+def _without_duplicates(checks: Sequence[Check]) -> list[Check]:
     """The checks; one that stumbled over an earlier one's fault names that one."""
     first = {check.detail: check.name for check in reversed(checks)}
     return [
@@ -150,7 +150,7 @@ def _cuda(index: OpenIndex) -> str:
     Raises:
         QmdError: The packages with and without it are both installed, or a driver is there and CUDA cannot use it.
     """
-    from qmd.environment import overwritten
+    from qmd.distributions import overwritten
     from qmd.inference.runtime.gpu_memory import memory_at_start
     from qmd.inference.runtime.sessions import cuda_verdict
     from qmd.installation import find_installation
@@ -177,7 +177,7 @@ def _cuda(index: OpenIndex) -> str:
     return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"
 
 
-def _room_of_cuda() -> str | None:
+def _unused_cuda_remedy() -> str | None:
     """What gives back the room of the operators for CUDA, where no driver could run them."""
     from importlib.util import find_spec
 
@@ -238,16 +238,18 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: "(set)" if name.endswith(("_KEY", "_TOKEN")) else environ[name] for name in names}
 
 
-def _in_force(locations: Locations, environ: Mapping[str, str]) -> tuple[Sequence[InForce], Sequence[InForce]]:
+def _in_force(
+    locations: Locations, environ: Mapping[str, str]
+) -> tuple[Sequence[EffectiveSetting], Sequence[EffectiveSetting]]:
     """The variables and the settings that are not at their defaults; of a file that cannot be read, no setting."""
     from qmd.config.settings import load_config
     from qmd.config.trust import trusted_part
-    from qmd.plugins.doctor.in_force import settings_in_force, variables_in_force
+    from qmd.plugins.doctor.effective_settings import effective_settings, effective_variables
 
     try:
         written = load_config(locations)
     except QmdError:
         # The check of the configuration says why.
-        return variables_in_force(environ), ()
+        return effective_variables(environ), ()
     trusted = trusted_part(written, locations, environ)
-    return variables_in_force(environ, trusted), settings_in_force(written, environ, trusted)
+    return effective_variables(environ, trusted), effective_settings(written, environ, trusted)

@@ -163,7 +163,7 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     inner, bulk = unwrapped(engine), bulk_line(engine)
     session: Session | None = getattr(inner, "session", None)
     # None of it is of interest where the model is another room's.
-    model = choose_model(settings, role) if settings.room_for(role) is None else None
+    model = choose_model(settings, role) if settings.provider_for(role) is None else None
     form, step = _form(settings, model, engine.description) if model else (None, None)
     return EngineReport(
         role=role,
@@ -192,7 +192,7 @@ def _placement(session: Session) -> dict[str, Any]:
         "asked": session.asked,
         "reason": session.note or preferred_provider(session.format).reason,
         "nodes": session.nodes_by_provider(),
-        "left_behind": operators_left_behind(session),
+        "left_behind": operators_on_cpu(session),
     }
 
 
@@ -260,7 +260,7 @@ def read_facts(engine: object, model: ModelChoice | None) -> ModelFacts:
     return ModelFacts(**found)
 
 
-def operators_left_behind(session: Session) -> Mapping[str, int]:
+def operators_on_cpu(session: Session) -> Mapping[str, int]:
     """Of a session on the GPU, the operators that compute on the CPU all the same: each run copies to them and back."""
     if session.got != "cuda":
         return {}

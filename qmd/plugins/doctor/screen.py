@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.plugins.doctor.checks import Check, Diagnosis
-from qmd.render.columns import Elided, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
+from qmd.render.columns import ElidedText, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import describe_engine
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.effective_settings import EffectiveSetting
     from qmd.plugins.doctor.inspection import EngineReport
     from qmd.render.terminal import Styled
 
@@ -115,14 +115,14 @@ def _told(row: _Row, index_name: str) -> RenderableType:
     return Group(*lines)
 
 
-def _in_force(title: str, more: str, found: Sequence[InForce]) -> list[RenderableType]:
+def _in_force(title: str, more: str, found: Sequence[EffectiveSetting]) -> list[RenderableType]:
     """What is set: its value and what that does, or what keeps it from doing it."""
     if not found:
         return []
     rows = [
         (
             shown(one.name),
-            Elided(one.value, is_path=False),
+            ElidedText(one.value, is_path=False),
             shown(f"not used: {one.overruled_by}", "warning") if one.overruled_by else shown(one.effect, "faint"),
         )
         for one in found

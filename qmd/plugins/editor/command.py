@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from qmd.app.disk_paths import recall_hit
+from qmd.app.recent_hits import recall_hit
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out, say, warn
 from qmd.errors import NotFoundError
-from qmd.names import suffix_of
+from qmd.file_names import suffix_of
 from qmd.plugins import KINDS, find
 from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch, plan_viewing
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from qmd.app.disk_paths import linker
 from qmd.errors import QmdError
-from qmd.names import to_text
+from qmd.file_names import to_text
 
 _AT_LINE: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("code", "code-insiders", "codium", "vscodium", "cursor", "windsurf"), ("-g", "{file}:{line}")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.inference.base import EngineRoom
+from qmd.inference.base import EngineProvider
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder, Reranker
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qmd.inference.settings import EngineSettings
 
 
-class FastembedRoom(EngineRoom):
+class FastembedProvider(EngineProvider):
     """What the installed fastembed lists."""
 
     def find_record(self, name: str, role: Role | None = None) -> ModelRecord:

@@ -29,7 +29,7 @@ _SEE_ALL = "see: qmd models list --available"
 
 _LONGEST_WINDOW = 512
 """Tokens of one run: longer windows blur what one passage says and cost time by the square."""
-TITLE_ROOM = 32
+TITLE_TOKENS = 32
 """Tokens kept free for the prompt, the title and special tokens around a chunk's body."""
 
 _LANGUAGES: Mapping[str, str] = {"english": "en", "chinese": "zh", "german": "de", "spanish": "es"}
@@ -89,7 +89,7 @@ def find_fastembed(name: str) -> FastembedModel | None:
 
 
 def fastembed_record(name: str, role: Role | None = None) -> ModelRecord:
-    """The record of `fastembed:NAME`, for a role or for whatever it does; raises as `EngineRoom.find_record`."""
+    """The record of `fastembed:NAME`, for a role or for whatever it does; raises as `EngineProvider.find_record`."""
     found = find_fastembed(name)
     if found is None:
         near = nearest_name(name.strip()[len(PREFIX) :], [model.own_name for model in fastembed_models()])
@@ -138,7 +138,7 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
             for path in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json", *more)
         ),
         context=context,
-        max_tokens=max(16, context - TITLE_ROOM),
+        max_tokens=max(16, context - TITLE_TOKENS),
         dim=listed.get("dim"),
         document_prompt=known.document_prompt if known else "",
         query_prompt=known.query_prompt if known else "",

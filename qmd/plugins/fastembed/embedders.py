@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.embedder import ReadingEmbedder
+from qmd.inference.engines.embedder import TokenizedEmbedder
 from qmd.inference.models.weights import sampled_digest
 from qmd.inference.records import ModelRecord
-from qmd.inference.runtime.parallel import map_ahead
+from qmd.inference.runtime.parallel import map_bounded
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.fastembed.catalogue import TITLE_ROOM
+from qmd.plugins.fastembed.catalogue import TITLE_TOKENS
 from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed
 
 _PROBE = "a"
 
 
-class FastembedEmbedder(ReadingEmbedder):
+class FastembedEmbedder(TokenizedEmbedder):
     """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts.
 
     Args:
@@ -39,7 +39,7 @@ class FastembedEmbedder(ReadingEmbedder):
         self.session = model.session
         self.fingerprint = fingerprint
         """Over weights, tokenizer, prompts and window, and what decides the pooling: fastembed's class and version."""
-        self.max_tokens = max(16, model.context - TITLE_ROOM)
+        self.max_tokens = max(16, model.context - TITLE_TOKENS)
         self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
         self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
         self.dim = kept_dim or self.full_dim
@@ -67,7 +67,7 @@ class FastembedEmbedder(ReadingEmbedder):
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         # Longest first: the threads then finish together.
         runs = sorted(self._model.runs(texts), key=lambda run: -max(len(texts[index]) for index in run))
-        parts = map_ahead(lambda run: self._run(embed, [texts[index] for index in run]), runs, self._model.threads)
+        parts = map_bounded(lambda run: self._run(embed, [texts[index] for index in run]), runs, self._model.threads)
         done = 0
         for indexes, vectors in zip(runs, parts, strict=True):
             rows[indexes] = [vector[: self.dim] for vector in vectors]

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import sum_options
 from qmd.inference.engines.encoder_graph import BATCH_TOKENS

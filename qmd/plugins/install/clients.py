@@ -12,9 +12,9 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from qmd.environment import OWN_PROGRAM
 from qmd.errors import UsageError
 from qmd.plugins.install.settings_text import Keys, changed_text
+from qmd.process import OWN_PROGRAM
 
 
 class Client(NamedTuple):

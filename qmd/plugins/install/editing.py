@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from qmd.errors import BusyError, ConfigError
-from qmd.files import foreign_place, read_regular_file, write_atomically
+from qmd.files import read_regular_file, resolve_external_file, write_atomically
 from qmd.plugins.install.settings_text import Keys, changed_text, entry_in, parsed_text
 
 _MOST_BYTES, _MOST_TOML_BYTES = 64 << 20, 1 << 20
@@ -58,7 +58,7 @@ def plan_change(path: Path, keys: Keys, value: object, *, removes: bool, is_clon
     """
     is_toml, hint = path.suffix == ".toml", "add what --print shows by hand"
     try:
-        place = foreign_place(path, follows_links=not is_clones)
+        place = resolve_external_file(path, follows_links=not is_clones)
         before = _read(place)
         present = entry_in(parsed_text(before or "", is_toml=is_toml), keys)
         wanted = _wanted(present, value, removes=removes)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qmd.names import to_text, typed_path
-from qmd.plugins.lance.unused import leave_out_the_client
+from qmd.file_names import to_text, typed_path
+from qmd.plugins.lance.partial_import import import_without_client
 
 # Its Rust library writes warnings to stderr of its own accord. Read once, when it is loaded.
 os.environ.setdefault("LANCEDB_LOG", "error")
-leave_out_the_client()
+import_without_client()
 
 
 def resolve_folder(text: str, cwd: Path, home: Path) -> str | None:

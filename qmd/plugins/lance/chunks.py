@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.plugins.lance.documents import Documents, of_collections
 from qmd.plugins.lance.state import Model, vector_schema
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, literal

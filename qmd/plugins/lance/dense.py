@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.documents import Documents
 from qmd.plugins.lance.scope import scope_condition

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from qmd.analysis.note_names import Named, link_key, place_of
-from qmd.clock import batches
+from qmd.analysis.note_names import NamedNote, link_key, path_key
+from qmd.batching import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Row, Tables, both, is_in, literal
 from qmd.records import Collection, Link, NameKind, Scope, StoredDocument
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.linking import Written
 from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_text
@@ -70,12 +70,12 @@ class Documents(IndexReader):
         rows = self._tables.select("places", ("path", "value"), both("kind = 'folder'", of_collection(collection)))
         return {row["path"]: int(row["value"]) for row in rows}
 
-    def left_out(self, collection: str | None) -> list[LeftOutFile]:
+    def left_out(self, collection: str | None) -> list[SkippedFile]:
         """Those of all collections with None, by collection and path."""
         inside = "" if collection is None else of_collection(collection)
         rows = self._tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
         found = [
-            msgspec.structs.replace(msgspec.json.decode(row["value"], type=LeftOutFile), collection=row["collection"])
+            msgspec.structs.replace(msgspec.json.decode(row["value"], type=SkippedFile), collection=row["collection"])
             for row in rows
         ]
         return sorted(found, key=lambda one: (one.collection, one.path))
@@ -102,7 +102,7 @@ class Documents(IndexReader):
         found = [NamedDocument(row["id"], kind) for row in rows for key, kind in names_in(row) if key == name]
         return sorted(found, key=lambda one: one.document_id)[:limit]
 
-    def find_dated(
+    def find_by_date(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         writer = LanceScope(self._tables)
@@ -178,14 +178,14 @@ class LanceLinks:
         rows = self._tables.select_in("documents", ("id", "name_keys"), "id", ids)
         return ((row["id"], key) for row in rows for key in row["name_keys"])
 
-    def named(self, collection: str, keys: Names[str]) -> dict[str, list[Named]]:
+    def named(self, collection: str, keys: Names[str]) -> dict[str, list[NamedNote]]:
         where = both(of_collection(collection), _has_any("name_keys", keys))
-        named: defaultdict[str, list[Named]] = defaultdict(list)
+        named: defaultdict[str, list[NamedNote]] = defaultdict(list)
         rows = self._tables.select("documents", ("path", "id", "name_keys", "name_kinds"), where)
         for row in sorted(rows, key=lambda row: str(row["path"])):
             for key, kind in names_in(row):
                 if key in keys:
-                    named[key].append(Named(row["id"], place_of(row["path"]), kind))
+                    named[key].append(NamedNote(row["id"], path_key(row["path"]), kind))
         return named
 
 

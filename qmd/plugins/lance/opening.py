@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from qmd.environment import busy_timeout_ms as default_timeout_ms
 from qmd.errors import NotFoundError, StoreError
 from qmd.files import make_private_folder
 from qmd.plugins.lance.dense import Dense
@@ -17,6 +16,7 @@ from qmd.plugins.lance.health import Health
 from qmd.plugins.lance.lexical import Lexical
 from qmd.plugins.lance.tables import REBUILD, Connection
 from qmd.plugins.lance.writer import LanceWriter
+from qmd.switches import busy_timeout_ms as default_timeout_ms
 
 _connection = lru_cache(maxsize=4)(Connection)
 """Kept with what its readers had of indexes and files, which never change: the next request does not fetch it again."""

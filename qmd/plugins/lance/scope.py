@@ -74,7 +74,7 @@ class LanceScope(ScopeWriter):
     def tagged(self, tag: str) -> str:
         return _has_fact([_tag_fact(tag)])
 
-    def says(self, condition: str) -> str:
+    def metadata_clause(self, condition: str) -> str:
         asked = read_condition(condition)
         if asked.operator == "eq" and asked.case_insensitive and isinstance(asked.value, str):
             return _has_fact([_fact(next(asked.fields()), asked.value)])

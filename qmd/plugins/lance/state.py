@@ -10,9 +10,9 @@ import pyarrow as pa
 from lancedb.index import FTS, BTree, LabelList
 from msgspec import Struct, field
 
-from qmd.names import to_disk, to_text
+from qmd.file_names import to_disk, to_text
 from qmd.records import Collection
-from qmd.store.records import ANEW
+from qmd.store.records import STAGING
 
 FORMAT = 1
 """Version of the tables below; a reader refuses a higher one."""
@@ -48,7 +48,7 @@ class State(Struct):
     @property
     def searched(self) -> list[Model]:
         """Those whose vectors are not just being computed beside others."""
-        return [one for one in self.models if not one.fingerprint.startswith(ANEW)]
+        return [one for one in self.models if not one.fingerprint.startswith(STAGING)]
 
     def model(self, fingerprint: str) -> Model | None:
         """The model of a fingerprint, None where nothing of it is stored."""

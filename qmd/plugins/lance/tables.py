@@ -19,9 +19,9 @@ from lancedb.db import DBConnection
 from lancedb.index import FTS, BTree
 from lancedb.table import LanceTable
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
-from qmd.names import to_disk
+from qmd.file_names import to_disk
 from qmd.plugins.lance.state import (
     FORMAT,
     INDEXES,
@@ -36,7 +36,7 @@ from qmd.plugins.lance.state import (
 if TYPE_CHECKING:
     from lancedb.query import FullTextQuery
 
-_SAID_BY_STORE = re.compile(r"<Message>([^<]+)</Message>")
+_STORE_MESSAGES = re.compile(r"<Message>([^<]+)</Message>")
 """The sentence of an object store, in the middle of what the Rust library says of it."""
 
 _IN_ITS_SOURCE = re.compile(r"^(lance error: )?(LanceError\(\w+\): )?|, (location: Location|/[^ ,]*\.rs:).*", re.DOTALL)
@@ -100,7 +100,7 @@ def reason_and_hint(text: str) -> tuple[str, str]:
         return "there are no credentials for it", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     if "resolve region" in text:
         return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or see the name"
-    said = _SAID_BY_STORE.search(text)
+    said = _STORE_MESSAGES.search(text)
     reason = " ".join((said[1] if said else _IN_ITS_SOURCE.sub("", text)).split())
     if _ELSEWHERE.search(text):
         return reason[:300], "see that the place can be reached and written, then run the command again"

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from qmd.clock import batches
+from qmd.addresses import is_below
+from qmd.batching import batches
 from qmd.errors import StoreError
-from qmd.names import is_below
 from qmd.plugins.lance.claim import Claim
 from qmd.plugins.lance.dense import Dense
 from qmd.plugins.lance.documents import LanceLinks, link_keys, of_collection
@@ -21,7 +21,7 @@ from qmd.plugins.lance.scope import facts_of
 from qmd.plugins.lance.state import encode_state
 from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, is_in
 from qmd.records import Collection, IndexTerms
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.linking import anchors_of, settled_titles
 from qmd.store.records import KnownFile, NewDocument
 
@@ -114,7 +114,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
         known = {row["path"]: KnownFile(*(row[name] for name in columns[1:])) for row in rows}
         return {path: file for path, file in known.items() if is_below(path, below)}
 
-    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+    def put_skipped(self, collection: str, files: Iterable[SkippedFile]) -> None:
         wanted = {one.path: one for one in files}
         if list(self.left_out(collection)) == sorted(wanted.values(), key=lambda one: one.path):
             return

@@ -17,7 +17,7 @@ from qmd.cli.options import Index
 from qmd.cli.output import flush_result, out, say
 from qmd.errors import UsageError
 from qmd.plugins import hook
-from qmd.plugins.mcp.lifecycle import (
+from qmd.plugins.warm.lifecycle import (
     command_on,
     end_process,
     health_pid,
@@ -143,7 +143,7 @@ def _manage(action: str, locations: Locations) -> int:
     """`stop` and `status` of the processes that serve this index."""
     if action not in ("stop", "status"):
         raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, qmd mcp status or qmd mcp stop")
-    from qmd.plugins.mcp.warm_record import read_record, warm_files
+    from qmd.plugins.warm.record import read_record, warm_files
 
     files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))
     if action == "status":

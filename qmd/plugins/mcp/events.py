@@ -12,7 +12,7 @@ LARGE_BYTES = 256 * 1024
 _EVENTS, _JSON = "text/event-stream", "application/json"
 
 
-class JsonWhereEventsFail:
+class JsonFallback:
     """An endpoint with its answers in the form that the client can read; what it sends as JSON stays as it is."""
 
     def __init__(self, app: ASGIApp) -> None:

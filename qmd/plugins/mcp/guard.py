@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qmd.plugins.mcp.owner import IS_OWNER, PageKey
+from qmd.plugins.mcp.page_key import IS_OWNER, PageKey
 
 MAX_BODY_BYTES = 1024 * 1024
 """Longest request body. Ten long sub-queries are under 64 KiB."""

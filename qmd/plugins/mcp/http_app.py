@@ -27,13 +27,13 @@ from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageE
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments
-from qmd.plugins.mcp.deadline import AsyncListener, within
-from qmd.plugins.mcp.events import JsonWhereEventsFail
+from qmd.plugins.mcp.events import JsonFallback
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.plugins.mcp.rows import answer_object
 from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, fit, search_request
-from qmd.plugins.mcp.warm_process import SearchRoute
-from qmd.plugins.mcp.warm_record import SEARCH_PATH
+from qmd.plugins.warm.deadline import AsyncListener, within
+from qmd.plugins.warm.process import SearchRoute
+from qmd.plugins.warm.record import SEARCH_PATH
 from qmd.records import SearchResponse
 from qmd.retrieval.trace import Listener
 
@@ -132,7 +132,7 @@ def build_app(
     app: ASGIApp = Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/mcp", JsonWhereEventsFail(mcp)),
+            Route("/mcp", JsonFallback(mcp)),
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),

@@ -19,12 +19,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qmd.app.index import Index
 from qmd.errors import UsageError
-from qmd.plugins.mcp.behind import VectorWorker
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.lifecycle import end_process, reachable_host, server_url
-from qmd.plugins.mcp.owner import IS_OWNER, is_owner, names_owners
-from qmd.plugins.mcp.warm_process import WarmProcess
+from qmd.plugins.mcp.page_key import IS_OWNER, is_owner, names_owners
+from qmd.plugins.warm.background import VectorWorker
+from qmd.plugins.warm.lifecycle import end_process, reachable_host, server_url
+from qmd.plugins.warm.process import WarmProcess
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations
@@ -82,7 +82,7 @@ def run_server(
     token = warm.token if warm else None
     access = policy or AccessPolicy("localhost", token=token)
     server = _make_server(build_app(index, access, token, end_when_served, has_page=policy is not None))
-    with _ended_by_signals(server, is_told=announce is None), contextlib.closing(index):
+    with _ended_by_signals(server, reports_end=announce is None), contextlib.closing(index):
         if policy is not None:
             # A port of 0 has become a number only now.
             _announce(policy, listeners[0].getsockname()[1], announce)
@@ -115,7 +115,7 @@ def _make_server(app: ASGIApp) -> uvicorn.Server:
 
 
 @contextlib.contextmanager
-def _ended_by_signals(server: uvicorn.Server, *, is_told: bool) -> Iterator[None]:
+def _ended_by_signals(server: uvicorn.Server, *, reports_end: bool) -> Iterator[None]:
     """Let SIGTERM and SIGINT end the server in order, also before uvicorn has begun to listen to them.
 
     uvicorn shuts down on the first one and then raises it again for these handlers: without them the process would die
@@ -123,7 +123,7 @@ def _ended_by_signals(server: uvicorn.Server, *, is_told: bool) -> Iterator[None
     """
 
     def end(number: int, frame: object) -> None:
-        if is_told:
+        if reports_end:
             sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
         server.should_exit = True
 
@@ -189,7 +189,7 @@ class PromptProtocol(H11Protocol):
         self.app_state = {**self.app_state, IS_OWNER: is_owner(self.client, self.server)}
         self._watch()
         if len(self.connections) > self._max_connections:
-            self._make_room()
+            self._close_longest_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -224,7 +224,7 @@ class PromptProtocol(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _make_room(self) -> None:
+    def _close_longest_waiting(self) -> None:
         """Close the connection that has waited longest for its client, so that new ones are still served."""
         waiting = [one for one in self.connections if isinstance(one, PromptProtocol) and one.waits_until is not None]
         oldest = min(waiting, key=lambda one: one.waits_until or 0.0, default=self)

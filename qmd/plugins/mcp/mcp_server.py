@@ -20,14 +20,14 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 import qmd
+from qmd.addresses import split_address
 from qmd.app.index import Index
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.names import split_address
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
-from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.guard import MAY_WRITE
 from qmd.plugins.mcp.tools import ADD, LEGACY_TOOLS, TOOLS, Tool, Values
+from qmd.plugins.warm.deadline import AsyncListener, within
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
@@ -120,7 +120,7 @@ class _Handlers:
         if tool is ADD and not _may_write(ctx):
             return _error_result("Error: over HTTP a page of a browser may not write, nor anybody without the token")
         try:
-            asked, client = _checked(tool, params.arguments or {}), _Client(ctx)
+            asked, client = _checked(tool, params.arguments or {}), _ProgressListener(ctx)
             shown = await client.wait_for(self._index.timeout_s, lambda: tool.answer(self._index, asked, client))
         except NotFoundError as error:
             return _error_result(_not_found_text(error))
@@ -246,7 +246,7 @@ def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-class _Client(AsyncListener):
+class _ProgressListener(AsyncListener):
     """Hears of stages as progress, from the thread that works for it."""
 
     def __init__(self, ctx: Context) -> None:

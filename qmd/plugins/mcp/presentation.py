@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
-from qmd.names import to_text
+from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
@@ -19,7 +19,7 @@ from qmd.render.text import number_lines
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
-_STANDING = (
+_CONSTANT_FIELDS = (
     r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
     r"|^(not \w+: )?no \w+ model"
 )
@@ -29,7 +29,7 @@ PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
 
 
-class Shown(Struct, frozen=True):
+class ToolAnswer(Struct, frozen=True):
     """The answer of a tool: what a model reads, and `structuredContent` for programs."""
 
     parts: tuple[str, ...]
@@ -75,10 +75,10 @@ def outlined(fetched: DocumentText) -> DocumentText:
     return replace(fetched, text="\n".join([*lines, f"[{len(lines)} headings; the last line is {end}]"]))
 
 
-def without_repeats(shown: Shown, said: set[str]) -> Shown:
+def without_repeats(shown: ToolAnswer, said: set[str]) -> ToolAnswer:
     """An answer without what one before it has said of the index and its models; `said` keeps what was."""
     content = shown.structured or {}
-    kinds = {one: re.sub(r"\d+", "", one) for one in content.get("warnings", ()) if re.search(_STANDING, one)}
+    kinds = {one: re.sub(r"\d+", "", one) for one in content.get("warnings", ()) if re.search(_CONSTANT_FIELDS, one)}
     again = [warning for warning, kind in kinds.items() if kind in said]
     said.update(kinds.values())
     if not again:
@@ -88,7 +88,7 @@ def without_repeats(shown: Shown, said: set[str]) -> Shown:
         text = text.replace(f"\nWarning: {warning}", "", 1)
     rest = [warning for warning in content["warnings"] if warning not in again]
     kept = {key: value for key, value in content.items() if key != "warnings"}
-    return Shown((text, *shown.parts[1:]), kept | ({"warnings": rest} if rest else {}))
+    return ToolAnswer((text, *shown.parts[1:]), kept | ({"warnings": rest} if rest else {}))
 
 
 def skipped_text(skipped: SkippedDocument) -> str:

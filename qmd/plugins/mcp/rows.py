@@ -22,7 +22,7 @@ from qmd.render.text import CLOSEST, VERDICT_NOTES, budget_line, in_brief, numbe
 DETAILS = ("passages", "paths", "full")
 """How much is shown of each hit: what answers, where it is, or the whole note and all that is known of it."""
 
-ROOM, ROOM_STRUCTURED, ROOM_FOR_NONE = 1_035, 1_260, 270
+TEXT_TOKENS, STRUCTURED_TOKENS, EMPTY_TOKENS = 1_035, 1_260, 270
 """Tokens, as estimated, of ten rows in text and as objects, and of an answer in which nothing matches well."""
 
 _ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, (240, 300), 1.5
@@ -48,7 +48,7 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
         context = [f"Context: {' '.join(contexts[number].split())}"] if contexts[number] else []
         return "\n".join([_head(hit, span, names), *context, *_lines(passages, names)])
 
-    return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, ROOM)), *tail])
+    return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, TEXT_TOKENS)), *tail])
 
 
 def _found_text(response: SearchResponse, label: str) -> str:
@@ -93,7 +93,7 @@ def answer_object(
 
     if detail == "full":
         return content | {"results": [_whole_object(hit, name) for hit in hits]}
-    filled = _fill(response, hits, encode(content).decode(), lambda *one: encode(row(*one)).decode(), ROOM_STRUCTURED)
+    filled = _fill(response, hits, encode(content).decode(), lambda *one: encode(row(*one)).decode(), STRUCTURED_TOKENS)
     return content | {"results": list(map(row, range(len(hits)), filled))}
 
 
@@ -119,7 +119,7 @@ def _fill(
     """
     if response.budget:
         return [hit.all_passages for hit in hits]
-    room = ROOM_FOR_NONE if response.verdict == "none" else room
+    room = EMPTY_TOKENS if response.verdict == "none" else room
     chosen: list[_Passages] = [()] * len(hits)
     heads = [shown(*one) for one in enumerate(chosen)]
     sizes = [count_tokens(head) for head in heads]

@@ -14,8 +14,8 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 from qmd.app.index import Index
-from qmd.plugins.mcp.behind import VectorWorker
-from qmd.plugins.mcp.lifecycle import end_process
+from qmd.plugins.warm.background import VectorWorker
+from qmd.plugins.warm.lifecycle import end_process
 
 _PARENT_POLL_S = 1.0
 _IDLE_POLL_S = 5.0

@@ -38,7 +38,7 @@ def run_session(index: Index) -> None:
 
 
 async def _serve(server: Server[Any]) -> None:
-    lines = _Lines()
+    lines = _LineReader()
     source: Any = lines
     async with stdio_server(stdin=source) as (read_stream, write_stream):
         lines.refuse_on(write_stream)
@@ -58,7 +58,7 @@ def _read_line(stream: BinaryIO) -> bytes:
     return line
 
 
-class _Lines:
+class _LineReader:
     """The messages on stdin; a line that is none is answered with an error.
 
     The SDK drops such lines without a word, and who sent them waits in vain.

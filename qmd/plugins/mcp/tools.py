@@ -19,7 +19,7 @@ from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument
-from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
+from qmd.plugins.mcp.presentation import PASSAGE_CHARS, ToolAnswer, file_of
 from qmd.plugins.mcp.rows import DETAILS, answer_object, results_text
 from qmd.records import SearchResponse
 from qmd.render.links import links_object, related_rows, render_links
@@ -38,7 +38,7 @@ class Tool(Struct, frozen=True):
     description: str
     arguments: tuple[ToolArgument, ...]
     """Make both its schema and its checks."""
-    answer: Callable[[Index, Values, Listener], Shown]
+    answer: Callable[[Index, Values, Listener], ToolAnswer]
     """Runs in a thread; the listener hears of the stages of a search."""
 
 
@@ -138,11 +138,11 @@ def search_request(asked: Values) -> SearchRequest:
     )
 
 
-def _query(index: Index, asked: Values, listener: Listener) -> Shown:
+def _query(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     return _search(index, search_request(asked), listener, asked["maxTokens"], asked["detail"])
 
 
-def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> Shown:
+def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     request = SearchRequest(
         text=asked["query"],
         mode=mode,
@@ -156,13 +156,13 @@ def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Lis
 
 def _search(
     index: Index, request: SearchRequest, listener: Listener, most: int | None = None, detail: str = DETAILS[0]
-) -> Shown:
+) -> ToolAnswer:
     def show(found: SearchResponse) -> tuple[str, dict[str, Any]]:
         return results_text(found, request.label, detail), answer_object(found, detail=detail)
 
     # Some clients show their model the text, some the object: either has room.
     text, content = show(fit(index.search(request, listener), most, show))
-    return Shown((text,), content)
+    return ToolAnswer((text,), content)
 
 
 def fit(
@@ -179,18 +179,18 @@ def fit(
     return fit_hits(response, most, measure)
 
 
-def _get(index: Index, asked: Values, listener: Listener) -> Shown:
+def _get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
     if asked["outline"]:
         fetched, asked = presentation.outlined(fetched), {**asked, "lineNumbers": False}
     text = _shown_documents(DocumentTexts((fetched,)), asked)
-    return Shown((text, *(f"Warning: {warning}" for warning in fetched.warnings)))
+    return ToolAnswer((text, *(f"Warning: {warning}" for warning in fetched.warnings)))
 
 
-def _multi_get(index: Index, asked: Values, listener: Listener) -> Shown:
+def _multi_get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     found = index.multi_get(asked["pattern"], max_bytes=asked["maxBytes"], max_lines=asked["maxLines"])
     # Some clients show their model the first part alone.
-    return Shown((_shown_documents(found, asked),))
+    return ToolAnswer((_shown_documents(found, asked),))
 
 
 def _shown_documents(found: DocumentTexts, asked: Values) -> str:
@@ -207,32 +207,32 @@ def _shown_documents(found: DocumentTexts, asked: Values) -> str:
     return show(fit_documents(found, asked["maxTokens"], show, 'get with file="{}:{}"'))
 
 
-def _pack(index: Index, asked: Values, listener: Listener) -> Shown:
+def _pack(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     wished = {"collections": asked["collections"], "intent": asked["intent"]}
-    return Shown((index.pack(asked["query"], listener, tokens=asked["maxTokens"], **wished),))
+    return ToolAnswer((index.pack(asked["query"], listener, tokens=asked["maxTokens"], **wished),))
 
 
-def _status(index: Index, asked: Values, listener: Listener) -> Shown:
+def _status(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     status = index.status()
-    return Shown((presentation.status_text(status),), presentation.structured_status(status))
+    return ToolAnswer((presentation.status_text(status),), presentation.structured_status(status))
 
 
-def _links(index: Index, asked: Values, listener: Listener) -> Shown:
+def _links(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     found = index.links(asked["file"])
     said = (f"Warning: {warning}" for warning in found.warnings)
-    return Shown((render_links(found, file_of), *said), links_object(found, file_of))
+    return ToolAnswer((render_links(found, file_of), *said), links_object(found, file_of))
 
 
-def _related(index: Index, asked: Values, listener: Listener) -> Shown:
+def _related(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     found = index.related(asked["file"], limit=asked["limit"], collections=asked["collections"])
     warnings = {"warnings": list(found.warnings)} if found.warnings else {}
-    return Shown((presentation.related_text(found),), {"results": related_rows(found.notes, file_of), **warnings})
+    return ToolAnswer((presentation.related_text(found),), {"results": related_rows(found.notes, file_of), **warnings})
 
 
-def _add(index: Index, asked: Values, listener: Listener) -> Shown:
+def _add(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     added = hook("server: add a note")(index, asked)
     said = (f"Warning: {warning}" for warning in added.warnings)
-    return Shown((f"{added.status} {added.file}", *said), to_builtins(added))
+    return ToolAnswer((f"{added.status} {added.file}", *said), to_builtins(added))
 
 
 TOOLS = (

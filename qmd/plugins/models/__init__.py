@@ -1,5 +1,5 @@
-"""The files of models that are not built in: fetched from a hub, brought in archives, or in a folder of the user's own.
+"""Files of models that are not built in: `fetch` gets them, `formats` reads and converts them.
 
-In come names, addresses and folders; out go files that are whole, and records of what they hold. It must not know what
-runs a model, and it alone opens a connection to a hub.
+Names, addresses, archives and folders come in; complete files, ONNX graphs of our own and records of them go out. It
+does not run searches, and no other plug-in but `servers` opens a connection to another machine.
 """

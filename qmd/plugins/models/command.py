@@ -129,7 +129,7 @@ def pull(
     from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-    from qmd.plugins.models.downloads import formats_to_pull, pull_model
+    from qmd.plugins.models.fetch.downloads import formats_to_pull, pull_model
 
     models_dir = invocation.locate(index).models
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
@@ -204,7 +204,7 @@ def export(
     index: Index = None,
 ) -> int:
     """Copy a model to a folder or archive, for a machine without network."""
-    from qmd.plugins.models.archives import export_model
+    from qmd.plugins.models.fetch.archives import export_model
 
     models_dir = invocation.locate(index).models
     out(f"✓ Exported {name} to {export_model(find_record(name, models_dir), models_dir, target)}\n")

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.foreign import path_below
-from qmd.inference.base import engine_room
+from qmd.inference.base import engine_provider
 from qmd.inference.models.catalogue import MODELS
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
@@ -28,7 +28,7 @@ from qmd.inference.models.folders import (
 )
 from qmd.inference.models.imported import OWNER, imported_models
 from qmd.inference.models.prepared import PREPARED_FOLDER, PreparedForm, prepared_forms
-from qmd.inference.models.stored_types import beside, external_files
+from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import ModelFile, ModelRecord
 from qmd.plugins import ENGINES, find
@@ -60,7 +60,7 @@ def list_models(models_dir: Path) -> tuple[ModelState, ...]:
     """Every model of the catalogue, present or not, those of other rooms that were fetched, and the imported ones."""
     states: list[ModelState] = []
     imported = (model.record for model in imported_models(models_dir))
-    for record in (*MODELS, *_fetched_from_rooms(models_dir), *imported):
+    for record in (*MODELS, *_fetched_from_providers(models_dir), *imported):
         try:
             located = locate_model(record, models_dir)
         except ModelError:
@@ -72,7 +72,7 @@ def list_models(models_dir: Path) -> tuple[ModelState, ...]:
     return tuple(states)
 
 
-def _fetched_from_rooms(models_dir: Path) -> list[ModelRecord]:
+def _fetched_from_providers(models_dir: Path) -> list[ModelRecord]:
     """Models of other rooms of engines whose folders are here; none of a room whose package is missing."""
     others = {record.folder for record in MODELS}
     names = {path.name for path in models_dir.glob("*--*") if path.name not in others}
@@ -80,13 +80,13 @@ def _fetched_from_rooms(models_dir: Path) -> list[ModelRecord]:
     for owner in sorted({name.partition("--")[0] for name in names} - {OWNER}):
         if find(ENGINES, f"{owner}:") is not None:
             with contextlib.suppress(ModelError):
-                found += [one for one in engine_room(f"{owner}:").known_records() if one.folder in names]
+                found += [one for one in engine_provider(f"{owner}:").known_records() if one.folder in names]
     return found
 
 
-def room_records() -> list[ModelRecord]:
+def provider_records() -> list[ModelRecord]:
     """Every model that the rooms of engines here know by name."""
-    return [record for key in ENGINES for record in engine_room(key).known_records()]
+    return [record for key in ENGINES for record in engine_provider(key).known_records()]
 
 
 def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]:
@@ -164,7 +164,7 @@ def expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None)
     weights = [item.weights for item in record.formats if (folder / item.weights.path).is_file()]
     tokenizer = [item for item in record.files if item.path == "tokenizer.json"]
     others = [ModelFile(item.path) for item in record.files if item not in tokenizer and (folder / item.path).is_file()]
-    named = [beside(item.path, name) for item in weights for name in external_files(folder / item.path)]
+    named = [sibling(item.path, name) for item in weights for name in external_files(folder / item.path)]
     return [*tokenizer, *others, *weights, *map(ModelFile, dict.fromkeys(named))]
 
 

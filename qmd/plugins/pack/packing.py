@@ -16,7 +16,7 @@ from qmd.app.searching import SearchRequest
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, fence, json_text
 from qmd.retrieval.calibration import GOOD
-from qmd.retrieval.dating import asks_for_time
+from qmd.retrieval.date_matches import asks_for_time
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
 from qmd.retrieval.trace import Listener
 

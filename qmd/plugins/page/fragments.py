@@ -18,7 +18,7 @@ from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
 from qmd.ingest.outline import Outline, kind_of, read_outline
-from qmd.plugins.page.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
+from qmd.plugins.page.note_html import Matcher, NoteContext, markdown_html, marked, plain_html, without_comments
 from qmd.records import Hit, LexicalTerm, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
@@ -115,7 +115,7 @@ def _head(hit: Hit, relevance: str, matches: Matcher) -> str:
 
 def _passage(hit: Hit, matches: Matcher) -> str:
     """The passage; of a note that says nothing itself the words in which another one speaks of it."""
-    around = Surroundings(matches, keeps_links=False)
+    around = NoteContext(matches, keeps_links=False)
     copies = "".join(f"<p>also in {escape(uri)}</p>" for uri in hit.also_in)
     if hit.mention is not None:
         said = markdown_html(hit.mention.text, around)
@@ -125,7 +125,7 @@ def _passage(hit: Hit, matches: Matcher) -> str:
     return f'<div class="passage text">{body}</div>{copies}'
 
 
-def _text(path: str, text: str, around: Surroundings) -> str:
+def _text(path: str, text: str, around: NoteContext) -> str:
     if not kind_of(path).is_markdown:
         return plain_html(text, around)
     outline = read_outline(path, text)
@@ -173,7 +173,7 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
     # Lines keep their numbers.
     text = "\n" * n_before + text
     terms = index.search(view.query, mode="lexical", limit=1).terms if view.query.strip() else ()
-    around = Surroundings(
+    around = NoteContext(
         partial(find_spans, terms=terms),
         notes={one.link.target: _to(view, one.document) for one in links.outgoing if one.document is not None},
         picture=partial(_picture, document),

@@ -34,7 +34,7 @@ Matcher = Callable[[str], Sequence[tuple[int, int]]]
 """Where a text holds what was searched for: ascending spans that do not overlap."""
 
 
-class Surroundings(Struct, frozen=True):
+class NoteContext(Struct, frozen=True):
     """What is known around a text."""
 
     matches: Matcher
@@ -57,13 +57,13 @@ def marked(text: str, matches: Matcher) -> str:
     return "".join([*parts, escape(text[end:])])
 
 
-def markdown_html(text: str, around: Surroundings) -> str:
+def markdown_html(text: str, around: NoteContext) -> str:
     """A markdown text as HTML."""
     html: str = _parser().render(text, {"around": around})
     return html
 
 
-def plain_html(text: str, around: Surroundings) -> str:
+def plain_html(text: str, around: NoteContext) -> str:
     """A text that is no markdown as HTML, as it is written."""
     lines = [marked(line, around.matches) for line in text.split("\n")]
     if 0 < around.line <= len(lines):
@@ -101,7 +101,7 @@ def _parser() -> MarkdownIt:
 
 def _settle(state: StateCore) -> None:
     """Decide what each link leads to, name the headings, and find the block that was searched for."""
-    around: Surroundings = state.env["around"]
+    around: NoteContext = state.env["around"]
     here = None
     for index, token in enumerate(state.tokens):
         if token.map and token.map[0] < around.line and token.nesting >= 0 and not token.hidden and token.tag:
@@ -117,7 +117,7 @@ def _settle(state: StateCore) -> None:
         here.attrJoin("class", "here")
 
 
-def _settle_inline(tokens: Sequence[Token], around: Surroundings) -> None:
+def _settle_inline(tokens: Sequence[Token], around: NoteContext) -> None:
     opened: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
@@ -129,7 +129,7 @@ def _settle_inline(tokens: Sequence[Token], around: Surroundings) -> None:
             token.meta["is_inside"] = bool(opened) or not around.keeps_links
 
 
-def _settle_link(token: Token, around: Surroundings) -> None:
+def _settle_link(token: Token, around: NoteContext) -> None:
     href = str(token.attrs.get("href", ""))
     written = href if "wiki" in token.attrs else unquote(href)
     name, _, heading = written.partition("#")

@@ -66,7 +66,7 @@ def page_routes(index: Index, run: Runner) -> list[Route]:
 async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
     """The answer to a request of the page itself, or to a person who follows a link to it; to no other page."""
     is_visit = request.url.path == "/" and request.headers.get("sec-fetch-dest", "document") == "document"
-    if _is_from_elsewhere(request) and not is_visit:
+    if _is_cross_origin(request) and not is_visit:
         return PlainTextResponse("Forbidden: a request of another page", status_code=403)
     try:
         response = await answer(request)
@@ -78,7 +78,7 @@ async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Req
     return response
 
 
-def _is_from_elsewhere(request: Request) -> bool:
+def _is_cross_origin(request: Request) -> bool:
     """Whether another page sent or led the browser here; one that does not tell may name it, as this page never is."""
     unsaid = "cross-site" if "referer" in request.headers else "none"
     return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
@@ -92,7 +92,7 @@ class _Page(Struct, frozen=True):
         """The page with the answer to what its address asks; by words alone unless that says otherwise."""
         view = _view(request)
         # A link of another page runs no model, or any site could keep the processor busy. The script heeds it.
-        is_led = _is_from_elsewhere(request) and bool(view.query.strip())
+        is_led = _is_cross_origin(request) and bool(view.query.strip())
         by = "words" if is_led else request.query_params.get("by", "words")
         found = await self._searched(view, by, request)
         if is_led:

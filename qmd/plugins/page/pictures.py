@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from qmd.errors import NotFoundError, QmdError
+from qmd.file_names import to_disk, to_text
 from qmd.files import read_regular_file
 from qmd.ingest.exclusion import find_exclusion
-from qmd.names import to_disk, to_text
 from qmd.records import Collection
 from qmd.render.note_marks import PICTURE_TYPES, is_picture
 

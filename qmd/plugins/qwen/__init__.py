@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qmd.inference.base import EngineRoom
+from qmd.inference.base import EngineProvider
 
 if TYPE_CHECKING:
     from qmd.inference.base import Expander, Reranker
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qmd.inference.settings import EngineSettings
 
 
-class QwenRoom(EngineRoom):
+class QwenProvider(EngineProvider):
     """Rerankers and expanders whose files are here, of the catalogue, in folders and imported."""
 
     def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:

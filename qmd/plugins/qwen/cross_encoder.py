@@ -16,7 +16,7 @@ from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.kv_context import KeyValueContext
-from qmd.plugins.qwen.language_models import asked_context, open_language_model
+from qmd.plugins.qwen.language_models import configured_context, open_language_model
 from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner, RerankPrompt, ScoreHead
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
             # The first run chooses and loads kernels, which the first query should not wait for.
             runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
     prompt = RerankPrompt(tokenizer)
-    asked = asked_context(model, folder, settings, prompt.context - _SPARED_TOKENS)
+    asked = configured_context(model, folder, settings, prompt.context - _SPARED_TOKENS)
     return QwenReranker(runner, head, prompt.within(asked) if asked else prompt, model.description)
 
 

@@ -23,7 +23,7 @@ from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, gener
 from qmd.plugins.qwen.expansion_checks import check_expansions, wanted_scripts
 from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
-from qmd.plugins.qwen.language_models import asked_context, open_language_model
+from qmd.plugins.qwen.language_models import configured_context, open_language_model
 from qmd.plugins.qwen.sampling import Sampler
 from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, SamplingSettings, differences, read_sampling
 from qmd.records import SubQuery, SubQueryKind
@@ -250,5 +250,5 @@ def load_expander(
     options = replace(options, branches=tuple(lines))
     expander = QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)
     least = expander.context - _SPARED_TOKENS
-    expander.context = asked_context(model, folder, settings, least) or expander.context
+    expander.context = configured_context(model, folder, settings, least) or expander.context
     return expander

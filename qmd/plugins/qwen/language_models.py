@@ -28,10 +28,10 @@ class LanguageModel(Struct, frozen=True):
     description: EngineDescription
 
 
-def asked_context(model: LanguageModel, folder: Path, settings: EngineSettings, least: int) -> int | None:
+def configured_context(model: LanguageModel, folder: Path, settings: EngineSettings, least: int) -> int | None:
     """The tokens that a model is to read at most, from `least` to what its graph holds; None where nobody says."""
     option = f"{SLOTS[model.description.role]}.context"
-    most = (read_network(model.session.path, folder).positions or least) if settings.said(option) else least
+    most = (read_network(model.session.path, folder).positions or least) if settings.option_value(option) else least
     return settings.number(option, least, most)
 
 

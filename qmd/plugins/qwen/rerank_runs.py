@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import ModelError
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session, open_session

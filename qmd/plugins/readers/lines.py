@@ -21,18 +21,18 @@ def read_subtitles(path: str, raw: bytes) -> Decoded:
     """What is said, in paragraphs that begin with their time: `[00:12:40] And now …`."""
     text, warnings = decode_text(path, raw)
     paragraphs: list[list[str]] = []
-    size, until, last, is_said = 0, 0, "", False
+    size, until, last, is_explicit = 0, 0, "", False
     for line in text.splitlines():
         if time := _TIME.match(line):
             hours, minutes, seconds, *end = (int(one or 0) for one in time.groups())
             if not paragraphs or size > _MOST or hours * 3600 + minutes * 60 + seconds >= until + _PAUSE:
                 paragraphs.append([f"[{hours:02}:{minutes:02}:{seconds:02}]"])
                 size = 0
-            until, is_said = end[0] * 3600 + end[1] * 60 + end[2], True
-        is_said = is_said and line.strip() != ""
+            until, is_explicit = end[0] * 3600 + end[1] * 60 + end[2], True
+        is_explicit = is_explicit and line.strip() != ""
         words = " ".join(plain(_MARKS.sub("", _SPEAKER.sub(r"\1: ", line))).split())
         # Captions that roll show a line again until the next one has come.
-        if is_said and not time and words not in ("", last):
+        if is_explicit and not time and words not in ("", last):
             paragraphs[-1].append(words)
             size, last = size + len(words), words
     return finished((" ".join(one) for one in paragraphs if len(one) > 1), warnings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
-from qmd.inference.base import EngineRoom
+from qmd.inference.base import EngineProvider
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder, Expander, Reranker
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qmd.plugins.servers.client import RemoteClient
 
 
-class ServerRoom(EngineRoom):
+class ServerProvider(EngineProvider):
     """`http://HOST/v1#NAME`, and servers that the environment names."""
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:

@@ -27,7 +27,7 @@ Vector = Sequence[float]
 _VERSION = re.compile(r"/v\d+$")
 
 
-class EmbedAsk(Struct, frozen=True):
+class EmbedCall(Struct, frozen=True):
     """Texts to embed."""
 
     model: str
@@ -39,7 +39,7 @@ class EmbedAsk(Struct, frozen=True):
     """Whether the server shall cut texts that are too long, where it can."""
 
 
-class RerankAsk(Struct, frozen=True):
+class RerankCall(Struct, frozen=True):
     """Passages to score against a query."""
 
     model: str
@@ -52,7 +52,7 @@ class RerankAsk(Struct, frozen=True):
         return len(self.passages)
 
 
-class ChatAsk(Struct, frozen=True):
+class ChatCall(Struct, frozen=True):
     """A conversation to go on with, and the limit of tokens under the name that the server has for it."""
 
     model: str

@@ -66,7 +66,7 @@ class RefusalError(ModelError):
     @property
     def is_of_size(self) -> bool:
         """Whether the batch or a text is too large."""
-        return self.status == 413 or (self.status in (200, 400, 422, 500) and _tells_of_size(self.words))
+        return self.status == 413 or (self.status in (200, 400, 422, 500) and _names_size_limit(self.words))
 
     @property
     def is_of_form(self) -> bool:
@@ -244,7 +244,7 @@ class RemoteClient:
         words = _hide_keys(_refusal_words(raw), self._keys)
         message = f"{self.named(address)} answered {status}{f': {words}' if words else ''}"
         # Before the retries: llama.cpp's server calls a text that is too long an error of its own, 500.
-        if status not in _RETRIED_STATUS or (status == 500 and _tells_of_size(words)):
+        if status not in _RETRIED_STATUS or (status == 500 and _names_size_limit(words)):
             return RefusalError(message, status, words)
         waits = retry_after is not None and retry_after.strip().isdigit()
         return _RetryError(message, "try again later", float(retry_after or 0) if waits else 0.0)
@@ -268,7 +268,7 @@ class _NoRedirect(HTTPRedirectHandler):
 # --- what a server says ---------------------------------------------------------------------------
 
 
-def _tells_of_size(words: str) -> bool:
+def _names_size_limit(words: str) -> bool:
     """Whether a server complains of too much text."""
     return _SIZE.search(words) is not None
 

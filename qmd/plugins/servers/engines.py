@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.records import Role
@@ -25,8 +25,8 @@ from qmd.plugins.servers.apis import (
     EMBED_APIS,
     RERANK_APIS,
     Api,
-    EmbedAsk,
-    RerankAsk,
+    EmbedCall,
+    RerankCall,
     Vector,
     endpoints,
     fill_request,
@@ -229,7 +229,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
 
     def _vectors_of_server(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
         dim = self._dim if self._asks_for_dim else None
-        ask = EmbedAsk(self.settings.model, texts, is_query, dim, self._truncates)
+        ask = EmbedCall(self.settings.model, texts, is_query, dim, self._truncates)
         rows = self.ask(ask, limit_s=self.settings.timeout_s if is_query else None)
         if len(rows) != len(texts):
             raise self._nonsense(f"{len(rows)} vectors for {len(texts)} texts")
@@ -289,7 +289,7 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         return [raw.get(passage) for passage in passages]
 
     def _score_batch(self, query: str, passages: Sequence[str], deadline_s: float | None) -> list[float]:
-        ask = RerankAsk(self.settings.model, query, passages)
+        ask = RerankCall(self.settings.model, query, passages)
         try:
             scores = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
         except RefusalError as exc:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from qmd.inference.base import Expansion
 from qmd.plugins import hook
-from qmd.plugins.servers.apis import CHAT_APIS, DRAWING, ChatAnswer, ChatAsk, read_chat
+from qmd.plugins.servers.apis import CHAT_APIS, DRAWING, ChatAnswer, ChatCall, read_chat
 from qmd.plugins.servers.client import DeadlineError, RefusalError, RemoteClient
 from qmd.plugins.servers.engines import ServerEngine
 from qmd.records import SubQuery, SubQueryKind
@@ -79,7 +79,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         messages = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}]
         while True:
             limit = {self._limit_name: self._limit}
-            ask = ChatAsk(self.settings.model, messages, self._limit, draws=self._draws, **limit)
+            ask = ChatCall(self.settings.model, messages, self._limit, draws=self._draws, **limit)
             try:
                 answer = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
             except RefusalError as exc:

@@ -15,10 +15,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from qmd.environment import is_on
 from qmd.errors import ModelError
 from qmd.inference.records import EmbedOverrides, Role
 from qmd.inference.settings import ENV_STEMS
+from qmd.switches import is_on
 
 _TIMEOUT_S = 30.0
 _MAX_TOKENS = 480

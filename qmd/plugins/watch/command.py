@@ -14,10 +14,10 @@ from typer import Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
-from qmd.environment import give_way
 from qmd.errors import NotFoundError
 from qmd.plugins.watch.file_events import SystemEvents
 from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, WatchedIndex, Watcher
+from qmd.process import lower_process_priority
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -42,7 +42,7 @@ def watch(
             raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
         watched = WatchedIndex(opened, names=tuple(collection or ()), computes_vectors=embed)
         watcher = _make_watcher(watched)
-        give_way()
+        lower_process_priority()
         _stop_on_signals(watcher)
         say(f"watching {', '.join(one.name for one in watched.collections())}; stop with Ctrl-C")
         watcher.run(interval)
@@ -70,7 +70,7 @@ def _stop_on_signals(watcher: Watcher) -> None:
 
 
 @contextmanager
-def watching_beside(index: OpenIndex) -> Iterator[None]:
+def watch_in_background(index: OpenIndex) -> Iterator[None]:
     """Watch all collections of a server's index while the block runs; the server itself computes their vectors."""
     watcher = _make_watcher(WatchedIndex(index, computes_vectors=False))
     thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from qmd.names import escape_bytes
+from qmd.file_names import escape_bytes
 from qmd.records import Collection
 
 _STEP_MS = 100

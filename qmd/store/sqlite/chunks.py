@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.store.base import IndexWriter
-from qmd.store.records import ANEW, ChunkRecord, PendingContent, StoredModel, VectorCoverage
+from qmd.store.records import STAGING, ChunkRecord, PendingContent, StoredModel, VectorCoverage
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.documents import Documents
 
 _TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
 
-SEARCHED = f"fingerprint NOT GLOB '{ANEW}*'"
+SEARCHED = f"fingerprint NOT GLOB '{STAGING}*'"
 """The condition on `models` that their vectors are not just being computed beside others."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.errors import BusyError, QmdError, StoreError
 
 # SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.

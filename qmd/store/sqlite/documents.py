@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct, json
 
-from qmd.names import to_disk
+from qmd.file_names import to_disk
 from qmd.records import Collection, MetadataValue, Scope, StoredDocument
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.filters import ScopeWriter
 from qmd.store.records import NamedDocument, StoredFile, unpack_text
@@ -18,8 +18,8 @@ from qmd.store.sqlite.connection import Database, Row
 
 COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
 """In the order of `StoredDocument`."""
-LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
-"""In the order of `LeftOutFile`."""
+SKIPPED_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
+"""In the order of `SkippedFile`."""
 
 _FILES_AT_A_TIME = 2_000
 """Of those that are only looked at: who does so counts milliseconds."""
@@ -83,10 +83,10 @@ class Documents(IndexReader):
         rows = self.database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,))
         return dict(rows)
 
-    def left_out(self, collection: str | None) -> list[LeftOutFile]:
+    def left_out(self, collection: str | None) -> list[SkippedFile]:
         """Those of all collections with None, by collection and path."""
-        sql = f"SELECT {LEFT_OUT_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
-        return [LeftOutFile(*row) for row in self.database.rows(sql, (collection,))]
+        sql = f"SELECT {SKIPPED_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
+        return [SkippedFile(*row) for row in self.database.rows(sql, (collection,))]
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
         sql = f"SELECT {COLUMNS} FROM documents WHERE id IN ({{}})"
@@ -112,7 +112,7 @@ class Documents(IndexReader):
         )
         return [NamedDocument(*row) for row in rows]
 
-    def find_dated(
+    def find_by_date(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         writer = SqlScope(self.database)
@@ -206,11 +206,12 @@ class SqlScope(ScopeWriter):
         ]
         return f"({' OR '.join(tests)})"
 
-    def says(self, condition: str) -> str:
-        return f"documents.id IN (SELECT value FROM json_each({self.value(_meeting(self._database, condition))}))"
+    def metadata_clause(self, condition: str) -> str:
+        matching = self.value(_documents_matching(self._database, condition))
+        return f"documents.id IN (SELECT value FROM json_each({matching}))"
 
 
-def _meeting(database: Database, condition: str) -> str:
+def _documents_matching(database: Database, condition: str) -> str:
     """The documents whose front matter meets a condition, as a list in JSON."""
     from qmd.store.conditions import read_condition
 

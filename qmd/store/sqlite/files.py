@@ -9,10 +9,10 @@ from pathlib import Path
 
 import apsw
 
-from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
-from qmd.files import create_private, exclusive_lock, make_private_folder, real_place
+from qmd.files import create_private, exclusive_lock, make_private_folder, resolve_own_file
 from qmd.store.sqlite.connection import Database, as_qmd_error
+from qmd.switches import busy_timeout_ms
 
 PAGE_BYTES = 8192
 """Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their
@@ -128,7 +128,7 @@ def _create(path: Path, timeout_ms: int) -> None:
         if path.exists() and path.stat().st_size:
             return
         # SQLite would make it readable by everybody; its side files take the permissions of this one.
-        whole = real_place(path)
+        whole = resolve_own_file(path)
         new = whole.with_name(f".{whole.name}.made")
         new.unlink(missing_ok=True)
         create_private(new)
@@ -183,8 +183,8 @@ def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Con
         OSError: It lies in a project's `.qmd`, and it or a side file is a link.
     """
     for suffix in _SIDE_FILES:
-        real_place(path.with_name(path.name + suffix))
-    place = real_place(path)
+        resolve_own_file(path.with_name(path.name + suffix))
+    place = resolve_own_file(path)
     name, flags = str(place), flags | apsw.SQLITE_OPEN_NOFOLLOW
     if is_immutable or name != name.encode(errors="ignore").decode():
         from urllib.parse import quote

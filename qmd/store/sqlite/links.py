@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.analysis.note_names import Named, link_key, name_key, place_of
-from qmd.clock import batches
+from qmd.analysis.note_names import NamedNote, link_key, name_key, path_key
+from qmd.batching import batches
 from qmd.records import Link
 from qmd.store.base import IndexWriter
 from qmd.store.records import PackedLinks, hash_key, unpack_links
@@ -55,14 +55,14 @@ class SqliteLinks:
         sql = "SELECT document, key FROM names WHERE document IN ({})"
         yield from self._database.select_in(sql, ids)
 
-    def named(self, collection: str, keys: Collection[str]) -> dict[str, list[Named]]:
+    def named(self, collection: str, keys: Collection[str]) -> dict[str, list[NamedNote]]:
         sql = (
             "SELECT names.key, documents.path, names.document, names.kind FROM names CROSS JOIN documents"
             " ON documents.id = names.document WHERE documents.collection = ? AND names.key IN ({})"
         )
-        named: defaultdict[str, list[Named]] = defaultdict(list)
+        named: defaultdict[str, list[NamedNote]] = defaultdict(list)
         for key, path, document_id, kind in sorted(self._database.select_in(sql, list(keys), (collection,))):
-            named[key].append(Named(document_id, place_of(path), kind))
+            named[key].append(NamedNote(document_id, path_key(path), kind))
         return named
 
 

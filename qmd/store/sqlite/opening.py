@@ -12,7 +12,7 @@ from qmd.files import tighten
 from qmd.store.sqlite.connection import DamagedIndexError, Database, ForeignIndexError, verified_mark
 from qmd.store.sqlite.files import connect_for_reading, connect_for_writing
 from qmd.store.sqlite.index import SqliteReader
-from qmd.store.sqlite.origin import record_origin, refuse_stranger
+from qmd.store.sqlite.origin import check_origin, record_origin
 from qmd.store.sqlite.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _migrated(database: Database) -> None:
 
 def _checked(database: Database, check: Callable[[Database], None]) -> Database:
     try:
-        refuse_stranger(database)
+        check_origin(database)
         check(database)
     except BaseException:
         database.close()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import qmd
 from qmd.config.paths import user_cache
-from qmd.config.project import is_vouched_for
-from qmd.errors import StrangeIndexError
+from qmd.config.project import is_trusted_by_environment
+from qmd.errors import UnknownOriginError
+from qmd.file_names import to_text, typed_path
 from qmd.files import PROJECT_FOLDER, read_regular_file, write_atomically
-from qmd.names import to_text, typed_path
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.files import APPLICATION_ID
 from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed
@@ -24,28 +24,28 @@ from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed
 ORIGIN = "made_here"
 """Key of the random id in `meta`."""
 
-_NOBODY = "0" * 32
+_UNKNOWN_OWNER = "0" * 32
 _RECORDS = "projects"
 _BEFORE = "before"
 _MAX_BYTES = 10_000
 
 
-def refuse_stranger(database: Database) -> None:
+def check_origin(database: Database) -> None:
     """Make sure, before anything else of it is believed, that an index was made here.
 
     Raises:
-        StrangeIndexError: It was not, or holds what we did not make.
+        UnknownOriginError: It was not, or holds what we did not make.
     """
     path = database.path
     if path.parent.name != PROJECT_FOLDER or database.value("PRAGMA application_id") != APPLICATION_ID:
         return
     if not database.value("SELECT count(*) FROM sqlite_schema"):
         return
-    is_ours = is_vouched_for(os.environ) or _has_record(database) or _was_here_before(path)
+    is_ours = is_trusted_by_environment(os.environ) or _has_record(database) or _was_here_before(path)
     # What the original adds to an index of ours, and what a newer version makes, is dealt with where it is opened.
     is_judged_later = is_mixed(database) or int(database.value("PRAGMA user_version")) > len(MIGRATIONS)
     if not is_ours or not (is_judged_later or is_as_made(database)):
-        raise StrangeIndexError(path)
+        raise UnknownOriginError(path)
 
 
 def record_origin(database: Database, path: Path) -> None:
@@ -86,9 +86,9 @@ def _recorded_place(database: Database) -> str | None:
 def _id_of(database: Database) -> str:
     """The random id of an index, a name that no file has where there is none."""
     if database.value("SELECT sql FROM sqlite_schema WHERE name = 'meta'") != META:
-        return _NOBODY
+        return _UNKNOWN_OWNER
     made = str(database.value("SELECT value FROM meta WHERE key = ?", (ORIGIN,)))
-    return made if len(made) == len(_NOBODY) and made.isalnum() else _NOBODY
+    return made if len(made) == len(_UNKNOWN_OWNER) and made.isalnum() else _UNKNOWN_OWNER
 
 
 def _place(path: Path) -> str:

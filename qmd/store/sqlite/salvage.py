@@ -17,7 +17,6 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.config.paths import index_beside
-from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, StoreError
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import Database, Row, as_qmd_error
@@ -27,6 +26,7 @@ from qmd.store.sqlite.origin import ORIGIN, record_origin
 from qmd.store.sqlite.schema import is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
 from qmd.store.sqlite.writer import SqliteWriter
+from qmd.switches import busy_timeout_ms
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,7 +37,7 @@ _VEC0_VERSION = 8
 """Version of the schema from which on vectors lie in the tables of sqlite-vec."""
 
 
-class Rebuilt(Struct, frozen=True):
+class RebuildReport(Struct, frozen=True):
     """What became of a damaged index."""
 
     aside: Path
@@ -65,7 +65,7 @@ def separate(path: Path) -> Path | None:
                     return None
         except StoreError:
             return None
-        new, kept = _begin_anew(path, beside)
+        new, kept = _begin_empty(path, beside)
         new.replace(beside)
         aside = _set_aside(path, "mixed")
     logging.getLogger("qmd").warning(
@@ -76,7 +76,7 @@ def separate(path: Path) -> Path | None:
     return beside
 
 
-def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
+def rebuild(path: Path, found: os.stat_result) -> RebuildReport | None:
     """Put a new index in the place of a damaged one, which is set aside.
 
     It holds the configuration and the vectors that are sound; the texts come from the files again.
@@ -92,13 +92,13 @@ def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
     with _alone_with(path):
         if not path.exists() or not os.path.samestat(path.stat(), found):
             return None
-        new, kept = _begin_anew(path, path)
+        new, kept = _begin_empty(path, path)
         aside = _set_aside(path, "damaged")
         new.replace(path)
-    return Rebuilt(aside, kept)
+    return RebuildReport(aside, kept)
 
 
-def set_stranger_aside(path: Path) -> Path:
+def set_foreign_index_aside(path: Path) -> Path:
     """Give an index that was not made here another name; that name.
 
     Raises:
@@ -150,7 +150,7 @@ def _open_unverified(path: Path) -> Database:
     return Database(connection, path)
 
 
-def _begin_anew(path: Path, target: Path) -> tuple[Path, int]:
+def _begin_empty(path: Path, target: Path) -> tuple[Path, int]:
     """An index that is to lie at `target`, with the configuration and the sound vectors of the file at `path`.
 
     Under another name until it is put there; with the number of vectors.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.clock import batches
+from qmd.batching import batches
 from qmd.store.sqlite.chunks import keys_by_slot, known_model, model_id, slots_of
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import dequantise, pack_signs, quantise

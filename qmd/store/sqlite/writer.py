@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from qmd.names import is_below, to_text
+from qmd.addresses import is_below
+from qmd.file_names import to_text
 from qmd.records import Collection
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.records import KnownFile, NewDocument
 from qmd.store.sqlite.chunks import ChunkWriter
-from qmd.store.sqlite.documents import LEFT_OUT_COLUMNS
+from qmd.store.sqlite.documents import SKIPPED_COLUMNS
 from qmd.store.sqlite.index import SqliteReader
 from qmd.store.sqlite.links import LinkWriter
 
@@ -70,11 +71,11 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
         rows = self.database.rows(sql, (collection, below, *last))
         return {path: KnownFile(*known) for path, *known in rows if not below or is_below(path, below)}
 
-    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+    def put_skipped(self, collection: str, files: Iterable[SkippedFile]) -> None:
         with self.database.transaction():
             self.database.run("DELETE FROM left_out WHERE collection = ?", (collection,))
             self.database.run_many(
-                f"INSERT OR REPLACE INTO left_out ({LEFT_OUT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO left_out ({SKIPPED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                 [(collection, one.path, one.reason, one.size_bytes, one.mtime_ns, one.program) for one in files],
             )
 

@@ -24,7 +24,7 @@ from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
 from qmd.inference.records import Role
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.browse import asking
+from qmd.plugins.browse import pending_search as asking
 from qmd.plugins.browse.app import BrowseApp
 from qmd.plugins.browse.rows import Note
 from qmd.plugins.browse.widgets import Question

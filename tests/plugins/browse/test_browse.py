@@ -15,7 +15,7 @@ from qmd.app.records import DocumentText
 from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
 from qmd.plugins.browse.app import Picker
-from qmd.plugins.browse.asking import NOTHING_YET, _stages
+from qmd.plugins.browse.pending_search import NOTHING_YET, _stages
 from qmd.plugins.browse.preview import Preview, lay_out
 from qmd.plugins.browse.rows import Filter, Note
 from qmd.plugins.browse.widgets import Chips, Results

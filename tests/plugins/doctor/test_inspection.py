@@ -16,7 +16,7 @@ from qmd.inference.runtime import sessions
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.doctor import inspection
-from qmd.plugins.doctor.inspection import ModelFacts, inspect_engine, missing_gpu_file, operators_left_behind
+from qmd.plugins.doctor.inspection import ModelFacts, inspect_engine, missing_gpu_file, operators_on_cpu
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -68,8 +68,8 @@ class Mixed(Session, frozen=True):
 def test_only_operators_that_compute_are_named_when_a_gpu_leaves_them_to_the_cpu() -> None:
     session = open_session(locate_builtin() / "model.onnx", format="int8", threads=1)
     fields = {name: getattr(session, name) for name in session.__struct_fields__}
-    assert operators_left_behind(Mixed(**{**fields, "got": "cuda"})) == {"GroupQueryAttention": 1, "MatMulNBits": 2}
-    assert operators_left_behind(session) == {}
+    assert operators_on_cpu(Mixed(**{**fields, "got": "cuda"})) == {"GroupQueryAttention": 1, "MatMulNBits": 2}
+    assert operators_on_cpu(session) == {}
 
 
 def test_operators_that_were_left_behind_are_in_the_report(

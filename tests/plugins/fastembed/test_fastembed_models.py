@@ -22,7 +22,7 @@ from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, fa
 from qmd.plugins.fastembed.embedders import FastembedEmbedder
 from qmd.plugins.fastembed.models import batches_by_length, open_fastembed
 from qmd.plugins.fastembed.rerankers import FastembedReranker, late_scorer, pair_scorer
-from qmd.plugins.models.downloads import pull_model
+from qmd.plugins.models.fetch.downloads import pull_model
 from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, STATIC, place_fastembed
 
 TEXTS = (

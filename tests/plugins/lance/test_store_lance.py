@@ -23,7 +23,7 @@ from qmd.plugins.lance.scope import UNFOLDED
 from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
 from qmd.records import LexicalTerm, Scope
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.records import ChunkRecord
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
@@ -137,7 +137,7 @@ def test_a_large_table_is_joined_after_more_changes(
     joined = []
     with place.writer() as writer:
         for n in range(60):
-            writer.put_left_out(f"c{n}", [LeftOutFile(f"c{n}", "a", "why")])
+            writer.put_skipped(f"c{n}", [SkippedFile(f"c{n}", "a", "why")])
             before = _state(place).tidied.get("places")
             writer.mark_updated("n")
             if _state(place).tidied.get("places") != before:

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.index import Index
-from qmd.clock import Progress
 from qmd.plugins.mcp.mcp_server import build_server
 from qmd.plugins.mcp.rows import answer_object, results_text
 from qmd.plugins.mcp.tools import TOOLS
+from qmd.progress import Progress
 from qmd.records import DEFAULT_PATTERN, Query, SearchResponse
 from qmd.store.runs import embed_lock, recorded_run
 from tests.plugins.serving import Loader, open_with

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app.deadlines import parse_model_ttl
 from qmd.app.engines import EnginePool
-from qmd.app.limits import Line, parse_model_ttl
+from qmd.app.queues import FifoSemaphore
 from qmd.app.resources import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
@@ -297,7 +298,7 @@ def test_models_in_use_are_not_dropped_and_waiting_for_them_has_an_end() -> None
 
 @pytest.mark.parametrize("places", [1, 2])
 def test_who_comes_first_is_served_first(places: int) -> None:
-    line, served, done = Line(places), list[int](), threading.Event()
+    line, served, done = FifoSemaphore(places), list[int](), threading.Event()
 
     def come(number: int) -> None:
         with line.turn():
@@ -319,7 +320,7 @@ def test_who_comes_first_is_served_first(places: int) -> None:
 
 
 def test_who_leaves_the_line_lets_the_next_one_in() -> None:
-    line = Line(1)
+    line = FifoSemaphore(1)
 
     def leave() -> None:
         raise CancelledSearch

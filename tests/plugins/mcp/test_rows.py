@@ -7,7 +7,7 @@ import json
 import pytest
 
 from qmd.analysis.tokens import count_tokens
-from qmd.plugins.mcp.rows import ROOM, ROOM_FOR_NONE, ROOM_STRUCTURED, answer_object, results_text
+from qmd.plugins.mcp.rows import EMPTY_TOKENS, STRUCTURED_TOKENS, TEXT_TOKENS, answer_object, results_text
 from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument, Verdict
 
 LINES = ["# Ovens", "", "## Repair", "The seal was replaced.", "", "A thermostat costs 180 euro."]
@@ -55,8 +55,8 @@ def test_ten_long_hits_stay_within_their_room(line: str, verdict: Verdict) -> No
     text, content = results_text(response, "oven"), answer_object(response)
     written = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     is_none = verdict == "none"
-    assert count_tokens(text) <= (ROOM_FOR_NONE if is_none else ROOM) < 1_200
-    assert count_tokens(written) <= (ROOM_FOR_NONE if is_none else ROOM_STRUCTURED)
+    assert count_tokens(text) <= (EMPTY_TOKENS if is_none else TEXT_TOKENS) < 1_200
+    assert count_tokens(written) <= (EMPTY_TOKENS if is_none else STRUCTURED_TOKENS)
     assert len(content["results"]) == text.count("% notes/") == (2 if is_none else 10)
 
 

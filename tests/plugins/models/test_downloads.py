@@ -12,10 +12,10 @@ from qmd.inference.models.builtin import MINILM
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.folders import model_path, read_manifest
 from qmd.inference.records import ModelFile, ModelFormat
-from qmd.plugins.models.archives import export_model, import_model
-from qmd.plugins.models.downloads import formats_to_pull, pull_model
-from qmd.plugins.models.fetching import fetch
-from qmd.plugins.models.hub import HubFile
+from qmd.plugins.models.fetch.archives import export_model, import_model
+from qmd.plugins.models.fetch.downloads import formats_to_pull, pull_model
+from qmd.plugins.models.fetch.hub import HubFile
+from qmd.plugins.models.fetch.transfer import fetch
 from qmd.plugins.models.inventory import list_models, remove_model, verify_model
 from tests.plugins.models.model_hub import COMMIT, WEIGHTS, FakeHub
 

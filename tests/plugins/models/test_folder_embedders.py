@@ -18,7 +18,7 @@ from qmd.inference.models.catalogue import JINA_ZH
 from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.records import EmbedOverrides
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.models.sentence_transformers import describe_folder
+from qmd.plugins.models.formats.sentence_transformers import describe_folder
 from tests.inference.embedder_folders import (
     TEXT,
     Array,

@@ -13,8 +13,8 @@ import pytest
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.plugins.models.fetching import fetch
-from qmd.plugins.models.hub import HubFile, describe_file, pause_asked_for, refusal
+from qmd.plugins.models.fetch.hub import HubFile, describe_file, pause_asked_for, refusal
+from qmd.plugins.models.fetch.transfer import fetch
 from tests.plugins.models.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
 
 NAME = "onnx/model.onnx"
@@ -198,7 +198,7 @@ def test_a_file_of_untold_size_is_whole_when_the_server_says_so_and_never_endles
     file = HubFile(NAME, f"{hub.url}/{hub.repository}/resolve/main/{NAME}", None, None, None, {})
     fetch(file, tmp_path / "whole")
     assert (tmp_path / "whole").read_bytes() == WEIGHTS
-    monkeypatch.setattr("qmd.plugins.models.fetching._MOST_UNTOLD_BYTES", 100_000)
+    monkeypatch.setattr("qmd.plugins.models.fetch.transfer._MAX_UNDECLARED_BYTES", 100_000)
     with pytest.raises(ModelError, match="the hub tells no size"):
         fetch(file, tmp_path / "endless")
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.models.catalogue import FAMILIES, Family, find_family
-from qmd.plugins.models.sentence_transformers import describe_folder
+from qmd.plugins.models.formats.sentence_transformers import describe_folder
 from tests.inference.embedder_folders import (
     TEXT,
     Array,

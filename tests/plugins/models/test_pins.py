@@ -14,8 +14,8 @@ from qmd.errors import ModelError
 from qmd.inference.models.catalogue import MODELS, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.folders import read_manifest
 from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord
-from qmd.plugins.models.archives import import_model
-from qmd.plugins.models.downloads import PullReport, pull_model
+from qmd.plugins.models.fetch.archives import import_model
+from qmd.plugins.models.fetch.downloads import PullReport, pull_model
 from qmd.plugins.models.inventory import verify_model
 from tests.plugins.models.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.ingest.outline import read_outline
-from qmd.plugins.page.note_html import Surroundings, markdown_html, plain_html, without_comments
+from qmd.plugins.page.note_html import NoteContext, markdown_html, plain_html, without_comments
 
 TAGS = {
     "a",
@@ -38,18 +38,18 @@ def find_word(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer("word", text)]
 
 
-AROUND = Surroundings(
+AROUND = NoteContext(
     find_word,
     notes={"Beds": "/?note=beds", "sub/frost dates.md": "/?note=frost"},
     picture=lambda source: f"/page/picture?source={source}",
 )
 
 
-def html(text: str, around: Surroundings = AROUND) -> str:
+def html(text: str, around: NoteContext = AROUND) -> str:
     return markdown_html(text, around).strip()
 
 
-def inline(text: str, around: Surroundings = AROUND) -> str:
+def inline(text: str, around: NoteContext = AROUND) -> str:
     return html(text, around).removeprefix("<p>").removesuffix("</p>")
 
 
@@ -145,7 +145,7 @@ def test_a_badge_is_no_link_inside_of_a_link() -> None:
 
 
 def test_a_passage_has_no_links_and_no_pictures() -> None:
-    around = Surroundings(find_word, keeps_links=False)
+    around = NoteContext(find_word, keeps_links=False)
     shown = inline("[a](https://a.example) [[Beds]] ![b](c.png) ![d](https://e.example/f.png)", around)
     assert {tag for tag, _ in Tags(shown).seen} == {"span"}
 
@@ -158,9 +158,9 @@ def test_tasks_have_boxes_and_tables_keep_the_bars_of_links() -> None:
 def test_the_block_that_was_found_is_known_by_its_line() -> None:
     text = "# A\n\none\n\n- two\n- three\n\nfour"
     for line, found in ((1, "<h1"), (3, "<p"), (6, "<li"), (8, "<p")):
-        (start,) = re.findall(r'(<\w+)[^>]* class="here"', html(text, Surroundings(find_word, line=line)))
+        (start,) = re.findall(r'(<\w+)[^>]* class="here"', html(text, NoteContext(find_word, line=line)))
         assert start == found
-    assert '<span class="here">b</span>' in plain_html("a\nb", Surroundings(find_word, line=2))
+    assert '<span class="here">b</span>' in plain_html("a\nb", NoteContext(find_word, line=2))
 
 
 def test_front_matter_and_comments_are_not_shown_and_lines_keep_their_numbers() -> None:

@@ -13,14 +13,14 @@ from qmd.errors import ModelError
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.stored_types import Network, read_network
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.forms.importing import import_weights
+from qmd.plugins.models.formats.importing import import_weights
 from qmd.plugins.qwen.cross_encoder import QwenReranker, SharedPrefixRunner, load_cross_encoder
 from qmd.plugins.qwen.expansion import QwenExpander, load_expander
 from qmd.plugins.qwen.kv_context import InPlaceContext
 from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
-from tests.plugins.forms.gguf_files import write_qwen3
+from tests.plugins.models.gguf_files import write_qwen3
 from tests.program import Qmd
 
 OWN = ExportForm(linear="q8", table="q8", block=32)
@@ -176,7 +176,7 @@ def test_nothing_a_stranger_writes_into_a_config_breaks_it(tmp_path: Path, confi
 
 def test_a_graph_of_absurd_sizes_and_missing_inputs_is_read_in_bounds(tmp_path: Path) -> None:
     from qmd.inference.onnx_files import encode
-    from qmd.plugins.forms.onnx_model import Graph, Model, Node, Tensor, attribute
+    from qmd.plugins.onnx.model import Graph, Model, Node, Tensor, attribute
 
     tensors = tuple(Tensor(name=f"t{n}.w", dims=(2**62, 2**62, -1 if n else 2**62), data_type=2) for n in range(3))
     kinds = ("MatMulNBits", "GroupQueryAttention", "GatherBlockQuantized", "LayerNormalization")

@@ -14,10 +14,10 @@ from qmd.inference.models.catalogue import QWEN_EXPANDER
 from qmd.inference.records import ModelFile, ModelFormat
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.forms.output_head import OutputHead
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.expansion import ExpanderOptions, QwenExpander, load_expander
 from qmd.plugins.qwen.grammar import LineGrammar
+from qmd.plugins.qwen.output_head import OutputHead
 from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer

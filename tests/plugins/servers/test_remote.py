@@ -15,7 +15,7 @@ from qmd.errors import ModelError
 from qmd.inference.base import Embedder
 from qmd.inference.records import ModelChoice
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.servers import ServerRoom
+from qmd.plugins.servers import ServerProvider
 from qmd.plugins.servers.apis import RERANK_APIS, endpoints
 from qmd.plugins.servers.client import DeadlineError, RemoteClient
 from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker
@@ -102,8 +102,8 @@ def test_vectors_of_another_size_than_before_are_refused(server: Server) -> None
 
 
 def _connected(server: Server, **env: str) -> Embedder:
-    said = {"QMD_EMBED_URL": server.url, "QMD_EMBED_MODEL": server.settings.model, **env}
-    return ServerRoom().open_embedder(ModelChoice(), EngineSettings(Path(), env=said))
+    option_value = {"QMD_EMBED_URL": server.url, "QMD_EMBED_MODEL": server.settings.model, **env}
+    return ServerProvider().open_embedder(ModelChoice(), EngineSettings(Path(), env=option_value))
 
 
 def test_connecting_asks_for_the_size_and_the_fingerprint_leaves_the_address_out(server: Server) -> None:
@@ -145,7 +145,7 @@ def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> Non
     ids=["zeros", "infinite", "overflowing", "huge", "wide", "long"],
 )
 def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
-    server: Server, vector: list[float], said: str
+    server: Server, vector: list[float], option_value: str
 ) -> None:
     raw = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
     server.answer = lambda path, body: (200, raw, {})
@@ -154,7 +154,7 @@ def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
         server.requests.clear()
         with pytest.raises(ModelError) as caught:
             embed(["first", "second"])
-        assert said in caught.value.message and caught.value.hint
+        assert option_value in caught.value.message and caught.value.hint
         assert {tuple(body["input"]) for _, body, _ in server.requests if "input" in body} == {("first",)}
 
 
@@ -340,8 +340,8 @@ def test_the_environment_names_server_model_and_key() -> None:
 
 
 def test_a_model_written_as_an_address_names_its_server() -> None:
-    said = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
-    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, said)
+    option_value = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
+    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, option_value)
     assert found is not None
     assert (found.url, found.model, found.dim, found.timeout_s) == ("https://h/v1", "org/name", 384, 2.5)
 

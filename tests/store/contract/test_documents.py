@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.analysis.note_names import name_key
-from qmd.clock import UNKNOWN_TIME_NS
 from qmd.errors import NotFoundError, UsageError
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
-from qmd.status import LeftOutFile
+from qmd.status import SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord
+from qmd.times import UNKNOWN_TIME_NS
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import ADDRESSES, Place
 
@@ -89,7 +89,7 @@ def test_removing_and_renaming_collections(contract_writer: IndexWriter, make_do
     contract_writer.put_vectors("f", 2, {b"k" * 16: np.eye(2, dtype="f4")[0]})
     contract_writer.put_chunks("f", 2, {shared: [ChunkRecord(0, 0, 6, b"k" * 16)]})
     contract_writer.record_folders("two", {"": 5, "x": 6})
-    contract_writer.put_left_out("two", [LeftOutFile("two", "bad.md", "'bad.md' is binary")])
+    contract_writer.put_skipped("two", [SkippedFile("two", "bad.md", "'bad.md' is binary")])
     contract_writer.mark_updated("two")
     contract_writer.set_version_stamp("analysis:two", "7")
     assert contract_writer.collections_with_documents() == ["one", "two"]
@@ -141,12 +141,12 @@ def test_files_folders_and_what_was_left_out_are_remembered(
     contract_writer.record_folders("n", {"a": 9}, "a")
     assert contract_writer.recorded_folders("n") == {"": 1, "a": 9, "ab": 4}
     assert contract_writer.recorded_folders("m") == {}
-    left = [LeftOutFile("n", f"{name}.md", f"'{name}.md' is too large", 5, 6, "1.0") for name in "ba"]
-    contract_writer.put_left_out("n", left)
-    contract_writer.put_left_out("n", left)
+    left = [SkippedFile("n", f"{name}.md", f"'{name}.md' is too large", 5, 6, "1.0") for name in "ba"]
+    contract_writer.put_skipped("n", left)
+    contract_writer.put_skipped("n", left)
     assert contract_writer.left_out("n") == [left[1], left[0]]
     assert contract_writer.status(None).left_out == (left[1], left[0])
-    contract_writer.put_left_out("n", [])
+    contract_writer.put_skipped("n", [])
     assert contract_writer.left_out("n") == []
 
 
@@ -182,11 +182,11 @@ def test_notes_are_found_by_their_days(
     contract_writer.put_documents("n", made)
     ids = {one.path: one.id for one in contract_writer.iter_documents()}
     february, day = ("2024-02-01", "2024-02-29"), ("2024-02-02", "2024-02-02")
-    assert contract_writer.find_dated([february], Scope(), 9) == sorted([ids["day"], ids["month"]])
-    assert contract_writer.find_dated([day], Scope(), 9) == [ids["day"]]
-    assert contract_writer.find_dated([day], Scope(), 9, by_file_time=True) == [ids["file"]]
-    assert contract_writer.find_dated([day, february], Scope(), 1) == [min(ids["day"], ids["month"])]
-    assert contract_writer.find_dated([day], Scope(collections=("m",)), 9) == []
+    assert contract_writer.find_by_date([february], Scope(), 9) == sorted([ids["day"], ids["month"]])
+    assert contract_writer.find_by_date([day], Scope(), 9) == [ids["day"]]
+    assert contract_writer.find_by_date([day], Scope(), 9, by_file_time=True) == [ids["file"]]
+    assert contract_writer.find_by_date([day, february], Scope(), 1) == [min(ids["day"], ids["month"])]
+    assert contract_writer.find_by_date([day], Scope(collections=("m",)), 9) == []
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
@@ -198,7 +198,7 @@ def test_a_note_without_a_date_is_of_the_day_on_which_it_was_written_where_the_u
         moment = f"2024-02-02T{hour:02}:30:00.000Z"
         contract_writer.put_documents("n", [make_document(f"{hour}.md", f"text {hour}", modified_at=moment)])
     for stored in contract_writer.iter_documents():
-        found_by_day = contract_writer.find_dated([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
+        found_by_day = contract_writer.find_by_date([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
         assert stored.id in found_by_day
         on_that_day = Scope(filters=(MetadataFilter("on", stored.day),))
         assert stored.id in [one.id for one in contract_writer.iter_documents(on_that_day)]

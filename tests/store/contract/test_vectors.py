@@ -9,7 +9,7 @@ from qmd.errors import StoreError
 from qmd.records import Scope
 from qmd.retrieval.query import read_query
 from qmd.store.base import IndexWriter
-from qmd.store.records import ANEW, ChunkRecord, VectorCoverage
+from qmd.store.records import STAGING, ChunkRecord, VectorCoverage
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
 from tests.store.made_vectors import DIM, fill, key_of, unit_vectors
@@ -163,13 +163,13 @@ def test_vectors_that_are_computed_beside_others_are_seen_when_they_get_their_na
     matrix = fill(contract_writer, make_document, 4)
     [first] = contract_writer.find_docid(make_document("x", "text 1").hash)
     other = unit_vectors(1, seed=8)[0]
-    contract_writer.put_vectors(f"{ANEW}f", DIM, {key_of(0): other})
-    contract_writer.put_chunks(f"{ANEW}f", DIM, {first.hash: [ChunkRecord(0, 0, 3, key_of(0))]})
+    contract_writer.put_vectors(f"{STAGING}f", DIM, {key_of(0): other})
+    contract_writer.put_chunks(f"{STAGING}f", DIM, {first.hash: [ChunkRecord(0, 0, 3, key_of(0))]})
     assert [one.fingerprint for one in contract_writer.models()] == ["f"]
     assert contract_writer.status(None).vectors == 12
     assert contract_writer.search_like(first, 1, Scope())[0].score < 1
     assert contract_writer.search_dense(matrix[2, 1], 1, Scope(), "f")[0].document_id == 3
-    contract_writer.keep_models({f"{ANEW}f": "f"})
+    contract_writer.keep_models({f"{STAGING}f": "f"})
     assert [one.fingerprint for one in contract_writer.models()] == ["f"]
     assert (contract_writer.status(None).vectors, contract_writer.count_pending("f")[0]) == (1, 3)
     [found] = contract_writer.search_dense(other, 5, Scope(), "f")

@@ -1,0 +1,138 @@
+"""Which of the variables and settings hold for this run, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from qmd.config.settings import MODEL_OPTIONS, Config
+from qmd.inference.settings import OPTION_VARIABLES, SLOTS
+from qmd.plugins import hook
+from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
+from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
+
+if TYPE_CHECKING:
+    from qmd.plugins.doctor.inspection import EngineReport
+
+_SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
+_UNTRUSTED = "the project is not trusted"
+
+
+class EffectiveSetting(Struct, frozen=True):
+    """One variable or setting that is not at its default."""
+
+    name: str
+    value: str
+    """As it may be shown."""
+    effect: str
+    overruled_by: str | None = None
+    """What keeps it from having its effect."""
+
+
+def effective_variables(environ: Mapping[str, str], config: Config | None = None) -> tuple[EffectiveSetting, ...]:
+    """The variables that are set and not empty, in the order of `VARIABLES`; no key, token or password is shown.
+
+    Programs that fetch take the names of proxies in small letters as well. A `QMD_` variable that is not in the list,
+    perhaps misspelled or of another version, comes last.
+
+    Args:
+        config: The settings of `index.yml`, which come before some variables.
+    """
+    known = {one.name for one in VARIABLES}
+    strangers = [name for name in sorted(environ) if name.startswith("QMD_") and name not in known]
+    found = []
+    for one in (*VARIABLES, *(Variable(name, "no variable of this version") for name in strangers)):
+        names = (one.name, one.name.lower()) if one.name.endswith("_PROXY") else (one.name,)
+        value = next((environ[name] for name in names if environ.get(name)), None)
+        if value is not None and one.matters_at in (None, value):
+            found.append(EffectiveSetting(one.name, _shown(one, value), one.effect, _setting_before(one.name, config)))
+    return tuple(found)
+
+
+def effective_settings(
+    written: Config, environ: Mapping[str, str], trusted: Config | None = None
+) -> tuple[EffectiveSetting, ...]:
+    """The settings of `index.yml` that are not at their defaults, those of the collections last.
+
+    Args:
+        written: All that the file says.
+        environ: The environment variables, some of which come before settings.
+        trusted: What of it a project may decide (`qmd.config.trust.trusted_part`); None for all.
+    """
+    effects = {one.key: one.effect for one in SETTINGS}
+    held = {key for key, _, _ in _written(written if trusted is None else trusted)}
+    found = []
+    for key, pattern, value in _written(written):
+        overruled = None if key in held else _UNTRUSTED
+        if key == "editor_uri" and environ.get("QMD_EDITOR_URI"):
+            overruled = "QMD_EDITOR_URI"
+        found.append(EffectiveSetting(key, value, effects[pattern], overruled))
+    return tuple(found)
+
+
+def mark_idle(found: Sequence[EffectiveSetting], reports: Sequence[EngineReport]) -> tuple[EffectiveSetting, ...]:
+    """The same, with the reason for each setting of models, or its variable, that has no effect on what runs."""
+    return tuple(replace(one, overruled_by=one.overruled_by or _idle(one, reports)) for one in found)
+
+
+def _idle(one: EffectiveSetting, reports: Sequence[EngineReport]) -> str | None:
+    known = (option for option, variable in OPTION_VARIABLES.items() if variable == one.name)
+    slot, _, name = next(known, one.name.removeprefix("models.")).rpartition(".")
+    of = [report for report in reports if slot in ("", SLOTS[report.role])]
+    if name in ("context", "max_tokens") and not any(report.is_decoder or report.notes for report in of):
+        return "no decoder runs here in this role"
+    is_elsewhere = bool(of) and not any(report.asked for report in of)
+    return "no model runs here" if name in ("threads", "gpu_layers") and is_elsewhere else None
+
+
+def _setting_before(name: str, config: Config | None) -> str | None:
+    slot = name.removeprefix("QMD_").lower().removesuffix("_model")
+    option = next((option for option, variable in OPTION_VARIABLES.items() if variable == name), "")
+    if config is not None and option in config.models:
+        return f"models.{option}"
+    is_set = config is not None and slot in _SLOTS and config.models.get(slot, "auto") not in ("", "auto")
+    return f"models.{slot}" if is_set else None
+
+
+def _written(config: Config) -> Iterator[tuple[str, str, str]]:
+    """(key, key with `NAME` for a collection, value) of each setting that says something."""
+    sampling = hook("index.yml: sampling").changed_sampling(config.sampling) if config.sampling else {}
+    of_all: Mapping[str, str | None] = {
+        "global_context": config.global_context or None,
+        "editor_uri": config.editor_uri or None,
+        "auto_update": None if config.auto_update else "false",
+        "auto_embed": None if config.auto_embed else "false",
+        **{f"models.{slot}": config.models.get(slot) for slot in (*_SLOTS, *MODEL_OPTIONS)},
+        **{f"sampling.{name}": value for name, value in sampling.items()},
+    }
+    yield from ((key, key, value) for key, value in of_all.items() if value is not None)
+    for one in config.collections:
+        agents_may_write = "true" if one.name in config.writable else ""
+        for key, value in {**_written_of(one), "agents_may_write": agents_may_write}.items():
+            if value:
+                yield f"collections.{one.name}.{key}", f"collections.NAME.{key}", value
+
+
+def _written_of(one: Collection) -> Mapping[str, str]:
+    """Setting of a collection → value, empty at the default."""
+    return {
+        "pattern": "" if one.pattern in (DEFAULT_PATTERN, UNWRITTEN_PATTERN) else one.pattern,
+        "ignore": ", ".join(one.ignore),
+        "gitignore": "" if one.gitignore else "false",
+        "update": one.update_command or "",
+        "includeByDefault": "" if one.include_by_default else "false",
+    }
+
+
+def _shown(variable: Variable, value: str) -> str:
+    if variable.is_secret:
+        return "(set)"
+    scheme, separator, rest = value.partition("://")
+    place, slash, path = rest.partition("/")
+    if separator and "@" in place:
+        # The part of an address that may be a password.
+        return f"{scheme}://…@{place.rpartition('@')[2]}{slash}{path}"
+    return value

@@ -1,0 +1,196 @@
+"""`models prepare` and `models import`, and what `models pull` and `models list` leave to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+from typer import Argument, Option
+
+from qmd.cli import completion
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Index
+from qmd.cli.output import out, say
+from qmd.cli.progress import shown_on
+from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
+from qmd.inference.models.folders import find_record, model_path
+from qmd.inference.settings import BUILT_IN, SLOTS
+from qmd.plugins import hook
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qmd.config.paths import Locations
+    from qmd.inference.models.prepared import FormName
+    from qmd.inference.records import ModelRecord, Role
+    from qmd.plugins.models.formats.sources import Importable, ImportSource
+
+_MEGABYTE = 1_000_000
+
+
+def prepare(
+    invocation: Invocation,
+    names: Annotated[
+        list[str] | None,
+        Argument(
+            help="Names of models [default: every downloaded one that has such forms].",
+            autocompletion=completion.models,
+        ),
+    ] = None,
+    forms: Annotated[
+        list[str] | None, Option("--form", metavar="NAME", help="i16w8, i16w16, q8, fp32 or q4; may be repeated.")
+    ] = None,
+    index: Index = None,
+) -> int:
+    """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
+    models_dir = invocation.locate(index).models
+    is_whole = True
+    for record in [find_record(name) for name in names] if names else _preparable(models_dir, forms):
+        if record.tier == BUILT_IN:
+            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
+        is_whole &= _make(invocation, record, model_path(record, models_dir), forms)
+    return EXIT_OK if is_whole else EXIT_FAILURE
+
+
+def prepare_fetched(invocation: Invocation, record: ModelRecord, folder: Path, form: FormName) -> None:
+    """Make the form that pays of a model that was just fetched; without it the published file is used."""
+    try:
+        _make(invocation, record, folder, [form])
+    except (ModelError, BusyError) as exc:
+        say(f"warning: {record.name} {form} is not made: {exc.message}; the published file is used")
+        say(f"hint: to try again: qmd models prepare {record.name}")
+
+
+def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequence[str] | None) -> bool:
+    """Make forms and say what came of each; True when all are kept."""
+    from qmd.inference.models.prepared import forms_for
+    from qmd.inference.models.weights_choice import is_used_by_default
+    from qmd.plugins.models.formats.preparing import prepare_model
+    from qmd.process import usable_cpus
+
+    say(f"{record.name}: making {', '.join(forms or forms_for(record)[:1])}, which takes a few minutes")
+    try:
+        with invocation.progress(record.name) as line:
+            made = prepare_model(record, folder, forms=forms, threads=usable_cpus(), on_progress=shown_on(line))
+    except MemoryError as exc:
+        raise ModelError(f"there is not enough memory to prepare '{record.name}'", "close other programs") from exc
+    for form in made:
+        if form.reason is not None:
+            out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
+            continue
+        size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
+        out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
+        if not is_used_by_default(record):
+            option = f"{SLOTS[record.role]}_form: {form.name}"
+            say(f"hint: it is used when index.yml asks for it: under 'models:', {option}")
+    return all(form.reason is None for form in made)
+
+
+def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
+    """The models on this machine that have forms, and all of `forms` where they are named.
+
+    Raises:
+        NotFoundError: There are none.
+    """
+    from qmd.inference.models.prepared import exact_source, forms_for
+
+    present = [
+        state
+        for state in hook("models prepare: models here")(models_dir)
+        if state.is_present and state.record.tier != BUILT_IN
+    ]
+    exact = [state.record for state in present if exact_source(state.record, state.folder) is not None]
+    found = [one for one in exact if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
+    if not found:
+        wanted = f" that has the form '{', '.join(forms)}'" if forms else " that can be prepared"
+        raise NotFoundError(f"no model{wanted} is on this machine", "get one: qmd models pull")
+    return found
+
+
+def import_(
+    invocation: Invocation,
+    source: Annotated[
+        Path,
+        Argument(
+            metavar="SOURCE",
+            help="A GGUF file, ollama:NAME, a folder of GGUF or safetensors files, or what 'qmd models export' wrote.",
+        ),
+    ],
+    name: Annotated[
+        str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
+    ] = None,
+    role: Annotated[
+        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, where the file does not tell.")
+    ] = None,
+    index: Index = None,
+) -> int:
+    """Take a model that lies on this machine: of tobi/qmd, Ollama or LM Studio, or from an exported archive.
+
+    Models of GGUF and safetensors files are made into our own graphs, once; their weights keep their values. Read are
+    Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
+    """
+    from qmd.plugins.models.formats.sources import import_sources
+
+    chosen = _role(role)
+    locations = invocation.locate(index)
+    sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
+    if not sources:
+        record = hook("models import: archive")(source, locations.models, find_record(name) if name else None)
+        out(f"✓ Imported {record.name}\n")
+        _hint_form(invocation, record, locations.models)
+    if name is not None and len(sources) > 1:
+        raise UsageError(f"'{source}' holds {len(sources)} models: --name is for one", "import them one by one")
+    status = EXIT_OK
+    for one in sources:
+        try:
+            _import_one(invocation, one, locations.models, name, chosen)
+        except ModelError as error:
+            if len(sources) == 1:
+                raise
+            # The others of a folder are wanted all the same.
+            status = error.exit_code
+            out(f"✗ {one.name} is not imported: {error.message}\n")
+    return status
+
+
+def _import_one(
+    invocation: Invocation, source: ImportSource, models_dir: Path, name: str | None, role: Role | None
+) -> None:
+    from qmd.plugins.models.formats.importing import import_weights
+
+    name = name or source.name
+    with invocation.progress(f"importing {name}", "bytes") as line:
+        report = import_weights(
+            source.path, models_dir, address=source.address, name=name, role=role, on_progress=line.update
+        )
+    record, formats = report.model.record, ", ".join(report.number_formats)
+    state = f"{report.size_bytes / _MEGABYTE:.1f} MB from {formats}" if report.is_new else "already imported"
+    out(f"✓ Imported {record.name} ({record.role}) -> {report.folder} ({state})\n")
+    if report.note is not None:
+        say(f"note: {report.note}")
+    say(f"hint: to use it, write '{SLOTS[record.role]}: {record.name}' under 'models:' in index.yml")
+
+
+def _role(name: str | None) -> Role | None:
+    from qmd.inference.records import Role
+
+    roles: tuple[Role, ...] = get_args(Role)
+    if name is not None and name not in roles:
+        raise UsageError(f"'{name}' is no role", f"choose from: {', '.join(roles)}")
+    return next((role for role in roles if role == name), None)
+
+
+def _hint_form(invocation: Invocation, record: ModelRecord, models_dir: Path) -> None:
+    from qmd.inference.models.prepared import form_to_make
+    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
+
+    has_cuda = gpu_allowed(invocation.environ) and cuda_works()
+    if form_to_make(record, models_dir / record.folder, has_cuda=has_cuda):
+        say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
+
+
+def importable_models(invocation: Invocation, locations: Locations) -> Sequence[Importable]:
+    """Models of other programs."""
+    from qmd.plugins.models.formats.sources import importable_files
+
+    return importable_files(locations.models, locations.home, invocation.environ)
