@@ -44,7 +44,7 @@ enough words that are known."""
 
 FORMS, FORMS_WEIGHT, MOST_TERMS = 5, 0.25, 1_000
 """Forms of one word that are searched (a Spanish verb has a dozen), the weight of a ranking by them beside that by the
-words as typed, and terms of the index that are compared with a word; docs/dev/benchmarks.md has the figures."""
+words as typed, and terms of the index that are compared with a word."""
 
 SENTENCE_WORDS = 5
 """Words without an operator from which a query with a stop word is a sentence."""

@@ -6,7 +6,7 @@
 Both get an empty configuration and an index of their own. Without models the original does everything but `embed`,
 `vsearch` and `query`, so those are not compared here. Every difference is printed with its reason; one without a reason
 makes the exit status 1. Where Node 22 or the package is not at hand the script says so and ends with status 0.
-`--measure` adds the ratios of docs/dev/conformance.md: all figures are of one machine and one run.
+`--measure` adds ratios, as in docs/dev/benchmarks.md: all figures are of one machine and one run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the original gets wrong, one test or more for each symptom; the numbers are those of docs/dev/conformance.md."""
+"""What the original gets wrong, one test or more for each symptom, by number."""
 
 from __future__ import annotations
 
