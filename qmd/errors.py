@@ -19,10 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from qmd.records import Collection
+from typing import Literal
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -153,16 +150,16 @@ def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     return NotFoundError(f"Collection not found: {name}", hint)
 
 
-def refuse_unknown(names: Iterable[str], known: Iterable[Collection]) -> None:
-    """Check that there is a collection of each name.
+def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
+    """Check that each name is one of the `known` collections.
 
     Raises:
-        NotFoundError: There is none of one of them; the hint names the nearest.
+        NotFoundError: A name that is not; the hint names the nearest.
     """
-    known_names = [collection.name for collection in known]
+    known = [*known]
     for name in names:
-        if name not in known_names:
-            raise collection_not_found(name, known_names)
+        if name not in known:
+            raise collection_not_found(name, known)
 
 
 def _folded(name: str) -> str:

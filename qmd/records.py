@@ -32,9 +32,6 @@ UNWRITTEN_PATTERN = "**/*.md"
 """The mask of a collection whose entry in a configuration file has none: what that meant when it was written."""
 
 
-# --- ingest ---------------------------------------------------------------------------------------
-
-
 class Collection(Struct, frozen=True):
     """A named folder (or single file's folder) with the mask that selects its files."""
 
@@ -112,9 +109,6 @@ class Document(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-# --- chunking -------------------------------------------------------------------------------------
-
-
 class Chunk(Struct, frozen=True):
     """A piece `text[start:end]` of a document, the unit that is embedded."""
 
@@ -124,9 +118,6 @@ class Chunk(Struct, frozen=True):
     text: str
     heading_path: tuple[str, ...]
     """Enclosing headings, outermost first."""
-
-
-# --- analysis -------------------------------------------------------------------------------------
 
 
 class IndexTerms(Struct, frozen=True):
@@ -152,9 +143,6 @@ class LexicalTerm(Struct, frozen=True):
     excluded: bool = False
     is_part: bool = False
     """Whether it is a part of another term's word (`get` of `getUser`), which nobody typed alone."""
-
-
-# --- queries --------------------------------------------------------------------------------------
 
 
 class SubQuery(Struct, frozen=True):
@@ -218,9 +206,6 @@ class Query(Struct, frozen=True):
     intent: str | None = None
     scope: Scope = Scope()
     sort: Sort = "relevance"
-
-
-# --- retrieval ------------------------------------------------------------------------------------
 
 
 NameKind = Literal["file", "title", "alias"]

@@ -36,8 +36,6 @@ class Index(ReadingIndex):
     Searches raise `NotFoundError` as long as nothing was indexed, and `StoreError` when the file is damaged.
     """
 
-    # --- collections and notes --------------------------------------------------------------------
-
     def add_collection(
         self,
         name: str,
@@ -204,8 +202,6 @@ class Index(ReadingIndex):
         if self.exists():
             self._configuration.open_writer().close()
 
-    # --- indexing ---------------------------------------------------------------------------------
-
     @contextmanager
     def updating(self, collections: Sequence[str] | None = None, *, verify: bool = False) -> Iterator[Update]:
         """Open the index to make it equal to the files of its collections, which `Update.run` does one by one.
@@ -224,7 +220,7 @@ class Index(ReadingIndex):
         from qmd.app.updating import Update
 
         known = self._configuration.load().collections
-        refuse_unknown(collections or (), known)
+        refuse_unknown(collections or (), (one.name for one in known))
         chosen = tuple(one for one in known if collections is None or one.name in collections)
         mend(self._locations, self._notices.warn, always=verify)
         with self._configuration.open_writer() as writer:
@@ -278,7 +274,7 @@ class Index(ReadingIndex):
         from qmd.app.updating import embed, embedding_run, nothing_to_embed
 
         names = as_names(collections)
-        refuse_unknown(names or (), self._configuration.load().collections)
+        refuse_unknown(names or (), (one.name for one in self._configuration.load().collections))
         request = EmbedRequest(names, **options)
         with (
             embedding_run(self.path, self._slices, names, "watch" if request.resumes else "embed") as run,
@@ -369,8 +365,6 @@ class Index(ReadingIndex):
             # New vectors are stored before any chunk refers to them.
             with sole_run(self.path, "cleanup", self._locations.place):
                 return writer.cleanup()
-
-    # --- inside -----------------------------------------------------------------------------------
 
     @cached_property
     def _told(self) -> set[str]:

@@ -81,7 +81,7 @@ def find_related(
 def _scope(reader: IndexReader, document: StoredDocument, collections: Sequence[str] | None) -> Scope:
     """The collections that were named, else those that are searched by default and the note's own."""
     known = reader.collections()
-    refuse_unknown(collections or (), known)
+    refuse_unknown(collections or (), (one.name for one in known))
     if collections:
         return Scope(collections=tuple(dict.fromkeys(collections)))
     names = [one.name for one in known if one.include_by_default or one.name == document.collection]

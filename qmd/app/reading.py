@@ -40,8 +40,6 @@ _NO_TIME_TO_LOAD = "loading models would take longer, searched by words only; a 
 class ReadingIndex(OpenedIndex):
     """What an index and its models can be asked; `Index` adds what changes them."""
 
-    # --- searching --------------------------------------------------------------------------------
-
     def search(
         self,
         query: str | Sequence[SubQuery] | SearchRequest,
@@ -164,8 +162,6 @@ class ReadingIndex(OpenedIndex):
             deadline.begin("searching")
             yield engines
 
-    # --- reading ----------------------------------------------------------------------------------
-
     def get(
         self, reference: str, *, from_line: int | None = None, max_lines: int | None = None, folder: Path | None = None
     ) -> DocumentText:
@@ -272,7 +268,7 @@ class ReadingIndex(OpenedIndex):
         """
         with self._request() as (reader, _):
             names = None if collection is None else (collection,)
-            refuse_unknown(names or (), reader.collections())
+            refuse_unknown(names or (), (one.name for one in reader.collections()))
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
 
     def fields(self, collection: str | None = None, field: str | None = None) -> tuple[Field, ...]:
@@ -298,8 +294,6 @@ class ReadingIndex(OpenedIndex):
         paths, link = self.disk_paths([document for document, _ in places]), linker(self.editor_uri())
         found = ((one.uri, link(paths[one.uri], line)) for one, line in places if one.uri in paths)
         return {uri: target for uri, target in found if target}
-
-    # --- state ------------------------------------------------------------------------------------
 
     def collections(self) -> tuple[Collection, ...]:
         """The configured collections, in the order of the configuration."""

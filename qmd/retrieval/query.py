@@ -132,8 +132,8 @@ def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Qu
     selected = select_collections(query, names, known)
     query = replace(query, scope=replace(query.scope, collections=selected))
     doubts = () if fields is None else tuple(doubtful_filters(_words_of(query), query.scope.filters, fields))
-    refuse_unknown(names, known)
     known_names = [collection.name for collection in known]
+    refuse_unknown(names, known_names)
     unknown = [collection_not_found(name, known_names) for name in named or () if not names and name not in known_names]
     is_empty = (_NO_COLLECTION,) if selected == () and not names and named is None else ()
     return query, (*doubts, *is_empty, *(f"{one.message}; {one.hint}" for one in unknown))

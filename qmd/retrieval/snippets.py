@@ -24,8 +24,7 @@ SHORT_LINES = 12
 """but at most so many."""
 
 CHUNK_BONUS = 0.05
-"""What lying in the chunk that vectors found is worth, as a share of the weight of all terms: it settles near ties,
-and decides where the text holds next to nothing of the query."""
+"""Share of the weight of all terms for a place in the chunk that vectors found: it settles near ties."""
 
 CLOSE_CHARS = 120
 """Stretch in which terms stand close together: a sentence."""

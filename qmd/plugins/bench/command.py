@@ -163,7 +163,7 @@ def _scope(reader: IndexReader, collections: Sequence[str]) -> Scope:
     """
     if not reader.count_documents():
         raise NotFoundError("nothing is indexed", "run: qmd index .")
-    refuse_unknown(collections, reader.collections())
+    refuse_unknown(collections, (one.name for one in reader.collections()))
     scope = Scope(collections=tuple(collections)) if collections else Scope()
     if not reader.count_documents(scope):
         raise NotFoundError(f"collection '{collections[0]}' holds no document", "qmd update")
