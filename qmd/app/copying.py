@@ -1,4 +1,4 @@
-"""An index and its configuration, copied to another place or into another engine."""
+"""Copies of an index and its configuration to another place or engine."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 def copy_store(
     source: Locations, target: Locations, environ: Mapping[str, str], on_progress: OnProgress | None = None
 ) -> CopyReport:
-    """Make a new index that holds what another one holds: no file is read and no vector computed again.
+    """Copy an index: no file is read and no vector is computed again.
 
-    Where the new one has a name or an address, it gets a configuration, too. A copy that was ended is continued by the
-    next one of the same index, and until then cannot be used.
+    A copy with a name or an address gets a configuration, too. The next run on the same index continues an interrupted
+    copy; until then the copy cannot be used.
 
     Args:
         source: The index to be copied.
         target: The new one.
-        environ: Vouches for a project's configuration.
+        environ: Variables that may trust a project's configuration.
         on_progress: See `copy_index`.
 
     Raises:
-        NotFoundError: There is no index to be copied.
-        UsageError: The target holds something else, or is configured already.
-        BusyError: Another process is copying to the target, or writes it.
+        NotFoundError: The source does not exist.
+        UsageError: The target contains something else, or is configured already.
+        BusyError: Another process is copying to the target, or writing it.
     """
     from qmd.indexing.copy import begin_copy, copy_index
     from qmd.store.opening import open_writer
@@ -57,7 +57,7 @@ def copy_store(
 
 
 def _check_not_configured(target: Locations, reader: IndexReader) -> None:
-    """The file would decide what the copy holds."""
+    """Refuse a target with a configuration, which would decide the contents of the copy."""
     configured = {one.name for one in load_config(target).collections}
     if configured and configured != {one.name for one in reader.collections()}:
         raise UsageError(
@@ -67,10 +67,10 @@ def _check_not_configured(target: Locations, reader: IndexReader) -> None:
 
 
 def _configure(source: Locations, target: Locations, reader: IndexReader) -> list[str]:
-    """Write the configuration of a new index, unless it has none but its own copy; what could not be taken over.
+    """Write the configuration of a new index, unless it has only its own copy; return what could not be copied.
 
-    The user's own file is copied as it is. Of a project, or an index that somebody else has made, only what the index
-    holds is taken: commands that `qmd update` runs are not, as the user's own configuration is trusted.
+    The user's own file is copied unchanged. From a project, or an index of somebody else, only the index's copy is used:
+    commands that `qmd update` runs are dropped, as the user's own configuration is trusted.
     """
     if not target.keeps_configuration or target.config_file.exists():
         return []

@@ -13,39 +13,39 @@ _TIMEOUT = "QMD_REQUEST_TIMEOUT"
 
 
 _DEFAULT_TIMEOUT_S = 120.0
-"""A search takes seconds; the first one may have to load models from a slow disk."""
+"""Seconds for a search; the first one may have to load models from a slow disk."""
 
 
 _MODEL_TTL = "QMD_MODEL_TTL"
 
 
 _DEFAULT_MODEL_TTL_S = 300.0
-"""A conversation's pause, not a lunch break."""
+"""Seconds: a pause in a conversation, not a lunch break."""
 
 
 def parse_timeout(environ: Mapping[str, str]) -> float | None:
-    """Seconds that a request may take (`QMD_REQUEST_TIMEOUT`), None for `off`.
+    """Return the seconds that a request may take (`QMD_REQUEST_TIMEOUT`), None for `off`.
 
     Raises:
-        UsageError: If the variable holds no duration.
+        UsageError: The variable is not a duration.
     """
     return parse_duration(_TIMEOUT, environ.get(_TIMEOUT), _DEFAULT_TIMEOUT_S)
 
 
 def parse_model_ttl(environ: Mapping[str, str]) -> float | None:
-    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`); None for `off`.
+    """Return the seconds that idle models stay loaded (`QMD_MODEL_TTL`); None for `off`.
 
     Raises:
-        UsageError: If the variable holds no duration.
+        UsageError: The variable is not a duration.
     """
     return parse_duration(_MODEL_TTL, environ.get(_MODEL_TTL), _DEFAULT_MODEL_TTL_S)
 
 
 def parse_duration(variable: str, text: str | None, default_s: float) -> float | None:
-    """Seconds of `90`, `90s`, `5m`, `2h`; None for `off`, the default for nothing.
+    """Return the seconds of `90`, `90s`, `5m`, `2h`; None for `off`, the default for an empty text.
 
     Raises:
-        UsageError: If the text is none of these.
+        UsageError: The text is none of these.
     """
     cleaned = (text or "").strip().lower()
     if not cleaned:
@@ -59,16 +59,16 @@ def parse_duration(variable: str, text: str | None, default_s: float) -> float |
 
 
 def overdue(timeout_s: float) -> DeadlineError:
-    """What is said of a request that took too long."""
+    """Return the error for a request that took too long."""
     return DeadlineError(f"the request took longer than {timeout_s:g} s", f"ask for less, or set {_TIMEOUT}=5m")
 
 
 class Deadline(Listener):
-    """A listener that is gone as well when the time of a request is over.
+    """Listener that is cancelled as well when the time of a request is over.
 
-    The thread that works asks it at every stage, between runs of a model, at every SQL statement and in every loop over
-    documents. Whoever waits for such a thread gives up a moment later, so that the client hears of it even if the
-    thread is inside something that does not ask.
+    The working thread checks it at every stage, between runs of a model, at every SQL statement and in every loop over
+    documents. The waiting thread gives up a moment later, so the client gets an answer even if the working thread is
+    inside a call that does not check.
     """
 
     def __init__(self, listener: Listener, timeout_s: float | None) -> None:
@@ -89,11 +89,11 @@ class Deadline(Listener):
         self._listener.stage(name)
 
     def check(self) -> None:
-        """Go on only while somebody waits.
+        """Continue only while the client waits.
 
         Raises:
             DeadlineError: The time is over.
-            CancelledSearch: The client has gone.
+            CancelledSearch: The client has disconnected.
         """
         self._listener.check()
         if self._timeout_s is not None and self._is_over:

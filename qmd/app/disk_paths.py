@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 
 Linker = Callable[[str, int], str]
-"""Path on disk and line → the address that opens the file there; empty where that might run it."""
+"""Path on disk and line → the address that opens the file at the line; empty where that might run it."""
 
 
 _NOTES = re.compile(
     r".*\.(?:md|markdown|mdown|mkd|mkdn|mdwn|mdx|txt|text|org|rst|adoc|asciidoc|textile)", re.A | re.I | re.S
 )
-"""Names of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
+"""Names of files that desktops display. They run many others, and RStudio runs the `.Rprofile` next to an `.Rmd`."""
 
 
 _DOCUMENTS = {".pdf": b"%PDF-", **dict.fromkeys((".docx", ".pptx", ".xlsx"), b"PK\3\4")}
 
 
 _DOCUMENTS |= {".png": b"\x89PNG", ".gif": b"GIF8", ".webp": b"RIFF", ".jpg": b"\xff\xd8\xff", ".jpeg": b"\xff\xd8\xff"}
-"""Endings of others, with what such a file begins with. Those with macros have endings of their own."""
+"""Endings of other safe files, with their first bytes. Files with macros have other endings."""
 
 
 _NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
-"""How an address begins that a program of its own takes; one letter is a drive of Windows."""
+"""Scheme of an address that has a program of its own; one letter is a drive of Windows."""
 
 
 def disk_paths(
     documents: Sequence[StoredDocument], collections: Sequence[Collection], cwd: Path | None
 ) -> Mapping[str, str]:
-    """Address → path of each document whose file still exists.
+    """Return address → path of each document whose file still exists.
 
     Args:
         documents: In any order.
@@ -65,12 +65,12 @@ def disk_paths(
 
 
 def linker(template: str | None, platform: str = sys.platform) -> Linker:
-    """What makes a link of a path and a line: the template, else Obsidian for its own files, else the file itself.
+    """Return the function that makes a link: by the template, else to Obsidian for its own files, else to the file.
 
-    Desktops, and Obsidian too, run what they are handed, so of a file that is no note there is no link, unless the
-    template names a program. All that leads to a file asks here.
+    Desktops and Obsidian run executable files, so a file that is not a note gets no link, unless the template names a
+    program. Every link to a file is made here.
     """
-    # Thousands of files lie in few folders.
+    # Thousands of files are in few folders.
     known = cache(is_in_vault)
 
     def link(path: str, line: int) -> str:
@@ -90,17 +90,17 @@ def linker(template: str | None, platform: str = sys.platform) -> Linker:
 
 
 def _is_note(path: str, platform: str) -> bool:
-    """Whether a file's own ending is a note's and nothing takes it for a program; a link may have another's name."""
+    """Return whether a file has the ending of a note and no system runs it; a link may have the name of another file."""
     name = PurePath(path).name
     begins = _DOCUMENTS.get(suffix_of(name), b"")
-    # Behind the colon Windows reads a hidden part of the file before it.
+    # After a colon, Windows reads a hidden stream of the file.
     if not (begins or _NOTES.fullmatch(name)) or (platform == "win32" and ":" in name):
         return False
     try:
         mode = os.lstat(path).st_mode
         if not (stat.S_ISREG(mode) and (begins or mode & 0o111)):
             return stat.S_ISREG(mode)
-        # On disks of other systems every file is executable; macOS runs it whatever it begins with.
+        # On disks of other systems every file is executable; macOS runs any such file.
         with Path(path).open("rb") as file:
             found = file.read(5)
         return found.startswith(begins) and not (mode & 0o111 and (platform == "darwin" or found[:2] == b"#!"))
@@ -109,5 +109,5 @@ def _is_note(path: str, platform: str) -> bool:
 
 
 def is_in_vault(folder: Path) -> bool:
-    """Whether a folder is an Obsidian vault, or lies in one."""
+    """Return whether a folder is an Obsidian vault, or inside one."""
     return any((one / ".obsidian").is_dir() for one in (folder, *folder.parents))

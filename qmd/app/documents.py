@@ -1,4 +1,4 @@
-"""Documents by name: which one a reference means, which of its lines, why there is none, and what a place holds."""
+"""Documents by name: resolve a reference, select lines, list a place, explain a missing document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENTS = 1_000
 MAX_ANSWER_CHARS = 16 * 1024 * 1024
-"""Texts of one `multi_get` together: four million tokens, more than any model reads."""
+"""Total size of the texts of one `multi_get`: four million tokens, more than any model reads."""
 
 _HEADINGS_NAMED = 10
 _BORDER = r"\s*(?:\Z|#{1,6}\s)"
@@ -35,12 +35,12 @@ _ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 def fetch_document(
     reader: IndexReader, found: ResolvedDocument, from_line: int | None, max_lines: int | None
 ) -> DocumentText:
-    """One document or some of its lines. Only indexed documents are found, whatever the path says.
+    """Return a document or some of its lines. Only indexed documents are found, for any path.
 
     The last line break of a text ends a line; it does not begin one.
 
     Raises:
-        NotFoundError: The note lacks the heading that is wanted; the hint names those that it has.
+        NotFoundError: The note does not have the heading; the hint names its headings.
     """
     document, given = found.document, found.reading
     first, count = from_line or given.start, max_lines or given.count
@@ -60,7 +60,7 @@ def fetch_document(
 def fetch_documents(
     reader: IndexReader, patterns: Sequence[str], max_bytes: int, max_lines: int | None, folder: Path | None
 ) -> DocumentTexts:
-    """Every document that patterns name; large ones, and what goes beyond the size of an answer, without its text.
+    """Return every document that patterns name; those above the size limits are skipped, without their text.
 
     Raises:
         UsageError: A pattern is empty, or they list more names than an answer has documents.
@@ -81,7 +81,7 @@ def fetch_documents(
 
 
 def list_documents(reader: IndexReader, place: str) -> Listing:
-    """The documents of `name`, `name/prefix`, their `qmd://` forms, or a path inside a collection's folder.
+    """List the documents of `name`, `name/prefix`, their `qmd://` forms, or a path inside a collection's folder.
 
     Raises:
         NotFoundError: There is no such collection.
@@ -92,7 +92,7 @@ def list_documents(reader: IndexReader, place: str) -> Listing:
 
 
 def split_place(place: str, collections: Sequence[Collection]) -> tuple[str, str]:
-    """(collection, path prefix) that a place to list means; see `list_documents`.
+    """Return (collection, path prefix) of a place; see `list_documents`.
 
     Raises:
         NotFoundError: There is no such collection.
@@ -123,7 +123,7 @@ def _fetch_or_skip(
 
 
 def _first_lines(text: str, max_lines: int | None) -> str:
-    """The first `max_lines` lines, followed by a note of how many are missing."""
+    """Return the first `max_lines` lines, followed by a note of the number of missing lines."""
     lines = text.split("\n")
     if max_lines is None or len(lines) <= max_lines:
         return text
@@ -138,7 +138,7 @@ def _text_of(reader: IndexReader, document: StoredDocument) -> str:
 
 
 def _loss_of(reader: IndexReader, document: StoredDocument) -> Iterator[str]:
-    """What there is to say of a document whose file went from its folder after it was indexed."""
+    """Return a warning for a document whose file was removed after it was indexed."""
     collection = _collection_of(reader, document)
     if collection is None or not collection.path.is_dir():
         return
@@ -155,17 +155,17 @@ def _collection_of(reader: IndexReader, document: StoredDocument) -> Collection 
 
 
 class Section(Struct, frozen=True):
-    """Some lines of a text: the first, from 1, and how many."""
+    """Range of lines: the first, from 1, and their number."""
 
     start: int
     count: int
 
 
 def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
-    """The lines that `Heading`, `Heading#Subheading`, `^block` or a place means: a heading's to the next of its level.
+    """Return the lines of `Heading`, `Heading#Subheading`, `^block` or a place; a heading ends at the next of its level.
 
     Raises:
-        NotFoundError: The note has no such part; the hint names its headings.
+        NotFoundError: The note does not have this part; the hint names its headings.
     """
     from qmd.ingest.outline import kind_of, read_outline
 
@@ -185,7 +185,7 @@ def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
 
 
 def _below(text: str, headings: tuple[Heading, ...], wanted: list[str]) -> Section | None:
-    """The section of the last of the headings `wanted`, each looked for below the one before."""
+    """Return the section of the last of the headings `wanted`, each searched below the one before."""
     start, end = 0, len(headings)
     for key in wanted:
         found = next((i for i in range(start, end) if name_key(headings[i].text) == key), None)
@@ -201,7 +201,7 @@ def _below(text: str, headings: tuple[Heading, ...], wanted: list[str]) -> Secti
 
 
 def _at_number(text: str, headings: tuple[Heading, ...], form: str, place: str) -> Section | None:
-    """The page, slide or cell of a notebook that has the number, or the part of a sheet with the row of the cells."""
+    """Return the page, slide or notebook cell with a number, or the part of a sheet with the row of the cells."""
     sheet, _, cells = place.rpartition("!")
     number = int("".join(re.findall("[0-9]{1,9}", cells)[:1]) or -1)
     for heading in headings if form == "!" else ():
@@ -212,7 +212,7 @@ def _at_number(text: str, headings: tuple[Heading, ...], form: str, place: str) 
 
 
 def _at_time(text: str, time: str) -> Section | None:
-    """What is said from the last time before, or at, another one to the next."""
+    """Return the lines from the last time mark at or before a time to the next mark."""
     marks = [(mark[1], mark.start()) for mark in re.finditer(r"(?m)^\[(\d\d:\d\d:\d\d)\]", text)]
     starts = [start for at, start in marks if at <= time.zfill(8)]
     if not starts:
@@ -222,7 +222,7 @@ def _at_time(text: str, time: str) -> Section | None:
 
 
 def _block(text: str, fragment: str) -> Section | None:
-    """The paragraph or list item whose last line ends with the block's name, or stands above a line of only that."""
+    """Return the paragraph or list item whose last line ends with the block's name, or is above a line with only that."""
     lines = text.split("\n")
     last = next(
         (i for i, line in enumerate(lines) if line.rstrip().endswith(fragment) and _is_mark(line, fragment)), None
@@ -246,7 +246,7 @@ def _is_mark(line: str, fragment: str) -> bool:
 
 
 def explain_missing(error: MissingDocumentError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:
-    """`error` in the words that scripts know, or where the file exists on disk the reason why it is not indexed."""
+    """Return `error` as scripts parse it, or with the reason why an existing file is not indexed."""
     from qmd.ingest.exclusion import find_exclusion
 
     for collection, path in _places(reference, reader.collections(), cwd):
@@ -267,7 +267,7 @@ def explain_missing(error: MissingDocumentError, reference: str, reader: IndexRe
 
 
 def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:
-    """(collection, path in it) of each file on disk that the reference can mean."""
+    """Return (collection, path in it) of each file on disk that the reference can mean."""
     name = bare_name(reference)
     address = without_scheme(name)
     named = split_address(name if address is None else address, [one.name for one in collections])
@@ -276,6 +276,6 @@ def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Ite
         meant += [(one, name.removeprefix("./")) for one in collections if not Path(name).is_absolute()]
         meant += places_on_disk(cwd / expand_home(name), collections)
     for collection, path in meant:
-        # `..` in a reference must not lead to a verdict on a file outside the collection.
+        # `..` in a reference must not reveal whether a file outside the collection exists.
         if path and ".." not in path.split("/") and os.path.isfile(collection.path / to_disk(path)):  # noqa: PTH113 - Path.is_file raises for long names
             yield collection, path

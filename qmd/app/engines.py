@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 SettingsT = TypeVar("SettingsT")
 
 _RETRY_S = 30.0
-"""After this long a model that could not be opened is tried again: its server may be back, its file mended."""
+"""Seconds after which a model that could not be opened is tried again: its server or file may be back."""
 
 _LOW_MEMORY_SHARE = 0.05
-"""Share of main memory still available below which idle models are dropped at once."""
+"""Share of available main memory below which idle models are unloaded at once."""
 
 _POLL_S = 0.2
 
 
 class EnginePool(Generic[SettingsT]):
-    """The models of one server, loaded for the roles first asked for.
+    """Pool of the models of one process, loaded for the roles of the first request.
 
-    Searches use them side by side. One that needs others waits for the rest to end, and those behind it wait for it:
-    two sets at once could need twice the memory.
+    Searches share them. A search that needs other models waits for the others to end, and later ones wait for it: two
+    sets at once could need twice the memory.
 
     Args:
         load: Opens the models of some roles.
-        ttl_s: Seconds after which idle models are dropped; None keeps them.
+        ttl_s: Seconds after which idle models are unloaded; None keeps them.
         clock: Monotonic seconds.
-        stamp: Changes when the same settings mean other models, because files were added or removed.
-        is_memory_low: Whether idle models must go at once; None asks the system.
+        stamp: Changes when the same settings select other models, because files were added or removed.
+        is_memory_low: Whether idle models must be unloaded at once; None asks the system.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class EnginePool(Generic[SettingsT]):
     def engines(
         self, settings: SettingsT, roles: frozenset[Role], check: Callable[[], None] = lambda: None
     ) -> Iterator[Engines]:
-        """The engines of these roles and no others, exactly as a fresh process would load them.
+        """Yield the engines of these roles and no others, exactly as a new process would load them.
 
-        While other models are in use, `check` is asked now and then; it raises to end the waiting.
+        While other models are in use, `check` is called regularly; it raises to end the wait.
         """
         if not roles:
             yield Engines()
@@ -98,7 +98,7 @@ class EnginePool(Generic[SettingsT]):
 
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
-        """Like `engines`, but for work of minutes beside which searches go on; its models stay loaded meanwhile."""
+        """Yield engines as `engines` does, for work of minutes during which searches continue and models stay loaded."""
         if not roles:
             yield Engines()
             return
@@ -116,7 +116,7 @@ class EnginePool(Generic[SettingsT]):
                 self._used_at = self._clock()
 
     def unload_if_idle(self) -> bool:
-        """Drop models unused for the time to live, or at once when the machine runs out of memory; True if dropped."""
+        """Unload models that are idle for the time to live, or when memory is low; return whether they were unloaded."""
         if self._loaded is None or not self._changed.acquire(blocking=False):
             return False
         try:
@@ -132,16 +132,16 @@ class EnginePool(Generic[SettingsT]):
         return True
 
     def unload(self, timeout_s: float | None = None) -> None:
-        """Drop the models once no search uses them, or never if that takes longer than `timeout_s`."""
+        """Unload the models once no search uses them, or not at all if that takes longer than `timeout_s`."""
         with self._changed:
             if self._changed.wait_for(lambda: not self._searches, timeout_s):
                 self._loaded = None
 
     def _served(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
-        """The loaded models of these roles, if all are there.
+        """Return the loaded models of these roles, if all are there.
 
-        Whatever is to be said of other roles: to know which notes concern these the models would be loaded again, and
-        then by the next search, for every slice of the work.
+        Notes may concern other roles: separating them would reload the models for every slice of the work, and again for
+        the next search.
         """
         if self._loaded is None or self._loaded[0] != (settings, self._stamp(settings)):
             return None
@@ -150,11 +150,11 @@ class EnginePool(Generic[SettingsT]):
         return engines if all(served[role] is not None for role in roles) else None
 
     def _known(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
-        """The loaded models, where a search for these roles would load the same."""
+        """Return the loaded models if a search for these roles would load the same."""
         if self._loaded is None or (self._loaded[2].failures and self._clock() - self._loaded_at >= _RETRY_S):
             return None
         key, known_roles, engines = self._loaded
-        # Notes tell of roles that could not be served; those of other roles do not concern this search.
+        # Notes report roles that could not be loaded; those of other roles do not concern this search.
         serves = roles == known_roles or (roles < known_roles and not engines.notes)
         return engines if serves and key == (settings, self._stamp(settings)) else None
 
@@ -181,7 +181,7 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
 
 
 def machine_lacks_memory() -> bool:
-    """Whether the machine or this process's control group is about to run out; False where the system does not say."""
+    """Return whether memory of the machine or control group is nearly used up; False where the system does not report it."""
     return _machine_is_full() or _group_is_full()
 
 
@@ -195,7 +195,7 @@ def _machine_is_full() -> bool:
 
 
 def _group_is_full() -> bool:
-    """For containers, whose limit the machine's figures do not show; cached files are not counted, they can go."""
+    """Return whether the control group is nearly full, for containers; cached files are not counted."""
     group = Path("/sys/fs/cgroup")
     try:
         limit = int((group / "memory.max").read_text(encoding="ascii"))
@@ -220,7 +220,7 @@ def release_memory() -> None:
 
 
 def open_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
-    """The models of `roles`, as settings say.
+    """Load the models of `roles` by the settings.
 
     Raises:
         ModelError: The inference packages cannot be imported.
@@ -234,12 +234,12 @@ def open_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
 
 
 def is_words_only() -> bool:
-    """Whether this installation can neither run models nor keep vectors: its platform lacks one of the packages."""
+    """Return whether this installation has lexical search only, because its platform lacks a package."""
     return any(find_spec(name) is None for name in ("onnxruntime", "tokenizers", "sqlite_vec"))
 
 
 def models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:
-    """Names and times of the model folders: a pull or a removal changes what `auto` means."""
+    """Return names and times of the model folders: a pull or a removal changes the meaning of `auto`."""
     try:
         return tuple(sorted((entry.name, entry.stat().st_mtime_ns) for entry in settings.models_dir.iterdir()))
     except OSError:

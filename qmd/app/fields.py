@@ -1,4 +1,4 @@
-"""The fields of front matter that notes have: what a filter can be written from."""
+"""Front-matter fields of the notes, for filters."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from qmd.records import StoredDocument
 
 
 class Field(Struct, frozen=True):
-    """A field of front matter: how many notes have it, and each type and value."""
+    """Front-matter field: the number of notes that have it, and of each type and value."""
 
     field: str
     notes: int
     types: dict[str, int]
     distinct: int
     values: dict[str, int]
-    """Of several fields the 20 most frequent alone."""
+    """The 20 most frequent where several fields are listed."""
 
 
 def list_fields(documents: Iterable[StoredDocument], asked: str | None) -> tuple[Field, ...]:
-    """Every field, or the one that is asked for; fields and values that most notes have come first."""
+    """Return every field, or the one asked for; the most frequent fields and values come first."""
     types, values = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
     notes: Counter[str] = Counter()
     for document in documents:

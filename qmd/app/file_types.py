@@ -1,7 +1,7 @@
-"""What lies in the folders of collections beside the files that they take: said once, and counted in the status.
+"""Other types of files in the folders of collections: reported once, and counted in the status.
 
-Files that ignore rules leave out, and those of programs and their data, do not count; nor do those of a collection
-whose mask somebody has chosen. The last update of a collection as a whole has counted them.
+Files that ignore rules exclude, and files of programs and their data, do not count; neither do files of a collection
+whose mask the user has chosen. The last complete update of a collection has counted them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ KINDS_SHOWN = 4
 
 
 def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
-    """Ending → number of files in the folders of all collections, or of one, that none takes."""
+    """Return ending → number of files in the folders of all collections, or of one, that no collection includes."""
     collections, facts, found = index.collections(), index.facts(), dict[Path, Counter[str]]()
     for one in collections:
         kinds = kinds_of_fact(facts.get(OTHER_KINDS + one.name, "")) if name in (None, one.name) else {}
-        # A collection beside this one, with a mask of its own, may take them.
+        # Another collection over the same folder may include them.
         around = [two for two in collections if two != one and one.path.is_relative_to(two.path)] if kinds else []
         for two in around:
             from qmd.ingest.exclusion import selects
@@ -40,7 +40,7 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
 
 
 def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
-    """`notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
+    """Return `notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
     from qmd.ingest.exclusion import is_unread
 
     endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]
@@ -53,7 +53,7 @@ def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
 
 
 def to_read(kinds: Counter[str]) -> str:
-    """`; to read .pdf: pip install …` where that is all it takes; empty otherwise."""
+    """Return `; to read .pdf: pip install …` where a package is missing; empty otherwise."""
     missing = without_reader(kinds)
     if not missing:
         return ""
@@ -63,13 +63,13 @@ def to_read(kinds: Counter[str]) -> str:
 
 
 def without_reader(kinds: Counter[str]) -> list[str]:
-    """The endings whose reader is one of those of the extra `files`, and is not installed; the most frequent first."""
+    """Return the endings whose reader is in the extra `files` and not installed; the most frequent first."""
     found = {ending: find(KINDS, ending.lower()) for ending, _ in kinds.most_common()}
     return [ending for ending, kind in found.items() if kind is not None and kind.is_missing]
 
 
 def kinds_text(kinds: Counter[str]) -> str:
-    """`1,212 .txt, 3 .docx and 2 other kinds`: the most frequent endings with their numbers of files."""
+    """Return `1,212 .txt, 3 .docx and 2 other kinds`: the most frequent endings with their numbers of files."""
     counts = [f"{n_files:,} {suffix or 'without an ending'}" for suffix, n_files in kinds.most_common(KINDS_SHOWN)]
     n_more = len(kinds) - KINDS_SHOWN
     return ", ".join(counts) + (f" and {n_more} other kind{'s' * (n_more > 1)}" if n_more > 0 else "")

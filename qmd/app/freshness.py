@@ -1,10 +1,9 @@
-"""What a search does for the index: it indexes changed files first, and keeps vectors that it had to compute.
+"""Index maintenance by a search: it indexes changed files first, and stores vectors that it computed.
 
-A look compares the times of the folders and files that the index knows with those on disk: no file is opened, no mask
-and no ignore file applied, so a thousand notes cost five milliseconds. What has changed is brought up to date as by
-`qmd update`, without commands and vectors, as long as it is little and nobody else is writing. Vectors of the best
-candidates are stored once the answer is there. The other ways to keep an index fresh, by command, by a
-server while nobody asks it anything and by `qmd watch`, are in `app/updating`.
+The check compares the times of known folders and files with those on disk: it opens no file and applies no mask or
+ignore file, so a thousand notes cost five milliseconds. Changed files are indexed as by `qmd update`, without commands
+and vectors, as long as they are few and no other process writes. Vectors of the best candidates are stored after the
+answer. `app/updating` has the other ways to keep an index fresh: commands, idle servers and `qmd watch`.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ if TYPE_CHECKING:
 _SWITCH = "QMD_AUTO_UPDATE"
 
 _LOOK_S = 0.05
-"""What a search may lose to looking: enough for some twenty thousand files on a local disk."""
+"""Seconds of a search for this check: enough for some twenty thousand files on a local disk."""
 
 _REST_S = 3.0
-"""For so long a process believes what it saw."""
+"""Seconds for which a process relies on its last check."""
 
 _LARGE_REST_S = 600.0
-"""For so long only the folders of an index are looked at after the time was too short for its files."""
+"""Seconds for which only folders are checked after the time was too short for the files."""
 
 _FEW_FILES = 2_000
-"""An index of no more has its files looked at every time, however long that took."""
+"""Files up to which an index is checked completely every time, regardless of the time that took."""
 
 _MOST_FILES = 20_000
-"""A collection of more is not scanned as a whole while a search waits."""
+"""Files above which a collection is not scanned completely while a search waits."""
 
 _Changed = tuple["Collection", str]
-"""A collection, and the file or folder of it that holds all that has changed."""
+"""A collection, and the file or folder in it that contains every change."""
 
 
 class Freshness(Struct, frozen=True):
-    """How the index stands to the files of the collections that are searched."""
+    """State of the index compared with the files of the searched collections."""
 
     refreshed: int = 0
     """Changed files that were indexed."""
@@ -66,16 +65,16 @@ class Freshness(Struct, frozen=True):
 
 
 class _UnknownStateError(QmdError):
-    """It cannot be told whether the files of a collection have changed."""
+    """Whether the files of a collection have changed is unknown."""
 
 
 class Refresher:
-    """Looks at the folders of an index before it is searched.
+    """Check of the folders of an index before it is searched.
 
     Args:
-        configuration: Says whether that is wanted, and what the folders hold.
-        locations: Where the index lies. Outside of the folder of a project's own one nothing is looked at, as the index
-            may have come with the project; and one at an address, which others use as well, no search changes.
+        configuration: Whether this is wanted, and the collections.
+        locations: Location of the index. For a project, only files inside its folder are checked, as the index may have
+            come with the project; an index at an address, which others use as well, is never changed by a search.
         environ: `QMD_AUTO_UPDATE=0` switches it off.
     """
 
@@ -87,16 +86,16 @@ class Refresher:
         self._lock = threading.Lock()
 
     def may_write(self) -> bool:
-        """Whether a search may change the index: not where that is switched off, or somebody else's configuration."""
+        """Return whether a search may change the index: it is not switched off, and the configuration is the user's."""
         try:
             return not self._is_off and self._configuration.auto_update() and bool(self._configuration.trusted())
         except (QmdError, OSError):
             return False
 
     def refresh(self, reader: IndexReader, names: Sequence[str] | None) -> Freshness:
-        """Index what has changed in the collections of these names, None for all.
+        """Index changed files in the collections of these names, None for all.
 
-        Nothing that goes wrong here keeps a search from answering with what is there.
+        An error here never prevents the search.
         """
         if self._is_off or not self._lock.acquire(blocking=False):
             return Freshness()
@@ -123,7 +122,7 @@ class Refresher:
     def _look(
         self, reader: IndexReader, collections: Sequence[Collection]
     ) -> tuple[list[tuple[Collection, str]], bool]:
-        """The collections in which something has changed, each with the part that holds it, and whether that is all."""
+        """Return the changed part of each changed collection, and whether these are all changes."""
         mark = reader.path.with_name(f".{reader.path.name}.large")
         is_large = is_recent(mark, _LARGE_REST_S)
         changed: list[_Changed] = []
@@ -134,7 +133,7 @@ class Refresher:
                     raise _UnknownStateError("what lies outside of a project is not looked at")
                 below = changed_part(reader, collection, end, only_folders=is_large)
             except TimeoutError:
-                # A busy disk holds up a look at few files as well, but hardly the next one.
+                # A busy disk delays a check of few files as well, but rarely the next one.
                 if reader.count_documents() > _FEW_FILES:
                     renew_mark(mark)
                 return changed, False
@@ -148,8 +147,8 @@ class Refresher:
         return changed, is_known
 
     def _update(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
-        """Bring a part of a collection up to date, unless that takes long or its configuration is not trusted."""
-        # Outside of a project all is trusted, and the file need not be parsed: the index holds a copy of it.
+        """Update a part of a collection, unless that takes long or its configuration is not trusted."""
+        # Outside a project everything is trusted, and the file need not be parsed: the index has a copy of it.
         if self._project_root is not None and collection not in self._configuration.trusted():
             return Freshness()
         if not below and reader.count_documents(Scope(collections=(collection.name,))) > _MOST_FILES:
@@ -163,24 +162,24 @@ class Refresher:
         except TooManyChangesError as error:
             return Freshness(warnings=(f"{error.message}; {error.hint}",))
         except QmdError:
-            # Another process is writing, the index cannot be written, or the folder has just gone.
+            # Another process is writing, the index cannot be written, or the folder was just removed.
             return Freshness()
         self._fresh_at[collection.name] = time.monotonic()
         return Freshness(report.new + report.updated + report.removed, is_known=True)
 
 
 def changed_part(reader: IndexReader, collection: Collection, end: float, *, only_folders: bool) -> str | None:
-    """The file or folder of a collection that holds all that has changed since it was indexed; None when nothing has.
+    """Return the file or folder that contains every change in a collection since it was indexed; None for no change.
 
     Args:
         reader: The index.
-        collection: As the index has it.
-        end: When to give up, by the monotonic clock.
-        only_folders: Notice only what was added, removed, renamed or replaced.
+        collection: As stored in the index.
+        end: Time to give up, by the monotonic clock.
+        only_folders: Notice only files that were added, removed, renamed or replaced.
 
     Raises:
         TimeoutError: It takes longer.
-        _UnknownStateError: The collection was not indexed by this version yet, or its folder is away.
+        _UnknownStateError: The collection was not indexed by this version yet, or its folder is missing.
     """
     folders = reader.recorded_folders(collection.name)
     root = str(collection.path)
@@ -198,7 +197,7 @@ def changed_part(reader: IndexReader, collection: Collection, end: float, *, onl
 
 
 def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: float) -> list[str]:
-    """Those of some paths whose size, unless that is None, or time is another than recorded."""
+    """Return the paths whose size, unless that is None, or time differs from the record."""
     differing = []
     now, look = time.monotonic, os.stat
     for path, size_bytes, mtime_ns in recorded:
@@ -209,7 +208,7 @@ def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: 
         except (FileNotFoundError, NotADirectoryError):
             differing.append(path)
         except (OSError, ValueError):
-            # What cannot be looked at today may be as it was.
+            # A path that cannot be read now may be unchanged.
             continue
         else:
             if found.st_mtime_ns != mtime_ns or (size_bytes is not None and found.st_size != size_bytes):
@@ -218,14 +217,14 @@ def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: 
 
 
 class QueryTimeVectors:
-    """Cuts texts that a search finds without vectors, and keeps the vectors that it computes of them."""
+    """Chunks and vectors of texts that a search finds without vectors."""
 
     def __init__(self) -> None:
         self._precomputed: PrecomputedChunks | None = None
 
     def open(self, embedder: Embedder) -> PrecomputedChunks:
-        """Texts are cut for this model."""
-        # Parsers and splitters take 60 ms to import, which an index with all of its vectors does without.
+        """Return the source of chunks for a model."""
+        # Parsers and splitters take 60 ms to import; an index with all its vectors does not need them.
         from qmd.indexing.precomputed import PrecomputedChunks
 
         self._precomputed = PrecomputedChunks(embedder)
@@ -233,13 +232,13 @@ class QueryTimeVectors:
 
     @property
     def has_new(self) -> bool:
-        """Whether there is anything to store."""
+        """Whether there are vectors to store."""
         return self._precomputed is not None and self._precomputed.has_vectors
 
     def store(self, database: Path) -> None:
-        """Store what was computed, unless another process is writing or the index cannot be written.
+        """Store computed vectors, unless another process is writing or the index cannot be written.
 
-        The answer is there: it neither waits nor fails, and a later search or run computes these vectors again.
+        It neither waits nor fails; a later search or run computes these vectors again.
         """
         from qmd.store.opening import open_writer
 

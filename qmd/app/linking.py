@@ -1,4 +1,4 @@
-"""What a note is connected with: the links in it and to it, and the notes on the same matter."""
+"""Links of a note in both directions, and similar notes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 LINK = 0.1
-"""What a link in one direction, or links that both share with hardly anybody else, add to a cosine: half of what lies
-between the first and the tenth nearest note of a vault (median .20), so that links order the near notes and do not hide
-them. Of 200 links hidden in that vault 125 lead to one of the first ten notes that are not linked, 122 without."""
+"""Addition to the cosine for a link in one direction, or for links that few other notes share: half the distance between
+the first and the tenth nearest note of a vault (median .20), so links order near notes and do not hide them. Of 200 links
+hidden in that vault, 125 lead to one of the first ten unlinked notes; 122 without this."""
 
 _NEAREST = 50
 
 
 def list_links(reader: IndexReader, found: ResolvedDocument) -> NoteLinks:
-    """The links in a note and to it."""
+    """Return the links from and to a note."""
     document = found.document
     outgoing, incoming = reader.links_from(document), reader.links_to(document)
     ids = {one.target for one in outgoing if one.target is not None} | {one.source for one in incoming}
@@ -42,13 +42,13 @@ def list_links(reader: IndexReader, found: ResolvedDocument) -> NoteLinks:
 def find_related(
     reader: IndexReader, found: ResolvedDocument, limit: int, collections: Sequence[str] | None
 ) -> RelatedNotes:
-    """The notes nearest to one, without itself and its copies.
+    """Return the notes nearest to one, without itself and its copies.
 
     The score is the cosine of a note's nearest chunk with the mean of the other's chunks, plus `LINK` for a link in
     either direction and up to as much for shared links; at most 1.
 
     Raises:
-        NotFoundError: There is no collection of a name.
+        NotFoundError: A collection does not exist.
     """
     document = found.document
     scope = _scope(reader, document, collections)
@@ -79,7 +79,7 @@ def find_related(
 
 
 def _scope(reader: IndexReader, document: StoredDocument, collections: Sequence[str] | None) -> Scope:
-    """The collections that were named, else those that are searched by default and the note's own."""
+    """Return the named collections, else those that are searched by default and the note's own."""
     known = reader.collections()
     refuse_unknown(collections or (), (one.name for one in known))
     if collections:

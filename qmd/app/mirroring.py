@@ -1,4 +1,4 @@
-"""Opening the index of a place for writing: made, mended, and its copy of the configuration equal to that."""
+"""Open an index for writing: create or repair it, and update its copy of the configuration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexWriter
 
 VERIFIED_FOR_S = 86_400
-"""For how long an index that was made or found sound is not verified again."""
+"""Seconds before an index that was created or verified is verified again."""
 
 
 def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
-    """The index for writing, made when missing; where another program has the place, beside its file.
+    """Open the index for writing, and create a missing one; next to the file of another program.
 
-    One that came with a project and was not made here is set aside.
+    An index that came with a project and was not made here is set aside.
     """
     from qmd.store.opening import open_writer
 
@@ -43,17 +43,17 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     if is_made:
         from qmd.store.sqlite.connection import verified_mark
 
-        # What is written from now on need not be verified before tomorrow.
+        # A new index need not be verified before tomorrow.
         renew_mark(verified_mark(writer.path))
     return writer
 
 
 def mend(locations: Locations, say: Callable[[str], None], *, always: bool = False) -> None:
-    """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
+    """Verify the index and replace a damaged one by a new one with its sound vectors; the old file is kept.
 
-    The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
-    two seconds per gigabyte: once a day, and when damage was met since, unless `always`. Of an index at an address,
-    which may be far away, all is read only then; its damaged tables are begun anew, and the others stay.
+    The next update of the collections restores the texts and words from the files. Reads the whole file, at one to two
+    seconds per gigabyte: once a day, and after damage was found, unless `always`. An index at an address, which may be
+    far away, is read only then; its damaged tables are emptied, and the others stay.
     """
     if locations.address is not None:
         from qmd.store.opening import opening_at
@@ -75,7 +75,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             problems = writer.check(thorough=False) if is_due else []
     except DamagedIndexError as exc:
         problems = [exc.message]
-    except UnknownOriginError:  # set aside by whoever writes
+    except UnknownOriginError:  # set aside by the writer
         return
     if not problems:
         if is_due:
@@ -92,9 +92,9 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
 
 
 def mirror(writer: IndexWriter, config: Config, written: Config, *, is_shared: bool = False) -> None:
-    """Make the index's copy of the configuration equal to `config`, and delete what left `written`, its full form.
+    """Update the index's copy of the configuration to `config`, and delete collections that are not in `written`.
 
-    Of an index that is shared each machine's configuration tells a part: what it does not name stays as it is.
+    A shared index has collections of several machines: collections that `config` does not name stay unchanged.
     """
     with writer.transaction():
         known = {collection.name: collection for collection in writer.collections()}
@@ -114,6 +114,6 @@ def mirror(writer: IndexWriter, config: Config, written: Config, *, is_shared: b
 
 
 def with_unchanged(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
-    """`collections`, then the other known ones, which are searched only when they are named."""
+    """Return `collections`, then the other known ones, which are searched only when they are named."""
     names = {collection.name for collection in collections}
     return [*collections, *(replace(one, include_by_default=False) for one in known if one.name not in names)]

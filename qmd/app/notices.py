@@ -1,4 +1,4 @@
-"""What an index says to whoever uses it, beside its answers."""
+"""Messages of an index to its user, apart from answers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class Notices:
-    """Writes messages to the log `qmd` and trusts nobody; adapters with a person in front derive from it."""
+    """Receiver of messages: writes them to the log `qmd` and grants no trust; interactive adapters derive from it."""
 
     def warn(self, message: str) -> None:
-        """Gets what was not done, or not as asked."""
+        """Receive a warning: work that was skipped or changed."""
         _log().warning(message)
 
     def say(self, message: str) -> None:
-        """Gets what is worth knowing."""
+        """Receive information."""
         _log().info(message)
 
     def grants_trust(self, items: GatedItems) -> bool:
-        """Whether the user trusts what a project's configuration wants beyond its folder."""
+        """Return whether the user trusts the parts of a project's configuration that reach beyond its folder."""
         return False
 
 
 def _log() -> Logger:
-    # Imported here: commands have notices of their own, and this would be a tenth of a search's start.
+    # Imported here: commands have notices of their own, and this is a tenth of the start of a search.
     import logging
 
     return logging.getLogger("qmd")

@@ -1,4 +1,4 @@
-"""Which index is meant, and where its configuration lives."""
+"""Locate an index and its configuration."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def open_index(
     index: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Index:
-    """An index; nothing is opened or loaded before it is needed.
+    """Return an index; nothing is opened or loaded before its first use.
 
-    Without arguments it is the index that `qmd` itself would use here: the nearest project's, else the user's.
+    Without arguments, this is the index that `qmd` would use in this folder: the nearest project's, else the user's.
 
     Args:
-        path: The index file, or the address of an index (`lance:/path`, `s3://bucket/prefix`), made by the first write.
+        path: The index file, or the address of an index (`lance:/path`, `s3://bucket/prefix`); the first write creates it.
             With it, the configuration is `config` or the index's own copy.
         config: With `path` only: a mapping of the shape of `index.yml`, which stays in memory, or the path of a file,
-            which edits are written to. Relative paths inside start at the working directory, or at the file's folder.
+            which receives edits. Relative paths inside start at the working directory, or at the file's folder.
         index: Without `path`: the name or address of an index, as in `qmd --index NAME`.
         environ: Read in place of the process's environment variables.
 
     Raises:
-        UsageError: The arguments contradict each other, or the address is none that qmd knows.
+        UsageError: The arguments contradict each other, or qmd does not know the scheme of the address.
         NotFoundError: `config` names a file that does not exist.
         ConfigError: The mapping is not of the shape of `index.yml`.
     """
@@ -62,7 +62,7 @@ def open_index(
             configuration = IndexConfiguration(locations, notices)
         elif isinstance(config, Mapping):
             configuration = MappingConfiguration(config, locations, notices)
-            configuration.load()  # a mistake in it should show here, not at the first search
+            configuration.load()  # report a mistake here, not at the first search
         else:
             locations = _configured_by(locations, Path(config))
             configuration = FileConfiguration(locations, environ, notices)
@@ -70,12 +70,12 @@ def open_index(
 
 
 def locate_store(place: str, cwd: Path, environ: Mapping[str, str]) -> Locations:
-    """Where the index lies that a person names by a name, an address, or the path of a `.sqlite` file.
+    """Return the locations of an index given by a name, an address, or the path of a `.sqlite` file.
 
-    Such a file has no configuration but its own copy. `INDEX_PATH` has no say here, where every index is named.
+    Such a file has no configuration but its own copy. `INDEX_PATH` is ignored, as every index here is named.
 
     Raises:
-        UsageError: The address is none that qmd knows.
+        UsageError: qmd does not know the scheme of the address.
     """
     named = {name: value for name, value in environ.items() if name != "INDEX_PATH"}
     if place.endswith(".sqlite"):
@@ -84,9 +84,9 @@ def locate_store(place: str, cwd: Path, environ: Mapping[str, str]) -> Locations
 
 
 def default_index_path(index: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """The file of the index that `qmd` would use here; it need not exist.
+    """Return the file of the index that `qmd` would use here; it need not exist.
 
-    Of an index at an address it is the path beside which this machine keeps its locks.
+    For an index at an address, it is the path next to which this machine keeps its locks.
 
     Args:
         index: The name of an index, as in `qmd --index NAME`.
@@ -96,7 +96,7 @@ def default_index_path(index: str | None = None, environ: Mapping[str, str] | No
 
 
 def _at(locations: Locations, path: str) -> Locations:
-    """The places of an index that lies at `path` and has no configuration file: relative paths start here."""
+    """Return the locations of an index at `path` without a configuration file: relative paths start here."""
     address = index_address(path, locations.cwd, locations.home)
     if address is not None:
         database = address_state(address, locations.cache)

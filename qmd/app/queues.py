@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from qmd.errors import QmdError
 
 REST_S = 2.0
-"""For so long after an answer the next question is expected."""
+"""Seconds after an answer in which the next request is expected."""
 
 
 _POLL_S = 0.05
@@ -20,12 +20,12 @@ _LINE_POLL_S = 0.2
 
 
 AT_ONCE = 2
-"""Searches of one kind at a time. One computes while another reads: a model's operators and SQLite let the interpreter
-go on, and more would only take turns at it."""
+"""Concurrent searches of one kind. One computes while another reads: a model's operators and SQLite release the
+interpreter, and more searches would only take turns."""
 
 
 class FifoSemaphore:
-    """Who comes first is served first, so many at a time."""
+    """FIFO semaphore: admits a number of requests at a time, in the order of their arrival."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -34,7 +34,7 @@ class FifoSemaphore:
 
     @contextmanager
     def turn(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """A place for the block; until it is free `check` is asked now and then, and raises to end the waiting."""
+        """Hold a slot while the block runs; while waiting, `check` is called and may raise to end the wait."""
         own = object()
         with self._changed:
             self._present.append(own)
@@ -48,17 +48,17 @@ class FifoSemaphore:
                 self._changed.notify_all()
 
     def _is_served(self, own: object) -> bool:
-        """Whether its turn has come, or comes within a moment."""
+        """Return whether a request has a slot, after a short wait."""
         with self._changed:
             return self._changed.wait_for(lambda: own in self._present[: self._places], _LINE_POLL_S)
 
 
 class StoppedError(QmdError):
-    """What is under way has no time left: its process ends, or another one takes over."""
+    """The running work must stop: its process ends, or another one takes over."""
 
 
 class IdleGate:
-    """Lets work that nobody waits for go on only while no request is answered, or has just been."""
+    """Gate that admits background work only while no request is active or recent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class IdleGate:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Go before everything else while the block runs."""
+        """Take priority over background work while the block runs."""
         with self._lock:
             self._requests += 1
         try:
@@ -78,10 +78,10 @@ class IdleGate:
                 self._ended = time.monotonic()
 
     def wait(self, should_stop: Callable[[], bool]) -> None:
-        """Return when nobody asks, or has just asked.
+        """Wait until no request is active or recent.
 
         Raises:
-            StoppedError: `should_stop` says so first.
+            StoppedError: `should_stop` returned True first.
         """
         while not should_stop():
             if not self._requests and time.monotonic() - self._ended >= REST_S:

@@ -21,7 +21,7 @@ _SEARCH_FIRST = 'search first: qmd query "…"'
 
 
 def remember_hits(locations: Locations, hits: Sequence[Hit]) -> None:
-    """Keep where the hits of a search lie, in the order shown; a cache that cannot be written is no failure of it."""
+    """Store the addresses and lines of hits in the order shown; errors of the cache are ignored."""
     places = [(hit.document.uri, hit.passage.line) for hit in hits]
     file = _file(locations)
     with suppress(OSError):
@@ -31,10 +31,10 @@ def remember_hits(locations: Locations, hits: Sequence[Hit]) -> None:
 
 
 def recall_hit(locations: Locations, number: int) -> tuple[str, int]:
-    """Address and line of the hit that was shown as `number`, from 1.
+    """Return the address and line of the hit that was shown as `number`, from 1.
 
     Raises:
-        NotFoundError: The last search had no such hit, or there was none.
+        NotFoundError: The last search did not show this hit, or there was no search.
     """
     try:
         places: list[tuple[str, int]] = json.loads(_file(locations).read_text("utf-8"))

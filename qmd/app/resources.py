@@ -1,4 +1,4 @@
-"""What an index keeps open while it is used: its file, its models, and the time that a request may take."""
+"""Open resources of an index: readers of its file, models, and the timeout of a request."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ _CLOSE_TIMEOUT_S = 2.0
 _AUTO_EMBED = "QMD_AUTO_EMBED"
 
 _IDLE_READERS = 2
-"""Readers kept open. Each may hold the vectors it scanned, so no more than usually run at once."""
+"""Readers that stay open. Each may cache vectors, so no more than usually run at once."""
 
 _Identity = tuple[object, ...]
 
 
 class ReaderPool:
-    """Readers of one index. A reader serves one request at a time.
+    """Pool of readers of one index. A reader serves one request at a time.
 
     Args:
         open_reader: Opens one more.
-        watched: The index file, which is opened anew when another one takes its place, and files (the configuration)
-            after whose change readers are opened anew as well.
+        watched: The index file and the configuration: readers are reopened when one of them is replaced or changed.
         keeps_idle: Whether a reader that has served a request may serve another one.
     """
 
@@ -58,13 +57,13 @@ class ReaderPool:
 
     @contextmanager
     def reader(self) -> Iterator[IndexReader]:
-        """A reader for the block; after an error it is closed instead of being kept.
+        """Yield a reader; after an error it is closed instead of being reused.
 
         Raises:
-            NotFoundError: If there is no index.
-            StoreError: If it cannot be opened.
+            NotFoundError: There is no index.
+            StoreError: It cannot be opened.
         """
-        # It tells a replaced index file or an edited configuration from the one that is open.
+        # It differs after the index file was replaced or the configuration was edited.
         identity = tuple(_file_identity(path, by_content=number > 0) for number, path in enumerate(self._watched))
         reader = self._take(identity) or self._open()
         try:
@@ -108,16 +107,16 @@ def _file_identity(path: Path, *, by_content: bool) -> tuple[int, ...] | None:
 
 
 class OpenedIndex:
-    """An index and the models that search it, opened by their first use and shared by all requests.
+    """Index and the models that search it, opened at their first use and shared by all requests.
 
     Args:
-        locations: Where it lies.
+        locations: Its files.
         configuration: Its collections, notes and models.
         environ: Variables that choose models and how long idle ones are kept.
-        notices: Told what concerns the user beside the answers.
+        notices: Receives messages for the user.
         allow_gpu: False keeps models on the CPU.
-        keeps_models: Whether models stay loaded however long they are idle.
-        timeout_s: How long a request may take; None for as long as it takes. Computing vectors is not limited.
+        keeps_models: Whether idle models stay loaded.
+        timeout_s: Timeout of a request; None for no limit. Computing vectors has no limit.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class OpenedIndex:
         self.timeout_s = timeout_s
         self._locations = locations
         self._configuration = configuration
-        # Only these are heard by engines; any other change of the environment would load the models again.
+        # Engines read only these; any other change of the environment would reload the models.
         self._environ = {name: value for name, value in environ.items() if name.startswith("QMD_")}
         self._notices = notices
         self._allow_gpu = allow_gpu
@@ -146,7 +145,7 @@ class OpenedIndex:
         )
         self._refresher = Refresher(configuration, locations, self._environ)
         self._idle_gate = IdleGate()
-        # A question of words, a matter of milliseconds, does not wait for models.
+        # A lexical search takes milliseconds and does not wait for models.
         self._words_line, self._models_line = FifoSemaphore(AT_ONCE), FifoSemaphore(AT_ONCE)
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
@@ -163,37 +162,37 @@ class OpenedIndex:
         self.close()
 
     def close(self) -> None:
-        """Give up models and open files, after a moment for a search that still runs.
+        """Release models and open files, after a moment for a search that still runs.
 
-        The index can still be used, and then opens them again.
+        The index stays usable, and reopens them at the next use.
         """
         if "_engines" in self.__dict__:
             self._engines.unload(_CLOSE_TIMEOUT_S)
         self._readers.close()
 
     def release_idle(self) -> None:
-        """Give up models and open readers once they have not been used for their time to live."""
+        """Release models and readers that have been idle for their time to live."""
         if self._engines.unload_if_idle():
             self._readers.close()
 
     @property
     def path(self) -> Path:
-        """The index file; of an index at an address, the path beside which this machine keeps its locks."""
+        """The index file; for an index at an address, the path next to which this machine keeps its locks."""
         return self._locations.database
 
     @property
     def embeds_in_background(self) -> bool:
-        """Whether an idle server may compute the vectors that are missing."""
+        """Whether an idle server may compute missing vectors."""
         return not is_off(self._environ.get(_AUTO_EMBED)) and self._configuration.auto_embed()
 
     def exists(self) -> bool:
-        """Whether anything was indexed yet."""
+        """Return whether an index exists."""
         from qmd.store.opening import index_exists
 
         return index_exists(self._locations.database, self._locations.address)
 
     def engine_settings(self) -> EngineSettings:
-        """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
+        """Return the models of the configuration as far as it is trusted, else of the environment, else automatic."""
         from qmd.inference.settings import EngineSettings
 
         written = self._configuration.settings()
@@ -211,17 +210,17 @@ class OpenedIndex:
 
     @contextmanager
     def reader(self) -> Iterator[IndexReader]:
-        """The index file itself, for those who measure and examine.
+        """Yield a reader of the index, for measurements and checks.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no index.
         """
         with self._request() as (reader, _):
             yield reader
 
     @contextmanager
     def engines(self, roles: frozenset[Role]) -> Iterator[Engines]:
-        """The models themselves, for those who measure and examine."""
+        """Yield the models, for measurements and checks."""
         with self._engines.lease(self.engine_settings(), roles) as engines:
             yield engines
 
@@ -229,9 +228,9 @@ class OpenedIndex:
     def _request(
         self, listener: Listener = Listener(), line: FifoSemaphore | None = None
     ) -> Iterator[tuple[IndexReader, Deadline]]:
-        """A reader that stops when the time is over or the listener has gone, and who to ask about that.
+        """Yield a reader that stops when the time is over or the client has disconnected, and its deadline.
 
-        With `line` those who came before are served first.
+        With `line`, requests are served in the order of their arrival.
         """
         deadline = Deadline(listener, self.timeout_s)
         turn = line.turn(deadline.check) if line else nullcontext()
@@ -240,7 +239,7 @@ class OpenedIndex:
             try:
                 yield reader, deadline
             except (CancelledSearch, StoreError):
-                # Both are how the work ends; the deadline knows why.
+                # Both end the work; the deadline knows the reason.
                 deadline.check()
                 raise
             finally:
