@@ -23,13 +23,13 @@ SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
 Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
-"""The order of hits; `date` is newest first, `-date` oldest first."""
+"""Order of hits; `date` is newest first, `-date` oldest first."""
 
 DEFAULT_PATTERN = "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"
-"""The mask of a new collection that was given none; alone of all masks it takes endings in any letter case."""
+"""Default mask of a new collection; the only mask that matches endings in any letter case."""
 
 UNWRITTEN_PATTERN = "**/*.md"
-"""The mask of a collection whose entry in a configuration file has none: what that meant when it was written."""
+"""Mask of a collection whose entry in a configuration file has none."""
 
 
 class Collection(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Collection(Struct, frozen=True):
     update_command: str | None = None
     include_by_default: bool = True
     gitignore: bool = True
-    """Whether what git ignores is left out."""
+    """Whether files that git ignores are skipped."""
 
 
 class FileEntry(Struct, frozen=True, gc=False):
@@ -57,7 +57,7 @@ class FileEntry(Struct, frozen=True, gc=False):
 
     @property
     def absolute(self) -> Path:
-        """The file's place on disk; made when asked for, as most scanned files are known and never opened."""
+        """Path on disk; computed on demand, as most scanned files are never opened."""
         return self.folder / to_disk(self.path)
 
 
@@ -79,7 +79,7 @@ class Link(Struct, frozen=True, gc=False, array_like=True):
     fragment: str
     """A heading, or `^` and the name of a block; empty without."""
     text: str
-    """What the reader sees instead of the target; empty where that is the target."""
+    """Text that is displayed instead of the target; empty where the target is."""
     line: int
     is_embed: bool = False
 
@@ -98,13 +98,13 @@ class Document(Struct, frozen=True):
     metadata: Mapping[str, MetadataValue]
     """Typed front matter, keys lower-case; lists as tuples of strings."""
     aliases: tuple[str, ...] = ()
-    """Other names that its front matter gives it."""
+    """Other names from its front matter."""
     labels: tuple[str, ...] = ()
-    """Names of places in it by which links call it."""
+    """Names of places in it that links refer to."""
     date: str | None = None
-    """The day (`2024-02-02`) or month (`2024-02`) that it is about; None where it does not say."""
+    """Day (`2024-02-02`) or month (`2024-02`) of its subject; None where it is unknown."""
     dates: tuple[DateSpan, ...] = ()
-    """All that its path, front matter and headings name."""
+    """Every date in its path, front matter and headings."""
     links: tuple[Link, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -121,18 +121,18 @@ class Chunk(Struct, frozen=True):
 
 
 class IndexTerms(Struct, frozen=True):
-    """What full-text search sees of a document: one string per FTS5 column, already analysed (see `qmd.analysis`)."""
+    """Terms of a document: one analysed string per FTS5 column (see `qmd.analysis`)."""
 
     title: str
     headings: str
     path: str
     body: str
     extra: str
-    """Derived terms that the text does not literally hold: identifier parts, symbols, dates."""
+    """Derived terms that the text does not contain literally: identifier parts, symbols, dates."""
 
 
 class LexicalTerm(Struct, frozen=True):
-    """One query term for BM25, as `qmd.analysis` makes it.
+    """Query term for BM25, from `qmd.analysis`.
 
     `fts` is an FTS5 expression that is safe to join (quoted string, quoted prefix, phrase, or parenthesised OR).
     """
@@ -142,7 +142,7 @@ class LexicalTerm(Struct, frozen=True):
     required: bool = False
     excluded: bool = False
     is_part: bool = False
-    """Whether it is a part of another term's word (`get` of `getUser`), which nobody typed alone."""
+    """Whether it is a part of another term's word (`get` of `getUser`) that was not typed by itself."""
 
 
 class SubQuery(Struct, frozen=True):
@@ -188,7 +188,7 @@ Filter = TagFilter | TextFilter | DateFilter | FieldFilter
 
 
 class Scope(Struct, frozen=True):
-    """Which documents may be found. Applied inside retrieval, before any cut-off.
+    """Documents that a search may find. Applied inside retrieval, before any cut-off.
 
     `collections` None means every collection; an empty tuple means none at all.
     """
@@ -231,7 +231,7 @@ class Ranking(Struct, frozen=True):
 
 
 class StoredDocument(Struct, frozen=True):
-    """A document as the index holds it, without its text."""
+    """Document in the index, without its text."""
 
     id: int
     collection: str
@@ -243,16 +243,16 @@ class StoredDocument(Struct, frozen=True):
     """Length of the text in code points."""
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     date: str | None = None
-    """The day (`2024-02-02`) or month (`2024-02`) that the note is about; None where it does not say."""
+    """Day (`2024-02-02`) or month (`2024-02`) of the note's subject; None where it is unknown."""
 
     @property
     def day(self) -> str:
-        """Its date, else the day on which its file was written, where the user is."""
+        """Its date, else the local day on which its file was written."""
         return self.date or str(parse_time(self.modified_at).astimezone().date())
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of its front matter, without `#`."""
+        """Tags of its front matter, without `#`."""
         values = [self.metadata.get(key) for key in ("tag", "tags")]
         lists = [(value,) if isinstance(value, str) else value for value in values]
         return tuple(str(tag).lstrip("#") for tags in lists if isinstance(tags, list | tuple) for tag in tags if tag)
@@ -269,7 +269,7 @@ class StoredDocument(Struct, frozen=True):
 
 
 class Passage(Struct, frozen=True):
-    """The lines shown for a hit: `text` without header, first and last line number, and the best-matching line."""
+    """Lines shown for a hit: `text` without header, first and last line number, and the best-matching line."""
 
     text: str
     start_line: int
@@ -278,13 +278,13 @@ class Passage(Struct, frozen=True):
     lines_before: int
     lines_after: int
     heading_trail: tuple[str, ...] = ()
-    """Headings that the best line stands under, outermost first, without the document's title."""
+    """Headings above the best line, outermost first, without the document's title."""
     is_code: bool = False
-    """Whether all of it is code: of a source file, or from inside a fence whose marks it does not hold."""
+    """Whether all of it is code: from a source file, or from inside a fence without its marks."""
 
 
 class Contribution(Struct, frozen=True):
-    """What one ranking gave to one hit's fused score."""
+    """Contribution of one ranking to the fused score of a hit."""
 
     source: str
     kind: str
@@ -296,7 +296,7 @@ class Contribution(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """A hit's path through the pipeline."""
+    """Scores of a hit in each stage of the pipeline."""
 
     contributions: tuple[Contribution, ...]
     fused_rank: int
@@ -307,7 +307,7 @@ class Explanation(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """Where another note links to one that says nothing itself: that note, the line, and the words around the link."""
+    """Link from another note to a note without prose: that note, the line, and the words around the link."""
 
     document: StoredDocument
     line: int
@@ -325,15 +325,15 @@ class Hit(Struct, frozen=True):
     """Whole text, only when asked for."""
     explanation: Explanation | None = None
     also_in: tuple[str, ...] = ()
-    """Addresses of the other documents found that hold the same text."""
+    """Addresses of other found documents with the same text."""
     passages: tuple[Passage, ...] = ()
-    """For those who read on: `passage` grown to its section, and others for what it lacks of the query, in order."""
+    """`passage` extended to its section, and other passages for parts of the query that it lacks, in order."""
     mention: Mention | None = None
-    """Only for a note whose own text is empty, or a template."""
+    """Only for a note whose text is empty, or a template."""
 
     @property
     def score(self) -> float:
-        """`relevance`, by the name that it has in JSON."""
+        """`relevance`, by its name in JSON."""
         return self.relevance
 
     @property
@@ -350,21 +350,21 @@ class StageTiming(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """What an answer costs the model that reads it: tokens (o200k) by an estimate that is never too low."""
+    """Token budget of an answer (o200k), by an estimate that is never too low."""
 
     of: int
-    """What it may cost."""
+    """Tokens that the answer may have."""
     used: int
     left: int = 0
-    """Results that had no room."""
+    """Results that did not fit."""
     cursor: str | None = None
-    """What to ask on with."""
+    """Cursor of the next page."""
     next: str | None = None
-    """Docid of the best result, where none had room."""
+    """Docid of the best result, where none fitted."""
 
 
 class SearchResponse(Struct, frozen=True):
-    """Hits best first, with everything that made the answer less than complete in `warnings`."""
+    """Hits, best first; `warnings` contain every reason why the answer is incomplete."""
 
     query: Query
     hits: tuple[Hit, ...]
@@ -372,17 +372,17 @@ class SearchResponse(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     expansions: tuple[SubQuery, ...] = ()
     dropped_expansions: tuple[tuple[str, str], ...] = ()
-    """(text, reason) of every expansion that validation refused."""
+    """(text, reason) of every rejected expansion."""
     timings: tuple[StageTiming, ...] = ()
     models: tuple[str, ...] = ()
     """Names of the models that answered, e.g. `all-MiniLM-L6-v2 int8 (built-in)`."""
     terms: tuple[LexicalTerm, ...] = ()
-    """What was looked for by words, misspelt ones as corrected; `qmd.retrieval.matching` finds them in a text."""
+    """Lexical terms of the search, misspelt ones corrected; `qmd.retrieval.matching` finds them in a text."""
     refreshed: int = 0
-    """Changed files that were taken up before the search."""
+    """Changed files that were indexed before the search."""
     is_fresh: bool = False
-    """Whether the files of what was searched are known to be as they were indexed."""
+    """Whether the searched files are known to be unchanged since they were indexed."""
     before: tuple[Hit, ...] = ()
-    """What an earlier answer has shown, where the question goes on with its cursor."""
+    """Hits that an earlier answer has shown, where the request has its cursor."""
     budget: Budget | None = None
-    """Only where one was given."""
+    """Only where the request has one."""

@@ -69,8 +69,8 @@ def _check_not_configured(target: Locations, reader: IndexReader) -> None:
 def _configure(source: Locations, target: Locations, reader: IndexReader) -> list[str]:
     """Write the configuration of a new index, unless it has only its own copy; return what could not be copied.
 
-    The user's own file is copied unchanged. From a project, or an index of somebody else, only the index's copy is used:
-    commands that `qmd update` runs are dropped, as the user's own configuration is trusted.
+    The user's own file is copied unchanged. From a project, or an index of somebody else, only the index's copy is
+    used: commands that `qmd update` runs are dropped, as the user's own configuration is trusted.
     """
     if not target.keeps_configuration or target.config_file.exists():
         return []

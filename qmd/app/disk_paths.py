@@ -90,7 +90,7 @@ def linker(template: str | None, platform: str = sys.platform) -> Linker:
 
 
 def _is_note(path: str, platform: str) -> bool:
-    """Return whether a file has the ending of a note and no system runs it; a link may have the name of another file."""
+    """Return whether a file has the ending of a note and no system runs it; a link may have another name."""
     name = PurePath(path).name
     begins = _DOCUMENTS.get(suffix_of(name), b"")
     # After a colon, Windows reads a hidden stream of the file.

@@ -162,7 +162,7 @@ class Section(Struct, frozen=True):
 
 
 def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
-    """Return the lines of `Heading`, `Heading#Subheading`, `^block` or a place; a heading ends at the next of its level.
+    """Return the lines of `Heading`, `Heading#Subheading`, `^block` or a place; a section ends at an equal heading.
 
     Raises:
         NotFoundError: The note does not have this part; the hint names its headings.
@@ -222,7 +222,7 @@ def _at_time(text: str, time: str) -> Section | None:
 
 
 def _block(text: str, fragment: str) -> Section | None:
-    """Return the paragraph or list item whose last line ends with the block's name, or is above a line with only that."""
+    """Return the paragraph or list item whose last line ends with the block's name, or precedes it."""
     lines = text.split("\n")
     last = next(
         (i for i, line in enumerate(lines) if line.rstrip().endswith(fragment) and _is_mark(line, fragment)), None

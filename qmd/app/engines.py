@@ -98,7 +98,7 @@ class EnginePool(Generic[SettingsT]):
 
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
-        """Yield engines as `engines` does, for work of minutes during which searches continue and models stay loaded."""
+        """Yield engines as `engines` does, for long work: searches continue, and models stay loaded."""
         if not roles:
             yield Engines()
             return
@@ -116,7 +116,7 @@ class EnginePool(Generic[SettingsT]):
                 self._used_at = self._clock()
 
     def unload_if_idle(self) -> bool:
-        """Unload models that are idle for the time to live, or when memory is low; return whether they were unloaded."""
+        """Unload models that are idle for the time to live, or when memory is low; return whether any were."""
         if self._loaded is None or not self._changed.acquire(blocking=False):
             return False
         try:
@@ -140,8 +140,8 @@ class EnginePool(Generic[SettingsT]):
     def _served(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
         """Return the loaded models of these roles, if all are there.
 
-        Notes may concern other roles: separating them would reload the models for every slice of the work, and again for
-        the next search.
+        Notes may concern other roles: separating them would reload the models for every slice of the work, and
+        again for the next search.
         """
         if self._loaded is None or self._loaded[0] != (settings, self._stamp(settings)):
             return None
@@ -181,7 +181,7 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
 
 
 def machine_lacks_memory() -> bool:
-    """Return whether memory of the machine or control group is nearly used up; False where the system does not report it."""
+    """Return whether memory of the machine or control group is nearly used up; False where it is unknown."""
     return _machine_is_full() or _group_is_full()
 
 

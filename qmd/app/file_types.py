@@ -40,7 +40,7 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
 
 
 def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
-    """Return `notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: qmd index ~/notes --glob '**/*.txt'`."""
+    """Return a line such as `notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: …`."""
     from qmd.ingest.exclusion import is_unread
 
     endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 LINK = 0.1
-"""Addition to the cosine for a link in one direction, or for links that few other notes share: half the distance between
-the first and the tenth nearest note of a vault (median .20), so links order near notes and do not hide them. Of 200 links
-hidden in that vault, 125 lead to one of the first ten unlinked notes; 122 without this."""
+"""Addition to the cosine for a link in one direction, or for links that few other notes share: half the distance
+between the first and the tenth nearest note of a vault (median .20), so links order near notes and do not hide them. Of
+200 links hidden in that vault, 125 lead to one of the first ten unlinked notes; 122 without this."""
 
 _NEAREST = 50
 

@@ -35,8 +35,8 @@ def open_index(
     Without arguments, this is the index that `qmd` would use in this folder: the nearest project's, else the user's.
 
     Args:
-        path: The index file, or the address of an index (`lance:/path`, `s3://bucket/prefix`); the first write creates it.
-            With it, the configuration is `config` or the index's own copy.
+        path: The index file, or the address of an index (`lance:/path`, `s3://bucket/prefix`); the first write
+            creates it. With it, the configuration is `config` or the index's own copy.
         config: With `path` only: a mapping of the shape of `index.yml`, which stays in memory, or the path of a file,
             which receives edits. Relative paths inside start at the working directory, or at the file's folder.
         index: Without `path`: the name or address of an index, as in `qmd --index NAME`.

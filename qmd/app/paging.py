@@ -59,7 +59,7 @@ def _names_of(hit: Hit) -> set[str]:
 
 
 def cursor_after(hits: Sequence[Hit]) -> str:
-    """The cursor behind results, the first to the last that was shown."""
+    """Return the cursor after results, from the first to the last shown."""
     mark = 0
     for hit in hits:
         mark = crc32(hit.document.docid.encode(), mark)

@@ -1,4 +1,4 @@
-"""The half of an index that asks: searches, documents, state."""
+"""Reading half of an index: searches, documents, status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_TIME_TO_LOAD = "loading models would take longer, searched by words only; a 
 
 
 class ReadingIndex(OpenedIndex):
-    """What an index and its models can be asked; `Index` adds what changes them."""
+    """Requests that read an index; `Index` adds those that change it."""
 
     def search(
         self,
@@ -53,15 +53,15 @@ class ReadingIndex(OpenedIndex):
         Args:
             query: A question, words, or a query document (`lex:`, `vec:`, `hyde:` lines); typed sub-queries, most
                 important first; or a whole request.
-            listener: Hears of the stages, and may end the search.
+            listener: Receives the stages, and may end the search.
             collections: Only these; None = those that the query names, else those that are searched by default.
             **keywords: See `SearchRequest`.
 
         Raises:
-            CancelledSearch: The listener goes before the answer is there.
-            DeadlineError: It takes too long; every other answer may fail so, too.
+            CancelledSearch: The listener cancels before the answer.
+            DeadlineError: It takes too long; this applies to every other method as well.
             UsageError: The query breaks the rules of its language.
-            NotFoundError: There is no index, or no collection of a name.
+            NotFoundError: The index or a collection does not exist.
             StoreError: The index cannot be read.
         """
         from qmd.app.paging import include_earlier, turn_page
@@ -112,14 +112,14 @@ class ReadingIndex(OpenedIndex):
         collections: str | Sequence[str] | None = None,
         intent: str | None = None,
     ) -> str:
-        """An answer from several notes, quoted under their addresses, in so many tokens: Markdown (`md`) or `json`."""
+        """Return an answer from several notes, with addresses, within `tokens`: Markdown (`md`) or `json`."""
         from qmd.retrieval.request import as_request
 
         request = as_request(question, collections, {"intent": intent})
         return str(hook("index: pack")(self, request, listener, tokens, form))
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
-        """The sub-queries that the expansion model proposes; empty when none is of use.
+        """Return the sub-queries that the expansion model proposes; empty when none is useful.
 
         Raises:
             ModelError: There is no expansion model.
@@ -165,19 +165,19 @@ class ReadingIndex(OpenedIndex):
     def get(
         self, reference: str, *, from_line: int | None = None, max_lines: int | None = None, folder: Path | None = None
     ) -> DocumentText:
-        """One document, or lines of it.
+        """Return a document, or lines of it.
 
         Args:
             reference: A `qmd://` address, `collection/path`, a path or its end, with or without `.md`, a name, title or
                 alias, a wiki link, or a docid such as `#a1b2c3`; may end in `:LINE`, `:LINE:COUNT`, `:FIRST-LAST` or
-                `#Heading`. Of documents with one text one is taken, and `warnings` name the others.
-            from_line: First line, from 1; goes before the one in `reference`.
-            max_lines: Most lines.
-            folder: To which names of files may be relative; None where nobody stands anywhere.
+                `#Heading`. Of several documents with the same text, `warnings` name the others.
+            from_line: First line, from 1; replaces the one in `reference`.
+            max_lines: Maximum number of lines.
+            folder: Folder that file names may be relative to; None for no folder.
 
         Raises:
-            NotFoundError: Nothing fits; the hint names similar paths, or the message why an existing file is left out.
-            UsageError: Several documents fit.
+            NotFoundError: No document matches; the hint names similar paths, or the message why a file is not indexed.
+            UsageError: Several documents match.
         """
         from qmd.app.documents import fetch_document
 
@@ -192,12 +192,12 @@ class ReadingIndex(OpenedIndex):
         max_lines: int | None = None,
         folder: Path | None = None,
     ) -> DocumentTexts:
-        """Every document that a glob (`journals/2026-*.md`) or a comma list of references names.
+        """Return every document that a glob (`journals/2026-*.md`) or a comma-separated list of references names.
 
         Args:
-            pattern: See above; several are one name or pattern with blanks, or else each its own.
-            max_bytes: Larger documents come without their text.
-            max_lines: Most lines of each.
+            pattern: See above; several are one name or pattern with spaces, or else one each.
+            max_bytes: Larger documents are returned without their text.
+            max_lines: Maximum number of lines of each.
             folder: As for `get`.
 
         Raises:
@@ -209,14 +209,14 @@ class ReadingIndex(OpenedIndex):
             return fetch_documents(reader, as_names(pattern) or (), max_bytes, max_lines, folder)
 
     def links(self, reference: str, *, folder: Path | None = None) -> NoteLinks:
-        """The links in a note and to it; takes and raises what `get` does."""
+        """Return the links from and to a note; arguments and errors are those of `get`."""
         from qmd.app.linking import list_links
 
         with self._resolving(reference, folder) as (reader, found):
             return list_links(reader, found)
 
     def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:
-        """The pairs of these documents of which the first links to the second, in their order."""
+        """Return the pairs of these documents in which the first links to the second, in order."""
         known = {one.id: one for one in documents}
         with self._request() as (reader, _):
             found = dict.fromkeys((one.source, one.target) for note in documents for one in reader.links_from(note))
@@ -230,11 +230,11 @@ class ReadingIndex(OpenedIndex):
         collections: str | Sequence[str] | None = None,
         folder: Path | None = None,
     ) -> RelatedNotes:
-        """The notes nearest to one by vectors and links; raises what `get` raises.
+        """Return the notes nearest to one by vectors and links; errors are those of `get`.
 
         Args:
             reference: As for `get`.
-            limit: Most notes.
+            limit: Maximum number of notes.
             collections: Only these; None = its own and those that are searched by default.
             folder: As for `get`.
         """
@@ -244,10 +244,10 @@ class ReadingIndex(OpenedIndex):
             return find_related(reader, found, limit, as_names(collections))
 
     def ls(self, place: str) -> Listing:
-        """The documents of `collection`, `collection/prefix`, their addresses, or a path inside a collection's folder.
+        """List the documents of `collection`, `collection/prefix`, their addresses, or a path inside its folder.
 
         Raises:
-            NotFoundError: There is no such collection.
+            NotFoundError: The collection does not exist.
         """
         from qmd.app.documents import list_documents, split_place
 
@@ -261,10 +261,10 @@ class ReadingIndex(OpenedIndex):
             raise
 
     def documents(self, collection: str | None = None, prefix: str = "") -> tuple[StoredDocument, ...]:
-        """Documents by collection and path: all, those of a collection, or those below a path in it.
+        """Return documents by collection and path: all, of a collection, or below a path in it.
 
         Raises:
-            NotFoundError: An unknown collection.
+            NotFoundError: The collection does not exist.
         """
         with self._request() as (reader, _):
             names = None if collection is None else (collection,)
@@ -272,7 +272,7 @@ class ReadingIndex(OpenedIndex):
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
 
     def fields(self, collection: str | None = None, field: str | None = None) -> tuple[Field, ...]:
-        """The fields of front matter that notes have, or one of them; a single name may be that of a field."""
+        """Return the front-matter fields of the notes, or one of them; a single name may be a field."""
         from qmd.app.fields import list_fields
 
         if collection is not None and field is None and self._configuration.written().collection(collection) is None:
@@ -281,14 +281,14 @@ class ReadingIndex(OpenedIndex):
         return list_fields(self.documents(collection), field)
 
     def disk_paths(self, documents: Sequence[StoredDocument], *, relative: bool = False) -> Mapping[str, str]:
-        """Address → path of each document whose file still exists, below the working directory as `./path` if asked."""
+        """Return address → path of each document whose file exists, as `./path` below the working directory."""
         from qmd.app.disk_paths import disk_paths
 
         with self._request() as (reader, _):
             return disk_paths(documents, reader.collections(), self._locations.cwd if relative else None)
 
     def openers(self, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
-        """Address → what opens each document at its line, as a click does; without those that have no such link."""
+        """Return address → link that opens each document at its line; documents without such a link are omitted."""
         from qmd.app.disk_paths import linker
 
         paths, link = self.disk_paths([document for document, _ in places]), linker(self.editor_uri())
@@ -296,11 +296,11 @@ class ReadingIndex(OpenedIndex):
         return {uri: target for uri, target in found if target}
 
     def collections(self) -> tuple[Collection, ...]:
-        """The configured collections, in the order of the configuration."""
+        """Return the configured collections, in order."""
         return self._configuration.written().collections
 
     def indexed_collections(self) -> tuple[Collection, ...]:
-        """The collections that the index holds, which are the configured ones before there is one."""
+        """Return the collections in the index; before it exists, the configured ones."""
         try:
             with self._request() as (reader, _):
                 return tuple(reader.collections())
@@ -308,32 +308,32 @@ class ReadingIndex(OpenedIndex):
             return self.collections()
 
     def trusted_collections(self) -> tuple[Collection, ...]:
-        """The configured collections without those that an untrusted project's configuration may not reach."""
+        """Return the configured collections, without those that an untrusted project may not reach."""
         return self._configuration.load().collections
 
     def agents_may_write(self) -> tuple[Collection, ...]:
-        """The collections to which the user's own configuration lets agents add notes; a project's is not asked."""
+        """Return the collections to which agents may add notes, by the user's own configuration only."""
         config = self._configuration.load()
         return tuple(one for one in config.collections if one.name in config.writable)
 
     def collection(self, name: str) -> Collection:
-        """The collection called `name`.
+        """Return the collection called `name`.
 
         Raises:
-            NotFoundError: There is none; the hint names the nearest.
+            NotFoundError: It does not exist; the hint names the nearest.
         """
         return self._configuration.written().require(name)
 
     def default_collections(self) -> tuple[str, ...]:
-        """Names of the collections that are searched when none is named."""
+        """Return the names of the collections that are searched when none is named."""
         return tuple(one.name for one in self.collections() if one.include_by_default)
 
     def editor_uri(self) -> str | None:
-        """The template of links to results: the environment's, else the configured one as far as it is trusted."""
+        """Return the template of links to results: of the environment, else the trusted configuration."""
         return self._environ.get("QMD_EDITOR_URI") or self._configuration.settings().editor_uri
 
     def status(self) -> IndexStatus:
-        """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
+        """Return the status of the index, with the vectors of the last used model; zeros before it exists."""
         from qmd.app.file_types import kinds_text, other_kinds, to_read
 
         try:
@@ -358,35 +358,35 @@ class ReadingIndex(OpenedIndex):
         return status
 
     def days_since_update(self) -> int | None:
-        """Whole days since the last completed update; None before the first."""
+        """Return whole days since the last completed update; None before the first."""
         with self._request() as (reader, _):
             moment = reader.updated_at()
         return None if moment is None else days_since(moment)
 
     def health(self) -> IndexHealth:
-        """Whether the index needs an update or vectors."""
+        """Return whether the index needs an update or vectors."""
         status = self.status()
         days = None if status.updated_at is None else self.days_since_update()
         return IndexHealth(status.documents, status.pending_documents, days)
 
     def overview(self) -> Overview:
-        """What a client is told about the index when a session opens.
+        """Return the overview that a client gets when a session opens.
 
         Raises:
-            NotFoundError: There is no index.
+            NotFoundError: The index does not exist.
         """
         with self._request() as (reader, _):
             names = tuple(collection.name for collection in reader.collections() if collection.include_by_default)
             return Overview(reader.count_documents(), reader.global_context(), names)
 
     def check(self) -> tuple[str, ...]:
-        """Everything found wrong with the index file, one line each; empty when it is sound. Reads the whole file."""
+        """Return every fault of the index file, one line each; empty when it is sound. Reads the whole file."""
         with self._configuration.open_reader() as reader:
             return tuple(reader.check())
 
     @contextmanager
     def _resolving(self, reference: str, folder: Path | None) -> Iterator[tuple[IndexReader, ResolvedDocument]]:
-        """A reader and the document that a reference means, or the reason why one that is not found is not there."""
+        """Yield a reader and the document of a reference; a missing one is explained."""
         from qmd.retrieval.lookup import resolve_document
 
         with self._request() as (reader, _):

@@ -1,4 +1,4 @@
-"""What adapters ask an index and what it answers, where `qmd.records` and `qmd.indexing` have no record for it."""
+"""Records of requests and answers of an index, apart from `qmd.records` and `qmd.indexing`."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from qmd.inference.base import EngineDescription
 
 DEFAULT_MAX_BYTES = 65_536
-"""Longest document, in bytes, that is shown as one of several unless the request says otherwise."""
+"""Default size limit, in bytes, of a document that is shown as one of several."""
 
 LEAST_TOKENS = 50
-"""Of a budget: the address of a result, and how to go on, have room."""
+"""Smallest token budget: the address of a result and a cursor fit."""
 
 
 def as_names(collections: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names given one by one or together; None stays None."""
+    """Return one name or several as a tuple; None stays None."""
     return (collections,) if isinstance(collections, str) else None if collections is None else tuple(collections)
 
 
 class DocumentText(Struct, frozen=True):
-    """A document with its text, or the lines of it that were asked for."""
+    """Document with its text, or with the requested lines."""
 
     document: StoredDocument
     context: str | None
-    """The user's notes on its path."""
+    """Contexts of its path."""
     text: str
     first_line: int = 1
     """Number of the first line of `text` in the file."""
     is_whole: bool = True
-    """Whether `text` is all of it, its last line break included; lines that were asked for end without one."""
+    """Whether `text` is the whole text with its last line break; requested lines end without one."""
     warnings: tuple[str, ...] = ()
-    """Where else the text lies, if the reference fits that as well."""
+    """Other documents with the same text that match the reference as well."""
 
 
 class SkippedDocument(Struct, frozen=True):
-    """A document that a pattern names but whose text was left out."""
+    """Document that matches a pattern, but whose text was skipped."""
 
     document: StoredDocument
     context: str | None
@@ -48,27 +48,27 @@ class SkippedDocument(Struct, frozen=True):
 
 
 class DocumentTexts(Struct, frozen=True):
-    """What a pattern names, in order."""
+    """Documents that match a pattern, in order."""
 
     entries: tuple[DocumentText | SkippedDocument, ...]
     problems: tuple[str, ...] = ()
-    """One line for each part of the pattern that names nothing, or too much."""
+    """One line for each part of the pattern that matches nothing, or too much."""
     is_glob: bool = False
-    """Whether the pattern was one, not a list of names."""
+    """Whether the pattern was a glob, not a list of names."""
 
     @property
     def documents(self) -> tuple[DocumentText, ...]:
-        """Those with their texts."""
+        """Entries with their texts."""
         return tuple(entry for entry in self.entries if isinstance(entry, DocumentText))
 
     @property
     def skipped(self) -> tuple[SkippedDocument, ...]:
-        """Those without."""
+        """Entries without their texts."""
         return tuple(entry for entry in self.entries if isinstance(entry, SkippedDocument))
 
 
 class Listing(Struct, frozen=True):
-    """The documents of a collection below a path, in order."""
+    """Documents of a collection below a path, in order."""
 
     collection: str
     prefix: str
@@ -76,25 +76,25 @@ class Listing(Struct, frozen=True):
 
 
 class NoteLink(Struct, frozen=True):
-    """A link as it is written, and the note at its other end; None where there is no such note."""
+    """Link as written, and the note at its other end; None where there is no such note."""
 
     link: Link
     document: StoredDocument | None
 
 
 class NoteLinks(Struct, frozen=True):
-    """The links in a note and to it, by line, and by path and line."""
+    """Links from a note, by line, and to it, by path and line."""
 
     document: StoredDocument
     outgoing: tuple[NoteLink, ...]
     incoming: tuple[NoteLink, ...]
     unresolved: tuple[NoteLink, ...]
-    """Links in the note that lead to no note of its collection."""
+    """Links from the note that lead to no note of its collection."""
     warnings: tuple[str, ...] = ()
 
 
 class RelatedNote(Struct, frozen=True):
-    """A note on the same matter as another."""
+    """Note that is similar to another."""
 
     document: StoredDocument
     score: float
@@ -105,11 +105,11 @@ class RelatedNote(Struct, frozen=True):
     """Whether it links to the other note."""
     linked_from: bool
     shared_links: float
-    """How much both link to the same notes, from 0 on."""
+    """Degree to which both link to the same notes, >= 0."""
 
 
 class RelatedNotes(Struct, frozen=True):
-    """The notes related to one, best first."""
+    """Notes related to one, best first."""
 
     document: StoredDocument
     notes: tuple[RelatedNote, ...]
@@ -117,7 +117,7 @@ class RelatedNotes(Struct, frozen=True):
 
 
 class ContextNote(Struct, frozen=True):
-    """A note on the documents below a path; collection and prefix are empty for the note on everything."""
+    """Context of the documents below a path; collection and prefix are empty for the global context."""
 
     collection: str
     prefix: str
@@ -125,7 +125,7 @@ class ContextNote(Struct, frozen=True):
 
 
 class IndexHealth(Struct, frozen=True):
-    """Whether the index needs work."""
+    """Work that the index needs."""
 
     documents: int
     pending_documents: int
@@ -135,7 +135,7 @@ class IndexHealth(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """An index in three facts: number of documents, the user's note on everything, collections searched by default."""
+    """Summary of an index: number of documents, global context, collections searched by default."""
 
     documents: int
     global_context: str | None
@@ -143,29 +143,29 @@ class Overview(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """A collection, or what lies `below` one folder or file of it."""
+    """Collection, or the part `below` one of its folders or files."""
 
     collection: str
     below: str = ""
 
 
 class EmbedRequest(Struct, frozen=True):
-    """Which texts get vectors, and for how long."""
+    """Request to compute vectors: texts and time limit."""
 
     collections: tuple[str, ...] | None = None
     """Only texts of these; None = all."""
     force: bool = False
-    """Compute the vectors of these texts anew; the present ones serve until that is done."""
+    """Re-embed these texts; the present vectors are used until that is done."""
     timeout_s: float | None = None
-    """Stop after so long; what was computed is kept."""
+    """Stop after this time; computed vectors are kept."""
     cut_declarations: bool = True
     """Cut source files at their declarations; False cuts them as plain text."""
     resumes: bool = False
-    """After `timeout_s` the same index goes on in a moment: to others it is one run."""
+    """Whether the same index continues shortly after `timeout_s`: other processes see one run."""
 
 
 class EmbedOptions(TypedDict, total=False):
-    """The fields of `EmbedRequest` that may be given by name."""
+    """Fields of `EmbedRequest` that may be given by name."""
 
     force: bool
     timeout_s: float | None
@@ -174,7 +174,7 @@ class EmbedOptions(TypedDict, total=False):
 
 
 class EmbeddingStart(Struct, frozen=True):
-    """What is known when an embedding run begins."""
+    """State at the start of an embedding run."""
 
     model: EngineDescription
     pending: int
