@@ -178,8 +178,10 @@ def _imported(module: str) -> set[str]:
             elif isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
 
-    # The root names everything for type checkers.
-    return {name for name in named() if name in modules() and name not in (module, "qmd")} if module != "qmd" else set()
+    # These two name everything for type checkers, and import it when it is used.
+    if module in ("qmd", "qmd.plugins.hooks"):
+        return set()
+    return {name for name in named() if name in modules() and name not in (module, "qmd")}
 
 
 def table() -> str:

@@ -13,7 +13,6 @@ from qmd.app.freshness import Freshness
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
-from qmd.plugins import hook
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
@@ -113,10 +112,11 @@ class ReadingIndex(OpenedIndex):
         intent: str | None = None,
     ) -> str:
         """Return an answer from several notes, with addresses, within `tokens`: Markdown (`md`) or `json`."""
+        from qmd.plugins import hooks
         from qmd.retrieval.request import as_request
 
         request = as_request(question, collections, {"intent": intent})
-        return str(hook("index: pack")(self, request, listener, tokens, form))
+        return hooks.pack(self, request, listener, tokens, form)
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """Return the sub-queries that the expansion model proposes; empty when none is useful.

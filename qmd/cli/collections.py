@@ -14,7 +14,6 @@ from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
 from qmd.file_names import to_text
-from qmd.plugins import hook
 from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
@@ -331,8 +330,9 @@ def _daemon_pid(locations: Locations) -> int | None:
     """The process of a running `qmd mcp --http`; its module is imported only where there is a pid file to judge."""
     if not any(locations.cache.glob("mcp*.pid")):
         return None
-    pid: int | None = hook("status: server")(locations)
-    return pid
+    from qmd.plugins import hooks
+
+    return hooks.server_of(locations)
 
 
 def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from qmd.cli.output import flush_result, out, say, warn
 from qmd.errors import AlreadyEmbeddingError
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.render.text import describe_engine
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def embed_index(
 def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
     """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
     serves = index.embeds_in_background and not force
-    pid = hook("embed: serving process")(locations, invocation.environ) if serves else None
+    pid = hooks.serving_process(locations, invocation.environ) if serves else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 

@@ -67,9 +67,9 @@ class Invocation(Struct, frozen=True):
         notices = TerminalNotices()
         configuration = FileConfiguration(locations, self.environ, notices, trusts_edits=True)
         if self.command in ("query", "vsearch", "browse", "pack") and allow_gpu:
-            from qmd.plugins import hook
+            from qmd.plugins import hooks
 
-            warm: Index | None = hook("index: warm process")(locations, configuration, self.environ, notices=notices)
+            warm = hooks.warm_index(locations, configuration, self.environ, notices=notices)
             if warm is not None:
                 return warm
         return Index(locations, configuration, self.environ, notices=notices, allow_gpu=allow_gpu)

@@ -30,7 +30,6 @@ from qmd.cli.options import (
 )
 from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
-from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import NOTHING_INDEXED
@@ -182,8 +181,9 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
     screen = options.screen(invocation, format)
     with invocation.open(locations, allow_gpu=not options.no_gpu) as opened:
         if options.interactive:
-            status: int = hook("search --interactive")(invocation, opened, request, full_path=options.full_path)
-            return status
+            from qmd.plugins import hooks
+
+            return hooks.pick_note(invocation, opened, request, full_path=options.full_path)
         response = opened.search(request)
         shown = _hit_options(opened, locations, options, response, is_drawn=screen is not None)
         if not response.is_fresh:

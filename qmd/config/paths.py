@@ -107,8 +107,8 @@ def index_address(text: str, cwd: Path, home: Path) -> str | None:
     # One letter is a drive of Windows.
     if not colon or len(scheme) < 2 or not scheme.isascii() or not scheme.isalnum():
         return None
-    store: plugins.Store | None = plugins.find(plugins.STORES, scheme)
-    address: str | None = plugins.load(store.resolve)(text, cwd, home) if store else None
+    store = plugins.find(plugins.STORES, scheme)
+    address = store.full_address(text, cwd, home) if store else None
     if address is None:
         *forms, last = [one.form for one in plugins.all_of(plugins.STORES)]
         hint = f"give a name, {', '.join(forms)} or {last}"

@@ -199,14 +199,13 @@ def _sampling(value: object, locations: Locations) -> Mapping[str, object] | Non
     written = {str(key): item for key, item in _mapping(value, SAMPLING_KEY, locations).items()}
     if not written:
         return None
-    from qmd.plugins import hook
+    from qmd.plugins import hooks
 
-    settings = hook("index.yml: sampling")
     for key, item in written.items():
-        if key not in settings.NAMES:
+        if key not in hooks.SAMPLING_NAMES:
             message = f"{SAMPLING_KEY} in '{locations.config_file}' has no setting '{key}'"
-            raise ConfigError(message, f"it has {', '.join(settings.NAMES)}")
-        expected = settings.expected_of(key, item)
+            raise ConfigError(message, f"it has {', '.join(hooks.SAMPLING_NAMES)}")
+        expected = hooks.expected_sampling(key, item)
         if expected is not None:
             raise _wrong(f"{SAMPLING_KEY}.{key}", expected, item, locations)
     return written

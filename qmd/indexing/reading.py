@@ -16,7 +16,7 @@ from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
 from qmd.file_names import file_name, suffix_of
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import kind_of
-from qmd.plugins import KINDS, find, hook
+from qmd.plugins import KINDS, find, hooks
 from qmd.records import Document, FileEntry, Heading, NameKind
 from qmd.store.records import NewDocument, pack_links, pack_text
 from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
@@ -131,10 +131,7 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     Raises:
         GrammarError: The grammar of its language is missing.
     """
-    found: tuple[Declaration, ...] = ()
-    if kind_of(path).is_source:
-        found = hook("source code: declarations")(path, text)
-    return found
+    return hooks.find_declarations(path, text) if kind_of(path).is_source else ()
 
 
 def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> Iterator[Heading]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
 from qmd.file_names import suffix_of
-from qmd.plugins import KINDS, find, hook
+from qmd.plugins import KINDS, find, hooks
 from qmd.store.base import IndexReader, IndexWriter
 
 
@@ -60,7 +60,7 @@ def _is_reported(plain: str) -> bool:
     kind = find(KINDS, suffix)
     if kind is None or version:
         return kind is not None and version != str(kind.version)
-    return not kind.is_source or bool(hook("source code: grammar")(f"x{suffix}"))
+    return not kind.is_source or hooks.has_grammar(f"x{suffix}")
 
 
 def _readers() -> frozenset[str]:

@@ -189,6 +189,13 @@ class EngineProvider:
 
 
 def engine_provider(key: str) -> EngineProvider:
-    """The room of a row of `ENGINES`."""
-    room: EngineProvider = load(find(ENGINES, key))()
-    return room
+    """Return the provider of a row of `ENGINES`.
+
+    Raises:
+        ModelError: The row names something else.
+    """
+    place = find(ENGINES, key)
+    provider = load(place) if place else None
+    if isinstance(provider, type) and issubclass(provider, EngineProvider):
+        return provider()
+    raise ModelError(f"'{key}' of ENGINES names no EngineProvider")

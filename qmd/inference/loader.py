@@ -21,7 +21,7 @@ from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
 from qmd.inference.settings import AUTO, BUILT_IN, WORK, EngineSettings
-from qmd.plugins import hook
+from qmd.plugins import hooks
 
 if TYPE_CHECKING:
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
@@ -102,15 +102,14 @@ def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord
     if known is not None:
         return known
     if role == "embed":
-        record: ModelRecord = hook("folder: model")(folder, overrides)
-        return record
+        return hooks.describe_folder(folder, overrides)
     own = replace(full_model(role), name=folder.name, repository=str(folder), revision="local", licence="unknown")
     return replace(own, network=None)
 
 
 def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
     """What serves in place of a GGUF model that has not been imported, and the line that says so."""
-    remedy = hook("GGUF address: remedy")(asked, settings.models_dir)
+    remedy = hooks.gguf_remedy(asked, settings.models_dir)
     record = find_model(asked, role)
     folder = locate_model(record, settings.models_dir) if record is not None else None
     if record is None or folder is None:

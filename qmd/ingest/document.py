@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, cast
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
 from qmd.ingest.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
-from qmd.ingest.outline import Outline, kind_of
+from qmd.ingest.outline import Outline, kind_of, outline_as
 from qmd.plugins import load
 from qmd.records import Document, FileEntry, Heading, MetadataValue
 
@@ -84,7 +84,7 @@ def parse_document(path: str, raw: bytes) -> Document:
 def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document:
     """The document of a text, from a file or as the index has it; `warnings` are of its decoding."""
     kind = kind_of(path)
-    outline: Outline = load(kind.outline)(text)
+    outline = outline_as(kind, text)
     headings, front = outline.headings, outline.front
     metadata, warnings = front.metadata, warnings + front.warnings
     tags: tuple[str, ...] = ()
@@ -124,7 +124,9 @@ def _hash(text: str) -> str:
 
 def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
     """The text of a file and what was wrong with its bytes."""
-    text, warnings = load(kind_of(path).decode)(path, raw)
+    # As for `outline_as`.
+    decode = cast("Callable[[str, bytes], tuple[str, tuple[str, ...]]]", load(kind_of(path).decode))
+    text, warnings = decode(path, raw)
     return "" if text.isspace() else text, warnings
 
 

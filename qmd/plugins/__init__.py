@@ -1,19 +1,26 @@
 """What qmd can do beyond its core: tables from a name to what does it, each module imported when its name is used.
 
-The core asks here and imports no plug-in. Rows of another package come from the entry-point group `qmd.plugins`: each
-entry point names a module that has one or more of these tables, and is read only for a name that no row here knows.
+The core asks here or calls `hooks`, and imports no plug-in. Rows of another package come from the entry-point group
+`qmd.plugins`: each entry point names a module that has one or more of these tables, and is read only for a name that no
+row here knows.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from qmd.plugins.kinds import KINDS as KINDS
 from qmd.plugins.kinds import Kind as Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+Row = TypeVar("Row")
 
 GROUP = "qmd.plugins"
 
@@ -51,6 +58,10 @@ class Store(NamedTuple):
     form: str
     resolve: str
     opening: str
+
+    def full_address(self, text: str, cwd: Path, home: Path) -> str | None:
+        """Return the address in full that a person means by `text`, by the function `resolve`."""
+        return cast("Callable[[str, Path, Path], str | None]", load(self.resolve))(text, cwd, home)
 
 
 _LANCE = "qmd.plugins.lance.opening"
@@ -264,62 +275,28 @@ COMMANDS: tuple[Command, ...] = (
     ),
 )
 
-HOOKS: Mapping[str, str] = {
-    "index.yml: sampling": "qmd.plugins.qwen.settings",
-    "mcp --print-config": "qmd.plugins.install.command:print_settings",
-    "search --interactive": "qmd.plugins.browse.command:pick",
-    "browse: open a note": "qmd.plugins.editor.command:open_found",
-    "expansion: checks": "qmd.plugins.qwen.expansion_checks:check_expansions",
-    "source code: declarations": "qmd.plugins.code.declarations:find_declarations",
-    "source code: grammar": "qmd.plugins.code.languages:has_grammar",
-    "index: pack": "qmd.plugins.pack.packing:pack",
-    "index: warm process": "qmd.plugins.warm.remote_index:warm_index",
-    "embed: serving process": "qmd.plugins.warm.record:serving_process",
-    "status: server": "qmd.plugins.warm.lifecycle:server_of",
-    "files: HTML as markdown": "qmd.plugins.readers.markup:read_html",
-    "folder: model": "qmd.plugins.models.formats.sentence_transformers:describe_folder",
-    "models list --available": "qmd.plugins.fastembed.available:list_available",
-    "models list: importable": "qmd.plugins.models.formats.command:importable_models",
-    "models pull: prepare": "qmd.plugins.models.formats.command:prepare_fetched",
-    "models prepare: models here": "qmd.plugins.models.inventory:list_models",
-    "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
-    "models import: archive": "qmd.plugins.models.fetch.archives:import_model",
-    "decoder: its last product": "qmd.plugins.qwen.output_head:OutputHead",
-    "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
-    "GGUF address: remedy": "qmd.plugins.models.formats.sources:remedy_for",
-    "server: routes of the page": "qmd.plugins.page.page:page_routes",
-    "server: add a note": "qmd.plugins.adding.notes:add_for_agent",
-    "server: watching": "qmd.plugins.watch.command:watch_in_background",
-}
-"""What a command of the core or of another plug-in leaves to a plug-in."""
 
-
-def hook(name: str) -> Any:
-    """The function of one of `HOOKS`."""
-    return load(HOOKS[name])
-
-
-def load(place: str) -> Any:
-    """What `module:name` says, or the module alone."""
+def load(place: str) -> object:
+    """Return what `module:name` names, or the module alone; callers check its type."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name) if name else import_module(module)
 
 
-def find(table: Mapping[str, Any], name: str) -> Any:
-    """The row of `name` in one of the tables here or in that of another package; None where nobody has one."""
+def find(table: Mapping[str, Row], name: str) -> Row | None:
+    """Return the row of `name` in one of the tables here or in that of another package; None without one."""
     if name in table:
         return table[name]
     return next((rows[name] for rows in _others(table) if name in rows), None)
 
 
-def _others(table: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tables of other packages that have the name of one of those here."""
+def _others(table: Mapping[str, Row]) -> list[Mapping[str, Row]]:
+    """Return the tables of other packages that have the name of one of those here; their rows are not checked."""
     title = next(key for key, value in globals().items() if value is table)
     return [getattr(one, title, {}) for one in foreign()]
 
 
-def all_of(table: Mapping[str, Any]) -> list[Any]:
-    """The rows of one of the tables here and those of other packages, without their names."""
+def all_of(table: Mapping[str, Row]) -> list[Row]:
+    """Return the rows of one of the tables here and those of other packages, without their names."""
     return [row for rows in (table, *_others(table)) for row in rows.values()]
 
 
@@ -329,20 +306,20 @@ def store_at(address: str) -> Store:
     Raises:
         LookupError: Nothing does.
     """
-    store: Store | None = find(STORES, address.partition(":")[0])
+    store = find(STORES, address.partition(":")[0])
     if store is None:
         raise LookupError(f"no row of STORES keeps an index at '{address}'")
     return store
 
 
 @cache
-def foreign() -> tuple[Any, ...]:
+def foreign() -> tuple[ModuleType, ...]:
     """The modules of rows that other packages bring; one that cannot be imported is left out with a line of warning."""
     if not any(_declares_rows(folder) for folder in sys.path):
         return ()
     from importlib.metadata import entry_points
 
-    found = []
+    found: list[ModuleType] = []
     for one in entry_points(group=GROUP):
         try:
             found.append(one.load())

@@ -66,6 +66,13 @@ def test_an_embedder_of_another_package_indexes_and_searches(
     assert [row["title"] for row in json.loads(capsys.readouterr().out)] == ["Bread"]
 
 
+def test_a_row_that_names_no_provider_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "foreign", lambda: (SimpleNamespace(ENGINES={"hashing:": "json:dumps"}),))
+    engines = load_engines(EngineSettings(tmp_path, embed="hashing:64"), ["embed"])
+    reason = "'hashing:' of ENGINES names no EngineProvider"
+    assert engines.failures == (f"embedding model 'hashing:64' cannot be used: {reason}",)
+
+
 @pytest.mark.usefixtures("installed")
 def test_a_role_that_a_room_does_not_serve_is_one_line_and_the_built_in_model_goes_on(tmp_path: Path) -> None:
     engines = load_engines(EngineSettings(tmp_path, rerank="hashing:64", expand="hashing:64"), ["rerank", "expand"])

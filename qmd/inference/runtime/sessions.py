@@ -91,7 +91,7 @@ class Session(Struct, frozen=True):
     device_id: int = 0
     """The GPU, where it runs on one, else 0."""
     head: Any = None
-    """The `OutputHead` (`qmd.plugins.forms`) of a graph that gives hidden states; None where it gives logits."""
+    """The `OutputHead` (`qmd.plugins.qwen`) of a graph that gives hidden states; None where it gives logits."""
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, say, stderr_is_terminal
 from qmd.config.saved import named_query, save_search, saved_searches
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.retrieval.query import read_query
 from qmd.retrieval.query_filters import filter_text
 from qmd.retrieval.request import SearchRequest
@@ -71,7 +71,7 @@ def save(
     return EXIT_OK
 
 
-def pick(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, full_path: bool) -> int:
+def pick_note(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, full_path: bool) -> int:
     """Have somebody choose a note, and print its address or path; nothing, with a status of failure, for none."""
     note = _run(invocation, opened, request, is_picker=True)
     if note is None:
@@ -93,7 +93,7 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
     opened.engine_settings()
 
     def open_note(note: Note) -> None:
-        hook("browse: open a note")(invocation, opened, note.document, note.line)
+        hooks.open_found(invocation, opened, note.document, note.line)
 
     kind = Picker if is_picker else BrowseApp
     app = kind(

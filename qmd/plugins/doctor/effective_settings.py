@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from qmd.config.settings import MODEL_OPTIONS, Config
 from qmd.inference.settings import OPTION_VARIABLES, SLOTS
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
@@ -99,7 +99,7 @@ def _setting_before(name: str, config: Config | None) -> str | None:
 
 def _written(config: Config) -> Iterator[tuple[str, str, str]]:
     """(key, key with `NAME` for a collection, value) of each setting that says something."""
-    sampling = hook("index.yml: sampling").changed_sampling(config.sampling) if config.sampling else {}
+    sampling = hooks.changed_sampling(config.sampling) if config.sampling else {}
     of_all: Mapping[str, str | None] = {
         "global_context": config.global_context or None,
         "editor_uri": config.editor_uri or None,

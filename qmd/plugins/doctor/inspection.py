@@ -20,7 +20,7 @@ from qmd.inference.models.builtin import MINILM
 from qmd.inference.models.imported import read_imported
 from qmd.inference.models.stored_types import Network, read_network
 from qmd.inference.records import ModelChoice, Role
-from qmd.plugins import hook
+from qmd.plugins import hooks
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
@@ -253,7 +253,7 @@ def read_facts(engine: object, model: ModelChoice | None) -> ModelFacts:
     if tokenizer is not None:
         found |= {"vocabulary": tokenizer.n_tokens, "end_tokens": tuple(tokenizer.end_tokens)}
     with suppress(ModelError):
-        signature = hook("doctor: inputs of a decoder")(session)
+        signature = hooks.read_signature(session)
         if each := signature.kv_bytes_per_token:
             found |= {"layers": signature.layers, "kv_heads": signature.kv_heads, "kv_type": signature.kv_dtype}
             found |= {"kv_bytes_per_token": each, "kv_bytes": (context or 0) * each}

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from qmd.plugins import hook
+from qmd.plugins import hooks
 
 Area = Literal["places", "models", "model servers", "terminal", "servers", "limits", "trust"]
 
@@ -153,5 +153,5 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
     Setting("models.ROLE.model", "name of the model on that server"),
     Setting("models.ROLE.api", "interface of that server (models-reference.md)", "found out"),
-    *(Setting(f"sampling.{name}", *listed) for name, listed in hook("index.yml: sampling").effects().items()),
+    *(Setting(f"sampling.{name}", *listed) for name, listed in hooks.sampling_effects().items()),
 )

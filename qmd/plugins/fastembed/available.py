@@ -31,7 +31,7 @@ _BESIDE_A_NAME = 42
 """Columns that the others of the table take."""
 
 
-def list_available(invocation: Invocation, models_dir: Path, *, as_json: bool) -> int:
+def list_available_models(invocation: Invocation, models_dir: Path, *, as_json: bool) -> int:
     """Show each with what it is for, its size, dimensions, languages and licence, and whether it is here."""
     found = [(model, locate_model(model.record, models_dir)) for model in fastembed_models()]
     if as_json:

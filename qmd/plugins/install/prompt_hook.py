@@ -19,7 +19,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out
 from qmd.foreign import parse_json
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
@@ -62,7 +62,7 @@ def notes_for(raw: bytes, invocation: Invocation, index: str | None, budget_ms: 
     request = SearchRequest(question, min_relevance=_ENOUGH, expand=False, budget_ms=budget_ms, overhead_ms=spent_ms)
     # As `query` does: a warm process answers where one runs.
     with replace(invocation, command="query").open(invocation.locate(index)) as opened:
-        text: str = hook("index: pack")(opened, request, Listener(), _MOST_TOKENS, "md")
+        text = hooks.pack(opened, request, Listener(), _MOST_TOKENS, "md")
     return text if text.startswith(_HEAD) else ""
 
 

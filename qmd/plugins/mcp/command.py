@@ -16,7 +16,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import flush_result, out, say
 from qmd.errors import UsageError
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.warm.lifecycle import (
     command_on,
     end_process,
@@ -60,8 +60,7 @@ def mcp(
     """Serve this index to editors and agents."""
     locations = invocation.locate(index)
     if print_config is not None:
-        printed: int = hook("mcp --print-config")(invocation, print_config, index)
-        return printed
+        return hooks.print_settings(invocation, print_config, index)
     if action is not None:
         return _manage(action, locations)
     if not http:
@@ -181,7 +180,7 @@ def _serve_http(
         with contextlib.suppress(OSError):
             write_pid(files)
     # The server itself computes the vectors.
-    watching = hook("server: watching")(index) if watches else contextlib.nullcontext()
+    watching = hooks.watch_in_background(index) if watches else contextlib.nullcontext()
     try:
         with watching:
             run_server(index, locations, invocation.environ, policy, port, announce)

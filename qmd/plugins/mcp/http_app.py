@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments
 from qmd.plugins.mcp.events import JsonFallback
@@ -137,7 +137,7 @@ def build_app(
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),
             # What makes HTML of markdown is of no use to the process that only answers commands.
-            *(hook("server: routes of the page")(index, partial(_run, index)) if has_page else []),
+            *(hooks.page_routes(index, partial(_run, index)) if has_page else []),
             *([Route(SEARCH_PATH, SearchRoute(index))] if token else []),
         ],
         exception_handlers={404: _not_found, 500: _failed},

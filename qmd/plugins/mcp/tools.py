@@ -15,7 +15,7 @@ from qmd.app.budget import fit_documents, fit_hits
 from qmd.app.index import Index
 from qmd.app.records import DEFAULT_MAX_BYTES, LEAST_TOKENS, DocumentText, DocumentTexts
 from qmd.errors import UsageError
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS, ToolAnswer, file_of
@@ -229,7 +229,7 @@ def _related(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
 
 
 def _add(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
-    added = hook("server: add a note")(index, asked)
+    added = hooks.add_for_agent(index, asked)
     said = (f"Warning: {warning}" for warning in added.warnings)
     return ToolAnswer((f"{added.status} {added.file}", *said), to_builtins(added))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -14,11 +14,12 @@ from qmd.cli.output import out, say
 from qmd.cli.progress import shown_on
 from qmd.errors import EXIT_FAILURE, EXIT_OK
 from qmd.inference.models.folders import find_record, model_path
-from qmd.plugins import hook
+from qmd.plugins import hooks
 
 if TYPE_CHECKING:
     from qmd.inference.models.prepared import FormName
     from qmd.inference.records import ModelRecord
+    from qmd.plugins.models.formats.sources import Importable
     from qmd.plugins.models.inventory import ModelState
 
 Names = Annotated[
@@ -37,14 +38,14 @@ def list_models(
     index: Index = None,
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
+    from qmd.plugins.models.formats.sources import importable_files
     from qmd.plugins.models.inventory import list_models as states
 
     locations = invocation.locate(index)
     if available:
-        status: int = hook("models list --available")(invocation, locations.models, as_json=as_json)
-        return status
+        return hooks.list_available_models(invocation, locations.models, as_json=as_json)
     found = states(locations.models)
-    others = hook("models list: importable")(invocation, locations)
+    others = importable_files(locations.models, locations.home, invocation.environ)
     if as_json:
         from qmd.render.text import json_text
 
@@ -93,7 +94,7 @@ def _model_object(state: ModelState) -> dict[str, object]:
     }
 
 
-def _other_object(other: Any) -> dict[str, object]:
+def _other_object(other: Importable) -> dict[str, object]:
     """A model that another program keeps, and the command that takes it over."""
     return {
         "name": other.file.name,
@@ -130,6 +131,7 @@ def pull(
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
     from qmd.plugins.models.fetch.downloads import formats_to_pull, pull_model
+    from qmd.plugins.models.formats.command import prepare_fetched
 
     models_dir = invocation.locate(index).models
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
@@ -158,7 +160,7 @@ def pull(
             to_make.append((record, report.folder, form))
     # Last: an interrupt of these minutes leaves every model fetched.
     for record, folder, form in to_make:
-        hook("models pull: prepare")(invocation, record, folder, form)
+        prepare_fetched(invocation, record, folder, form)
     return EXIT_OK
 
 

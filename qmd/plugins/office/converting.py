@@ -13,7 +13,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from qmd.errors import UnindexableFileError
-from qmd.plugins import hook
+from qmd.plugins import hooks
 
 Decoded = tuple[str, tuple[str, ...]]
 
@@ -155,5 +155,4 @@ def _markdown(path: str, title: str, parts: Iterable[str]) -> Decoded:
         if n_left < 0:
             break
     raw = "".join(html).replace("\0", "").encode("utf-8", "replace")
-    made: Decoded = hook("files: HTML as markdown")(path, raw)
-    return made
+    return hooks.read_html(path, raw)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import check_tokens
-from qmd.app.index import Index
+from qmd.app.reading import ReadingIndex
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, fence, json_text
 from qmd.retrieval.calibration import GOOD
@@ -57,7 +57,7 @@ class Note(Struct, frozen=True):
         return body.endswith(first) and body.removesuffix(first).rstrip()[-3:] in ("", "---", "+++")
 
 
-def pack(index: Index, request: SearchRequest, listener: Listener, tokens: int, form: str) -> str:
+def pack(index: ReadingIndex, request: SearchRequest, listener: Listener, tokens: int, form: str) -> str:
     """See `Index.pack`."""
     check_tokens(tokens, "tokens")
     response = index.search(replace(request, limit=NOTES, full_body=True, snippet_chars=PASSAGE_CHARS), listener)

@@ -16,7 +16,6 @@ from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import Session, open_session, preferred_provider
 from qmd.inference.settings import SLOTS, EngineSettings
-from qmd.plugins import hook
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
 
 
@@ -49,8 +48,10 @@ def open_language_model(folder: Path, record: ModelRecord, settings: EngineSetti
     opened = partial(open_session, weights.path, format=weights.format, threads=threads, allow_gpu=allow_gpu, gpu=gpu)
     session: Session | None = None
     if record.role == "expand" and preferred_provider(weights.format).provider == "cpu":
+        from qmd.plugins.qwen.output_head import OutputHead
+
         with suppress(LookupError, ModelError, TypeError, ValueError):  # opened as it is below, or refused there
-            head = hook("decoder: its last product")(weights.path, threads)
+            head = OutputHead(weights.path, threads)
             session = replace(opened(graph=head.graph, options=head.options), head=head)
     session = session or opened()
     description = EngineDescription(record.role, record.name, weights.format, record.tier, session.got)

@@ -76,7 +76,7 @@ class SamplingSettings(Struct, frozen=True, forbid_unknown_fields=True):
 DEFAULT_SAMPLING = SamplingSettings(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=0.5)
 """What the card of Qwen3 asks for without thinking; greedy decoding loops. tobi/qmd has the same values."""
 
-NAMES = SamplingSettings.__struct_fields__
+SAMPLING_NAMES = SamplingSettings.__struct_fields__
 
 _WORDS = {
     "`float`": "a number",
@@ -88,11 +88,11 @@ _WORDS = {
 
 
 def read_sampling(written: Mapping[str, object]) -> SamplingSettings:
-    """`DEFAULT_SAMPLING` with what is written in its place; each item must be one that `expected_of` accepts."""
+    """`DEFAULT_SAMPLING` with what is written in its place; each item must be one that `expected_sampling` accepts."""
     return msgspec.convert({**msgspec.structs.asdict(DEFAULT_SAMPLING), **written}, SamplingSettings)
 
 
-def expected_of(name: str, value: object) -> str | None:
+def expected_sampling(name: str, value: object) -> str | None:
     """What the setting must be, as the end of a sentence; None where it can be `value`."""
     try:
         msgspec.convert({name: value}, SamplingSettings)
@@ -106,10 +106,10 @@ def expected_of(name: str, value: object) -> str | None:
     return None
 
 
-def effects() -> dict[str, tuple[str, str]]:
+def sampling_effects() -> dict[str, tuple[str, str]]:
     """Setting → what it does and its default, as a reference lists them."""
     hints: Mapping[str, Any] = get_type_hints(SamplingSettings, include_extras=True)
-    metas = {name: next(one for one in get_args(hints[name])[1:] if isinstance(one, Meta)) for name in NAMES}
+    metas = {name: next(one for one in get_args(hints[name])[1:] if isinstance(one, Meta)) for name in SAMPLING_NAMES}
     return {name: (meta.description or "", _shown(DEFAULT_SAMPLING, name)) for name, meta in metas.items()}
 
 
@@ -120,7 +120,7 @@ def changed_sampling(written: Mapping[str, object]) -> dict[str, str]:
 
 def differences(settings: SamplingSettings, than: SamplingSettings) -> dict[str, str]:
     """Setting → value, as it may be shown, of each that differs."""
-    return {name: _shown(settings, name) for name in NAMES if getattr(settings, name) != getattr(than, name)}
+    return {name: _shown(settings, name) for name in SAMPLING_NAMES if getattr(settings, name) != getattr(than, name)}
 
 
 def _shown(settings: SamplingSettings, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from qmd.inference.base import Expansion
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.servers.apis import CHAT_APIS, DRAWING, ChatAnswer, ChatCall, read_chat
 from qmd.plugins.servers.client import DeadlineError, RefusalError, RemoteClient
 from qmd.plugins.servers.engines import ServerEngine
@@ -70,7 +70,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         proposed, other = parse_typed_lines(answer.text)
         if answer.is_cut and not proposed:
             return Expansion((), ((query, f"the model thought for {self._limit} tokens and gave no answer"),))
-        checked: Expansion = hook("expansion: checks")(query, proposed, intent=intent)
+        checked = hooks.check_expansions(query, proposed, intent=intent)
         dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
         return Expansion(checked.subqueries, dropped)
 

@@ -75,7 +75,7 @@ def test_only_operators_that_compute_are_named_when_a_gpu_leaves_them_to_the_cpu
 def test_operators_that_were_left_behind_are_in_the_report(
     settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "operators_left_behind", lambda session: {"MatMulNBits": 2})
+    monkeypatch.setattr(inspection, "operators_on_cpu", lambda session: {"MatMulNBits": 2})
     assert "computed on the CPU all the same: 2 MatMulNBits" in inspect_engine(settings, "expand").more
 
 

@@ -10,7 +10,7 @@ import pytest
 from qmd.config.settings import AUTO_UPDATE_KEY
 from qmd.inference.settings import ENV_STEMS
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Setting, Variable
-from qmd.plugins.qwen.settings import NAMES
+from qmd.plugins.qwen.settings import SAMPLING_NAMES
 
 PACKAGE = Path(__file__).parents[3] / "qmd"
 OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API", "_API_KEY")}
@@ -51,7 +51,7 @@ def test_every_setting_is_one_that_the_configuration_reads() -> None:
 
 def test_every_setting_of_sampling_is_listed_with_its_default() -> None:
     listed = [one.key.removeprefix("sampling.") for one in SETTINGS if one.key.startswith("sampling.")]
-    assert listed == list(NAMES)
+    assert listed == list(SAMPLING_NAMES)
     assert {one.default for one in SETTINGS if one.key == "sampling.top_k"} == {"20"}
 
 

@@ -15,15 +15,13 @@ from qmd.cli.progress import shown_on
 from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
 from qmd.inference.models.folders import find_record, model_path
 from qmd.inference.settings import BUILT_IN, SLOTS
-from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qmd.config.paths import Locations
     from qmd.inference.models.prepared import FormName
     from qmd.inference.records import ModelRecord, Role
-    from qmd.plugins.models.formats.sources import Importable, ImportSource
+    from qmd.plugins.models.formats.sources import ImportSource
 
 _MEGABYTE = 1_000_000
 
@@ -93,12 +91,9 @@ def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
         NotFoundError: There are none.
     """
     from qmd.inference.models.prepared import exact_source, forms_for
+    from qmd.plugins.models.inventory import list_models
 
-    present = [
-        state
-        for state in hook("models prepare: models here")(models_dir)
-        if state.is_present and state.record.tier != BUILT_IN
-    ]
+    present = [state for state in list_models(models_dir) if state.is_present and state.record.tier != BUILT_IN]
     exact = [state.record for state in present if exact_source(state.record, state.folder) is not None]
     found = [one for one in exact if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
     if not found:
@@ -129,13 +124,14 @@ def import_(
     Models of GGUF and safetensors files are made into our own graphs, once; their weights keep their values. Read are
     Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
     """
+    from qmd.plugins.models.fetch.archives import import_model
     from qmd.plugins.models.formats.sources import import_sources
 
     chosen = _role(role)
     locations = invocation.locate(index)
     sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
     if not sources:
-        record = hook("models import: archive")(source, locations.models, find_record(name) if name else None)
+        record = import_model(source, locations.models, find_record(name) if name else None)
         out(f"✓ Imported {record.name}\n")
         _hint_form(invocation, record, locations.models)
     if name is not None and len(sources) > 1:
@@ -187,10 +183,3 @@ def _hint_form(invocation: Invocation, record: ModelRecord, models_dir: Path) ->
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
     if form_to_make(record, models_dir / record.folder, has_cuda=has_cuda):
         say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
-
-
-def importable_models(invocation: Invocation, locations: Locations) -> Sequence[Importable]:
-    """Models of other programs."""
-    from qmd.plugins.models.formats.sources import importable_files
-
-    return importable_files(locations.models, locations.home, invocation.environ)

@@ -43,7 +43,7 @@ from qmd.inference.models.imported import (
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.models.formats.bert_graph import BertWriter
 from qmd.plugins.models.formats.gemma_graph import GemmaWriter
 from qmd.plugins.models.formats.graph_writer import GraphForm, Head
@@ -254,6 +254,6 @@ def _try(place: Path, record: ModelRecord) -> None:
         rows = np.array([load_tokenizer(place / "tokenizer.json").encode("a word").ids], np.int64)
         answer = session.run([OUTPUT], {"input_ids": rows, "attention_mask": np.ones_like(rows)})[0]
     else:
-        (answer,) = hook("models prepare: logits of prompts")(place, graph, format, [("a word", "")], 1)
+        (answer,) = hooks.prompt_logits(place, graph, format, [("a word", "")], 1)
     if not np.isfinite(answer).all():
         raise ModelError(f"what was made of '{record.name}' answers with values that are no numbers", "is it damaged?")

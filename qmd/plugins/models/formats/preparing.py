@@ -43,7 +43,7 @@ from qmd.inference.models.prepared import (
 )
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import import_runtime
-from qmd.plugins import hook
+from qmd.plugins import hooks
 from qmd.plugins.models.formats.graph_weights import GraphWeights
 from qmd.plugins.models.formats.graph_writer import GraphForm
 from qmd.plugins.models.formats.graphs import Qwen3Writer, graph_bytes
@@ -168,7 +168,7 @@ def _logits(
     pairs = CHECK_PAIRS[:12] if record.role == "expand" else CHECK_PAIRS
     tell(what, 0, len(pairs))
     rows = []
-    for logits in hook("models prepare: logits of prompts")(folder, path, format, pairs, threads):
+    for logits in hooks.prompt_logits(folder, path, format, pairs, threads):
         rows.append(logits)
         tell(what, len(rows), len(pairs))
     return np.concatenate(rows)

@@ -172,7 +172,7 @@ def cached_file_of(address: str, models_dir: Path) -> Path | None:
     return next((path for path in sorted(models_dir.glob("*.gguf")) if path.name.lower() in wanted), None)
 
 
-def remedy_for(address: str, models_dir: Path) -> str:
+def gguf_remedy(address: str, models_dir: Path) -> str:
     """What is to be done about a GGUF model that is asked for and was not imported."""
     from qmd.plugins.models.formats.gguf import read_head
     from qmd.plugins.models.formats.network_files import ARE_READ, architecture_of
