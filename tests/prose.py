@@ -28,12 +28,14 @@ _WORDS = re.compile(
     rf"\b(?:{'|'.join((*NEVER, *FEWER))})\b".replace(" ", r"\s+").replace("room", "rooms?"), re.IGNORECASE
 )
 _FIRST = re.compile(r"(?:What|Where|Whoever|Of|Whom?|Whose|How|Whether)\b(?!-)")
-_VERBS = """Asks Builds Collects Completes Computes Copies Counts Cuts Draws Ends Finds Gives Goes Hears Holds Keeps Lets Looks
-Makes Measures Opens Posts Puts Reads Runs Searches Sends Shows Splits Stands Takes Tells Tries Turns Waits Watches Writes"""
+_VERBS = """Answers Asks Builds Collects Completes Computes Copies Counts Cuts Draws Ends Finds Gives Goes Hears Holds Keeps
+Lets Looks Makes Measures Opens Posts Puts Reads Runs Searches Sends Shows Splits Stands Takes Tells Tries Turns Waits
+Watches Writes"""
 _VERB = re.compile(
-    rf"(?:{'|'.join(_VERBS.split())})\b(?! (?:of|that|in|for|with)\b)|\w+s (?:an?|the|its|each|every|one|what|how|it|them)\b"
+    rf"(?:{'|'.join(_VERBS.split())})\b(?! (?:of|that|in|for|with)\b)"
+    r"|\w+s (?:an?|the|its|each|every|one|what|how|it|them)\b"
 )
-_STYLES = re.compile(r"<style>.*?</style>", re.DOTALL)
+_STYLES = re.compile(r"<(style|script)\b.*?</\1>", re.DOTALL)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -104,8 +106,8 @@ def _of_first_line(text: Text, owner: ast.AST, prose: str) -> Iterator[Finding]:
         is_bool = kind is not None and re.match(r"bool\b|TypeGuard\b|TypeIs\b|Callable\[.*\bbool\]$", ast.unparse(kind))
         word = "Whether" if is_bool and first[0] == "Whether" else f"begins with {first[0]}"
         yield Finding(text.file, text.first, word, line)
-    elif isinstance(owner, ast.ClassDef) and (verb := _VERB.match(line)):
-        yield Finding(text.file, text.first, f"class begins with {verb[0].split()[0]}", line)
+    elif isinstance(owner, ast.ClassDef) and _VERB.match(line):
+        yield Finding(text.file, text.first, "class begins with a verb", line)
 
 
 def _of_python(name: str, source: str) -> Iterator[Text]:
