@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 
 NEVER = ("told", "untold", "anew", "whoever", "nobody", "for want of")
-"""Never allowed."""
+"""Not allowed; see `EXCEPTIONS` in test_prose.py."""
 
 FEWER = ("stands", "held", "beside", "said", "says", "holds", "room", "what is", "gone")
 """Counted; see `MOST` in test_prose.py."""
@@ -28,8 +28,8 @@ _WORDS = re.compile(
     rf"\b(?:{'|'.join((*NEVER, *FEWER))})\b".replace(" ", r"\s+").replace("room", "rooms?"), re.IGNORECASE
 )
 _FIRST = re.compile(r"(?:What|Where|Whoever|Of|Whom?|Whose|How|Whether)\b(?!-)")
-_VERBS = """Answers Asks Builds Collects Completes Computes Copies Counts Cuts Draws Ends Finds Gives Goes Hears Holds Keeps
-Lets Looks Makes Measures Opens Posts Puts Reads Runs Searches Sends Shows Splits Stands Takes Tells Tries Turns Waits
+_VERBS = """Answers Asks Builds Collects Completes Computes Copies Counts Cuts Draws Ends Finds Gives Goes Hears Holds
+Keeps Lets Looks Makes Measures Opens Posts Puts Reads Runs Searches Sends Shows Splits Stands Takes Tells Tries Turns Waits
 Watches Writes"""
 _VERB = re.compile(
     rf"(?:{'|'.join(_VERBS.split())})\b(?! (?:of|that|in|for|with)\b)"
@@ -64,18 +64,17 @@ class Finding(NamedTuple):
 
 def findings(*packages: str) -> list[Finding]:
     """All findings in `qmd/`, or in the packages and files that are named."""
-    folders = [ROOT / "qmd" / one.strip("/").removeprefix("qmd/") for one in packages] or [ROOT / "qmd"]
+    folders = [ROOT / "qmd" / one.removeprefix("qmd").strip("/") for one in packages] or [ROOT / "qmd"]
     files = sorted(file for folder in folders for file in ([folder] if folder.is_file() else folder.rglob("*")))
-    return [finding for file in files for finding in _of_file(file)]
+    texts = [file for file in files if file.suffix in (".py", ".md", ".html")]
+    return [one for file in texts for one in of_source(file.relative_to(ROOT).as_posix(), file.read_text("utf-8"))]
 
 
-def _of_file(file: Path) -> Iterator[Finding]:
-    if file.suffix not in (".py", ".md", ".html"):
-        return
-    source = _STYLES.sub(lambda match: "\n" * match[0].count("\n"), file.read_text("utf-8"))
-    name, lines = file.relative_to(ROOT).as_posix(), source.splitlines()
-    texts = _of_python(name, source) if file.suffix == ".py" else [Text(name, 1, len(lines), source)]
-    for text in texts:
+def of_source(name: str, source: str) -> Iterator[Finding]:
+    """Findings in one file of Python, markdown or HTML."""
+    source = _STYLES.sub(lambda match: "\n" * match[0].count("\n"), source)
+    lines = source.splitlines()
+    for text in _of_python(name, source) if name.endswith(".py") else [Text(name, 1, len(lines), source)]:
         # Code in backticks keeps its names.
         prose = re.sub(r"`[^`\n]*`", "`…`", text.text)
         if text.owner is not None:
@@ -119,13 +118,10 @@ def _of_python(name: str, source: str) -> Iterator[Text]:
     for node in ast.walk(tree):
         before: ast.AST = node
         for child in getattr(node, "body", ()) if isinstance(getattr(node, "body", None), list) else ():
-            if (
-                isinstance(child, ast.Expr)
-                and isinstance(child.value, ast.Constant)
-                and isinstance(child.value.value, str)
-            ):
-                seen.add(id(child.value))
-                yield Text(name, child.lineno, child.end_lineno or 0, child.value.value, before)
+            match child:
+                case ast.Expr(value=ast.Constant(value=str(docstring))):
+                    seen.add(id(child.value))
+                    yield Text(name, child.lineno, child.end_lineno or 0, docstring, before)
             before = child
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
