@@ -29,8 +29,8 @@ _WORDS = re.compile(
 )
 _FIRST = re.compile(r"(?:What|Where|Whoever|Of|Whom?|Whose|How|Whether)\b(?!-)")
 _VERBS = """Answers Asks Builds Collects Completes Computes Copies Counts Cuts Draws Ends Finds Gives Goes Hears Holds
-Keeps Lets Looks Makes Measures Opens Posts Puts Reads Runs Searches Sends Shows Splits Stands Takes Tells Tries Turns Waits
-Watches Writes"""
+Keeps Lets Looks Makes Measures Opens Posts Puts Reads Runs Searches Sends Shows Splits Stands Takes Tells Tries Turns
+Waits Watches Writes"""
 _VERB = re.compile(
     rf"(?:{'|'.join(_VERBS.split())})\b(?! (?:of|that|in|for|with)\b)"
     r"|\w+s (?:an?|the|its|each|every|one|what|how|it|them)\b"

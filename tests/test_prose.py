@@ -7,27 +7,27 @@ from collections import Counter
 from tests import prose
 
 MOST = {
-    "holds": 247,
-    "what is": 209,
-    "says": 185,
-    "Whether": 168,
-    "stands": 95,
-    "beside": 78,
+    "holds": 246,
+    "what is": 202,
+    "says": 183,
+    "Whether": 167,
+    "stands": 92,
+    "beside": 77,
     "room": 62,
-    "said": 60,
+    "said": 58,
     "gone": 31,
     "held": 12,
 }
 """Words of `prose.FEWER`, and "Whether" in front of a value that is a bool: a number only falls."""
 
 UNTIL_REWRITTEN = {
-    "begins with What": 452,
-    "begins with How": 77,
+    "begins with What": 438,
+    "begins with How": 75,
     "nobody": 71,
-    "begins with Where": 56,
+    "begins with Where": 55,
     "begins with Of": 53,
-    "told": 48,
-    "class begins with a verb": 40,
+    "told": 45,
+    "class begins with a verb": 39,
     "anew": 27,
     "whoever": 26,
     "begins with Whether": 18,
@@ -46,7 +46,7 @@ def test_forbidden_words_and_first_words_are_not_used() -> None:
     found = [one for one in prose.findings() if one.word not in MOST]
     counts = Counter(one.word for one in found if (one.file, one.text) not in EXCEPTIONS)
     assert counts == UNTIL_REWRITTEN, "list them: python -m tests.prose; a lower number goes into the table"
-    assert EXCEPTIONS <= {(one.file, one.text) for one in found}
+    assert {(one.file, one.text) for one in found} >= EXCEPTIONS
 
 
 def test_counted_words_only_become_fewer() -> None:
