@@ -158,9 +158,6 @@ def test_the_vectors_of_before_are_used_again_once_the_broken_model_is_gone(embe
     assert "warning" not in run.err
 
 
-# --- pulls ---
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.setenv("no_proxy", "*")

@@ -120,9 +120,6 @@ def test_every_command_has_two_examples_that_name_it() -> None:
         assert all(any(one in line for one in names) and len(line) <= 78 for line in examples), examples
 
 
-# --- pages ----------------------------------------------------------------------------------------
-
-
 def test_a_help_page_fits_80_columns_and_ends_with_its_examples(qmd: Qmd) -> None:
     for spec in COMMANDS:
         run = qmd(*spec.name.split(), "--help")
@@ -200,9 +197,6 @@ def test_a_terminal_gets_the_same_text_in_colours(qmd: Qmd) -> None:
         plain, drawn = qmd(*argv).out, qmd(*argv, "--color", "always").out
         assert "\x1b[" in drawn
         assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == plain
-
-
-# --- alone ----------------------------------------------------------------------------------------
 
 
 def test_qmd_alone_says_what_it_is_and_how_to_go_on(qmd: Qmd) -> None:

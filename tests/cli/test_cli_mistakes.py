@@ -87,9 +87,6 @@ def tagged(indexed: Qmd) -> Qmd:
     return indexed
 
 
-# --- what is no mistake ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "argv",
     [

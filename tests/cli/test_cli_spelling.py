@@ -36,9 +36,6 @@ def warnings(*argv: str) -> tuple[str, ...]:
     return tuple(read(*argv)[1].warnings)
 
 
-# --- which command --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("argv", "name", "values"),
     [
@@ -114,9 +111,6 @@ def test_no_two_commands_disagree_on_whether_an_option_takes_a_value() -> None:
             assert all_options()[spelling] == takes_value, (spec.name, spelling)
 
 
-# --- values and words -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("spelling", [["-n5"], ["-n", "5"], ["-n=5"], ["--n", "5"], ["--n=5"]])
 def test_a_count_may_be_glued_to_its_option(spelling: list[str]) -> None:
     assert parsed("search", "x", *spelling)[1]["n"] == "5"
@@ -155,9 +149,6 @@ def test_the_words_of_an_update_command_keep_their_options() -> None:
     assert parsed(*line.split()) == ("collection update-cmd", {"name": "notes", "words": words, "index": "w"})
 
 
-# --- spellings of others --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["-k", "--k", "--top-k", "--limit"])
 def test_other_tools_names_for_the_count_are_read_as_it_with_a_warning(name: str) -> None:
     assert parsed("search", name, "3", "x") == ("search", {"n": "3", "query": ["x"]})
@@ -176,9 +167,6 @@ def test_the_path_of_a_new_collection_may_be_an_option() -> None:
     argv = ["collection", "add", "--path", "/a", "--pattern", "*.txt"]
     assert parsed(*argv) == ("collection add", {"path": "/a", "mask": "*.txt"})
     assert warnings(*argv) == ("option '--path' is read as the path to add", "option '--pattern' is read as '--mask'")
-
-
-# --- mistakes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -198,9 +198,6 @@ def test_an_index_opened_by_its_path_is_held_to_the_same(
     assert not (tmp_path / "new").exists()
 
 
-# --- an index that came along ---------------------------------------------------------------------
-
-
 @pytest.fixture
 def with_index(qmd: Qmd, clone: Path, tmp_path: Path) -> Path:
     """The clone, with an index that somebody else has made of other texts."""

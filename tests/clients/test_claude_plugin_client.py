@@ -81,9 +81,6 @@ def test_status_tells_what_is_indexed(plugin: Client, connect: Connect) -> None:
     ]
 
 
-# --- the skill ------------------------------------------------------------------------------------
-
-
 def test_a_typed_query_with_its_explanation(plugin: Client) -> None:
     document = "intent: operations\nlex: sliding window\nvec: how are requests limited\nhyde: The limiter counts."
     rows = json.loads(plugin.ok("query", document, "--format", "json", "--explain"))

@@ -61,9 +61,6 @@ def world(home: Path, qmd: Qmd, tmp_path: Path) -> World:
     return World(home, tmp_path / "config" / "qmd" / "index.yml", tmp_path / "cache" / "qmd" / "index.sqlite", qmd)
 
 
-# --- correctness ----------------------------------------------------------------------------------
-
-
 def test_01_a_small_collection_is_found_beside_hundreds_of_better_hits_elsewhere(world: World) -> None:
     world.collection("big", {f"{n}.md": f"# Kiwi {n}\n\nkiwi kiwi kiwi\n" for n in range(600)})
     world.collection("small", {"s.md": "# Fruit\n\nA long note that names the kiwi once among many other words.\n"})
@@ -386,9 +383,6 @@ def test_22_removing_a_collection_leaves_texts_that_others_share(world: World) -
     world.write("more", same)
     world.ok("update")
     assert [row["file"] for row in world.ok("search", "kiwi", "--json").json] == ["qmd://more/a.md"]
-
-
-# --- security and robustness ----------------------------------------------------------------------
 
 
 def untrusted_project(world: World, monkeypatch: pytest.MonkeyPatch, extra: str = "") -> Path:

@@ -203,9 +203,6 @@ def test_a_query_without_room_on_the_device_is_embedded_on_the_cpu(
     assert both.description.note is not None
 
 
-# --- the loader ---
-
-
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, driver: bool, **settings: Any) -> Any:
     monkeypatch.setattr(gpu_memory, "load_driver", lambda: SimpleNamespace() if driver else None)
     monkeypatch.setattr(gpu_memory, "memory_now", lambda device: None)

@@ -114,8 +114,6 @@ def test_wrong_inputs_are_one_line_that_names_the_model() -> None:
     assert_one_line(caught.value, "model.onnx")
 
 
-# --- an NVIDIA driver that CUDA does not fit ---
-
 _DRIVER = """
 #include <stddef.h>
 int cuDriverGetVersion(int *version) { *version = VERSION; return 0; }

@@ -65,8 +65,6 @@ def test_a_note_of_a_vault_is_opened_in_obsidian(tmp_path: Path) -> None:
     assert target.endswith("%2Fvault%2Fa%2Fb%20%26%20c.md")
 
 
-# --- what was found is never run ------------------------------------------------------------------
-
 ENDINGS = (
     "js jse vbs vbe wsf wsh bat cmd com exe scr pif ps1 py pyw rb sh command tool terminal workflow app desktop html"
     " htm xhtml svg xml hta lnk url webloc inetloc jar reg msc cpl chm scpt applescript csv ipynb rmd qmd tex pdf"

@@ -102,8 +102,6 @@ def test_who_has_no_address_is_not_the_owner(monkeypatch: pytest.MonkeyPatch) ->
     assert is_owner(("127.0.0.1", 50000), HERE) is None
 
 
-# --- what they get -------------------------------------------------------------------------------------
-
 anyio = pytest.mark.anyio
 
 

@@ -153,9 +153,6 @@ def test_a_built_in_model_and_an_unknown_format_are_wrong_usage(hub: FakeHub, tm
         _pull(hub, tmp_path, "q9")
 
 
-# --- folders ---
-
-
 def test_verify_tells_damaged_and_missing_files(hub: FakeHub, tmp_path: Path) -> None:
     _pull(hub, tmp_path, "fp16", "q8")
     folder = tmp_path / RECORD.folder

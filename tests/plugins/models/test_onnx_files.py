@@ -70,9 +70,6 @@ def _opened(path: Path, *tensors: onnx.TensorProto) -> OnnxFile:
     return OnnxFile(path)
 
 
-# --- what qmd writes ---
-
-
 @pytest.mark.parametrize(
     ("form", "writer"),
     [
@@ -125,9 +122,6 @@ def test_an_array_is_to_onnx_what_it_was(tmp_path: Path, dtype: str, dims: tuple
     )
 
 
-# --- what others write ---
-
-
 @pytest.mark.parametrize("kind", VALUES)
 def test_values_of_every_type_are_read_and_floats_as_numbers_too(tmp_path: Path, kind: str) -> None:
     as_numbers = helper.make_tensor("a", getattr(TensorProto, kind), [3, 1], VALUES[kind])
@@ -177,9 +171,6 @@ def test_what_a_record_does_not_name_is_skipped() -> None:
     assert read_model(locate_builtin() / "model.onnx", NameOnly) == NameOnly(
         onnx.load(str(locate_builtin() / "model.onnx")).producer_name
     )
-
-
-# --- damage ---
 
 
 def _damaged(path: Path, content: bytes) -> str:

@@ -174,9 +174,6 @@ def test_every_file_of_the_expander_that_is_pulled_unasked_is_pinned() -> None:
     assert all(file.sha256 for file in files)
 
 
-# --- tensors beside the graph ---
-
-
 def _graph(*locations: str) -> bytes:
     constants = []
     for location in locations:

@@ -41,9 +41,6 @@ def _distribution(**options: Any) -> dict[int, float]:
     return dict(zip(left.tokens.tolist(), left.probabilities().round(6).tolist(), strict=True))
 
 
-# --- by hand --------------------------------------------------------------------------------------
-
-
 def test_without_filters_the_distribution_is_the_softmax() -> None:
     assert _distribution() == pytest.approx({0: 0.5, 1: 0.25, 2: 0.15, 3: 0.1}, abs=1e-6)
 
@@ -149,8 +146,6 @@ def test_bias_is_added_and_can_forbid() -> None:
     assert after == {0: 0.0, 1: -1.5}
 
 
-# --- against the definitions ----------------------------------------------------------------------
-
 _CHAINS = st.fixed_dictionaries(
     {
         "temperature": st.floats(0.2, 3.0),
@@ -231,9 +226,6 @@ def test_with_the_temperature_last_more_tokens_survive_than_with_it_first() -> N
         for order in ("transformers", "llama.cpp")
     }
     assert counts["transformers"] < counts["llama.cpp"]
-
-
-# --- the sampler ----------------------------------------------------------------------------------
 
 
 def test_a_mask_shorter_than_the_logits_forbids_the_rest() -> None:

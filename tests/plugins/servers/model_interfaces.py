@@ -34,9 +34,6 @@ class Message(Strict):
     content: str
 
 
-# --- requests
-
-
 class OpenAIEmbeddings(Strict):
     model: str
     input: str | list[str]
@@ -173,9 +170,6 @@ class OllamaChat(Strict):
     options: OllamaOptions | UnsetType = UNSET
 
 
-# --- answers
-
-
 def word_vector(text: str, dim: int) -> list[float]:
     """Counts of hashed words: texts with common words are close."""
     vector = [0.01] * dim
@@ -254,9 +248,6 @@ def vllm_scores(asked: VllmScore, dim: int) -> Any:
     assert isinstance(asked.text_1, str)
     scores = _overlaps(asked.text_1, asked.text_2)
     return {"object": "list", "data": [{"index": i, "object": "score", "score": s} for i, s in enumerate(scores)]}
-
-
-# --- refusals, as each server writes them
 
 
 def openai_error(status: int, message: str, param: str | None = None) -> Answer:

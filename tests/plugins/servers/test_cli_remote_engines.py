@@ -89,9 +89,6 @@ def test_doctor_tries_the_server(remote: Qmd, server: ModelServer) -> None:
     assert "401: no key" in shown and "check the API key" in shown
 
 
-# --- failures ---
-
-
 def _one_warning(run: Run, *parts: str) -> None:
     assert "Traceback" not in run.err
     warnings = [line for line in run.err.splitlines() if all(part in line for part in parts)]

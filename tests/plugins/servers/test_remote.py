@@ -67,9 +67,6 @@ def _reranker(server: Server, **changes: Any) -> RemoteReranker:
     return RemoteReranker(RemoteClient(settings, "reranking", sleep=lambda s: None))
 
 
-# --- embedder ---
-
-
 def test_vectors_come_back_normalised_in_the_order_of_the_texts(server: Server) -> None:
     vectors = _embedder(server).embed_documents(["a", "bbb", "cc"])
     expected = np.array([[1, 1, 0], [3, 1, 0], [2, 1, 0]], float)
@@ -158,9 +155,6 @@ def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
         assert {tuple(body["input"]) for _, body, _ in server.requests if "input" in body} == {("first",)}
 
 
-# --- reranker ---
-
-
 def _rerank(scores: list[float], key: str = "relevance_score") -> Callable[[str, dict[str, Any]], Answer]:
     def answer(path: str, body: dict[str, Any]) -> Answer:
         rows = [{"index": i, key: scores[i]} for i in range(len(body["documents"]))]
@@ -199,9 +193,6 @@ def test_passages_after_the_deadline_stay_unscored(server: Server) -> None:
     assert scores == [0.5, 0.5, None, None]
 
 
-# --- expander ---
-
-
 def _chat(text: str) -> Callable[[str, dict[str, Any]], Answer]:
     return lambda path, body: (200, {"choices": [{"message": {"content": text}}]}, {})
 
@@ -231,9 +222,6 @@ def test_an_expansion_past_its_deadline_is_empty_with_the_reason(server: Server)
     result = expander.expand("query", deadline_s=time.monotonic() - 1)
     assert result.subqueries == () and "no time" in result.dropped[0][1]
     assert server.requests == []
-
-
-# --- client ---
 
 
 def test_a_busy_server_is_asked_again_after_the_pause_it_wants(server: Server) -> None:
