@@ -1,7 +1,5 @@
 """Stand-ins for the models: small, deterministic, and good enough to rank."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

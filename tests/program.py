@@ -1,7 +1,5 @@
 """The program as a user runs it, in this process: an empty home, a folder of notes, `main` with its two streams."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@
 `qmd/status.py`), as `FILE:LINE: word: text`.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

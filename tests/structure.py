@@ -3,8 +3,6 @@
 `python -m tests.structure` prints lines and files of each package and the change since the last tag.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from collections import Counter, defaultdict

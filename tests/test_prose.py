@@ -1,7 +1,5 @@
 """Docstrings, comments, messages and help keep to the plain words of the style guide."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from tests import prose

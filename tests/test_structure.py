@@ -1,7 +1,5 @@
 """Limits of size, import cycles, declared packages and documents, which no other tool checks."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

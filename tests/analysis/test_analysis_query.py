@@ -1,7 +1,5 @@
 """Query text to terms: stop words, identifiers, scripts, the lex syntax, and that no input breaks FTS5."""
 
-from __future__ import annotations
-
 import apsw
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """A working directory with notes, and an environment without the user's own index."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An index as a program uses it, over real indexes in a temporary folder."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Chunks: coverage, budget, borders, heading paths, and that an edit stays local."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

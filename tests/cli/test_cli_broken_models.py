@@ -1,7 +1,5 @@
 """Model files that cannot be used, and pulls that cannot be finished: one clear line, the words still answer."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a shell offers at Tab: bash itself, the other shells by the variables in which their scripts ask."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

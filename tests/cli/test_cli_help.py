@@ -1,7 +1,5 @@
 """What a person reads first: `qmd` alone, `qmd --help`, the page of each command, and examples that work."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What people type by mistake, and the answer: each names what was typed, and what to do next."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

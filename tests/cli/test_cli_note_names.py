@@ -1,7 +1,5 @@
 """Notes asked for by what people call them: name, title, alias, wiki link."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.program import Qmd

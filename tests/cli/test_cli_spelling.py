@@ -1,7 +1,5 @@
 """Where options may stand and how they may be spelled: what typer makes of a command line, for all commands."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A project that came from a stranger: what lies in its `.qmd` reaches nothing outside, and answers nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Streams that are closed or full, a working directory that is gone, numbers and names beyond every limit."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Vaults of other programs: their names, links and properties, and what is left out of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

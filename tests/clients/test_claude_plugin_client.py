@@ -1,7 +1,5 @@
 """The Claude Code plug-in: an MCP server over stdio, and a skill that runs the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

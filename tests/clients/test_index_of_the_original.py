@@ -1,7 +1,5 @@
 """A user who comes from the original: its index under our file name, its configuration, its pinned models."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

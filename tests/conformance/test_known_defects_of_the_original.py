@@ -1,7 +1,5 @@
 """What the original gets wrong, one test or more for each symptom, by number."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

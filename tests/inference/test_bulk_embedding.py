@@ -1,7 +1,5 @@
 """Documents on a GPU: batches, agreement with the CPU, and what happens when memory runs out. No device is needed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

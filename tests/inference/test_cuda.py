@@ -1,7 +1,5 @@
 """Engines on a CUDA device: placement proved node by node, results against the same references as on the CPU."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """The session factory: placement, environment words, and one line for every kind of broken file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Which file of a model's folder is opened, and what is said where it is not the one that was asked for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -5,8 +5,6 @@ with transformers' Qwen3ForCausalLM 5.23 on such weights (largest difference 1.5
 it on the weights their blocks stand for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command line, Python, MCP, HTTP and the warm process give one answer to one request."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

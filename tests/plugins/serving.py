@@ -1,7 +1,5 @@
 """A small real index, opened with stand-in models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Relevance: bounded, monotone, and low for what no document says."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Fusion: order-independent, deterministic, and what each rule says."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import get_args
 

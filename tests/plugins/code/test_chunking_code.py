@@ -1,7 +1,5 @@
 """Source code: declarations with their comments, borders between them, qualified names."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

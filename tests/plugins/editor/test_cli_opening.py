@@ -1,7 +1,5 @@
 """`qmd open`: a note, or a hit of the last search, where it can be edited."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat

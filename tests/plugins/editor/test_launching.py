@@ -1,7 +1,5 @@
 """Which program opens a note, and how it is told the line."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

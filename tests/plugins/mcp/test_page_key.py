@@ -1,7 +1,5 @@
 """Whose connection it is, as the system's table says, and what those get who are not known to be the owner."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import sys

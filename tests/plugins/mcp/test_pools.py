@@ -1,7 +1,5 @@
 """Readers and models: opened late, shared, dropped when idle."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 import socket
 from pathlib import Path

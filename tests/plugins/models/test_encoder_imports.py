@@ -1,7 +1,5 @@
 """Encoders of GGUF files and safetensors folders: vectors, vocabularies, prompts, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

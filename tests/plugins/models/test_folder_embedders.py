@@ -1,7 +1,5 @@
 """Embedding models in folders: run as their makers meant, or refused with the reason."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path

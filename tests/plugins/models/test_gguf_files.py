@@ -1,7 +1,5 @@
 """Reading GGUF and safetensors: number formats, damaged files, vocabularies."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

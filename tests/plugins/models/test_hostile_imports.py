@@ -1,7 +1,5 @@
 """Models from strangers: what a folder, an archive or a file says makes no path, no memory and no time of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

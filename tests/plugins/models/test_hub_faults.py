@@ -1,7 +1,5 @@
 """What becomes of a download when a hub, its mirror or the network misbehaves: outcome, requests, message."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

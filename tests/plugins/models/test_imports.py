@@ -1,7 +1,5 @@
 """Models made from files of other programs: they compute what the file's weights say, and lie whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

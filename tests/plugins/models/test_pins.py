@@ -1,7 +1,5 @@
 """Which version of a model a pull takes, and what it says when the hub has another one."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

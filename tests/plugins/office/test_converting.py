@@ -1,7 +1,5 @@
 """PDF, Word, slides and sheets: what of them is read, the places in them, and files made to break a reader."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

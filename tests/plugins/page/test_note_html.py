@@ -1,7 +1,5 @@
 """Notes as HTML: what a reader expects of markdown, and nothing that runs or reaches out."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

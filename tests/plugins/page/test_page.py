@@ -1,7 +1,5 @@
 """The page as HTTP: what it shows without a script, who may ask for it, and what it never gives away."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

@@ -1,7 +1,5 @@
 """Settings that users of llama.cpp know: each acts on the engine that runs, or says why not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ github.com/vllm-project/vllm; llama.cpp `tools/server/README.md` of github.com/g
 github.com/michaelfeil/infinity.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

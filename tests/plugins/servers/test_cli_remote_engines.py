@@ -1,7 +1,5 @@
 """Model servers through the whole program: `qmd embed` and `qmd query` with each role served elsewhere, and failing."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator

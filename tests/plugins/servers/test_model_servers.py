@@ -1,7 +1,5 @@
 """Every documented kind of model server, strict, with every role it has and every fault: what comes of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The background server: pid file, start, stop, and settings for editors."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The warm process and the commands that ask it: same answers as in process, and no way to break a command."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
