@@ -14,13 +14,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.models.builtin import locate_builtin
-from qmd.inference.runtime.sessions import (
-    cuda_verdict,
-    cuda_works,
-    gpu_allowed,
-    open_session,
-    preferred_provider,
-)
+from qmd.inference.runtime.sessions import cuda_verdict, cuda_works, gpu_allowed, open_session, preferred_provider
 
 MODEL = locate_builtin() / "model.onnx"
 

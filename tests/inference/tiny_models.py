@@ -75,12 +75,7 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
 
 
 def dequantize_blocks(
-    packed: npt.NDArray[np.uint8],
-    scales: npt.NDArray[np.floating],
-    *,
-    bits: int,
-    block: int,
-    k: int,
+    packed: npt.NDArray[np.uint8], scales: npt.NDArray[np.floating], *, bits: int, block: int, k: int
 ) -> npt.NDArray[np.float32]:
     """The (n, k) weight behind the inputs of a `MatMulNBits` node.
 

@@ -159,12 +159,7 @@ def test_verify_tells_damaged_and_missing_files(hub: FakeHub, tmp_path: Path) ->
     (folder / "onnx/model.onnx").write_bytes(damaged)
     (folder / "config.json").unlink()
     found = {check.path: check.status for check in verify_model(RECORD, tmp_path)}
-    assert found == {
-        "onnx/model.onnx": "damaged",
-        "config.json": "missing",
-        "model.onnx": "ok",
-        "tokenizer.json": "ok",
-    }
+    assert found == {"onnx/model.onnx": "damaged", "config.json": "missing", "model.onnx": "ok", "tokenizer.json": "ok"}
 
 
 def test_a_hand_made_folder_is_verified_as_far_as_anything_is_known(tmp_path: Path) -> None:

@@ -21,14 +21,7 @@ from qmd.plugins.models.formats.safetensors import read_safetensors
 from qmd.plugins.models.formats.stored_weights import StoredTensor
 from qmd.plugins.models.formats.vocabulary import tokenizer_json
 from tests.inference.tiny_models import dequantize_blocks
-from tests.plugins.models.gguf_files import (
-    QUANTISED,
-    finish,
-    sentence_pieces,
-    stored,
-    write_gemma,
-    write_qwen3,
-)
+from tests.plugins.models.gguf_files import QUANTISED, finish, sentence_pieces, stored, write_gemma, write_qwen3
 from tests.plugins.models.safetensors_files import write_safetensors
 
 TEXTS = (

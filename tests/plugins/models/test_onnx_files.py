@@ -96,13 +96,7 @@ def test_a_graph_of_standard_operators_passes_the_checker_of_onnx(tmp_path: Path
     outputs = (value_info("y", FLOAT, ["batch", 2]),)
     nodes = (
         Node(input=("x", "w"), output=("s",), name="sum", op_type="Add"),
-        Node(
-            input=("s",),
-            output=("y",),
-            name="turn",
-            op_type="Transpose",
-            attribute=(attribute("perm", [0, 1]),),
-        ),
+        Node(input=("s",), output=("y",), name="turn", op_type="Transpose", attribute=(attribute("perm", [0, 1]),)),
     )
     weight = tensor_of("w", np.array([1, -2], np.float32))
     graph = Graph(node=nodes, name="g", initializer=(weight,), input=inputs, output=outputs)

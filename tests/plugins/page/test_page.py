@@ -168,11 +168,7 @@ async def test_filters_go_into_the_query_and_out_of_it(client: Client, garden: I
 
     off = chips((await client.get("/page/hits", params={"q": "sun"})).text)
     on = chips((await client.get("/page/hits", params={"q": 'sun tag:garden since:"last year"'})).text)
-    assert off == [
-        "/?q=sun+tag%3Agarden",
-        "/?q=sun+since%3A%22last+month%22",
-        "/?q=sun+since%3A%22last+year%22",
-    ]
+    assert off == ["/?q=sun+tag%3Agarden", "/?q=sun+since%3A%22last+month%22", "/?q=sun+since%3A%22last+year%22"]
     assert "/?q=sun+since%3A%22last+year%22" in on
     assert "/?q=sun+tag%3Agarden" in on
     assert "/?q=sun+tag%3Agarden+since%3A%22last+month%22" in on
@@ -331,11 +327,7 @@ def picture(source: str, of: str = "plan.md", collection: str = "vault") -> dict
 
 
 async def test_a_picture_is_found_from_the_note_and_from_the_top(client: Client, policy: AccessPolicy) -> None:
-    for given in (
-        picture("img/bed.png"),
-        picture("../img/bed.png", "img/x.md"),
-        picture("/img/bed.png", "img/x.md"),
-    ):
+    for given in (picture("img/bed.png"), picture("../img/bed.png", "img/x.md"), picture("/img/bed.png", "img/x.md")):
         answer = await client.get("/page/picture", params=given)
         assert (answer.status_code, answer.content) == (200, PNG)
         assert answer.headers["content-type"] == "image/png"

@@ -169,10 +169,7 @@ _PAST = st.lists(st.integers(0, 7), max_size=28)
 
 
 def _by_definition(
-    logits: Sequence[float],
-    options: SamplingSettings,
-    text: Sequence[int],
-    breakers: frozenset[int],
+    logits: Sequence[float], options: SamplingSettings, text: Sequence[int], breakers: frozenset[int]
 ) -> list[dict[int, float]]:
     """What is left after each step."""
     steps: dict[str, Callable[[dict[int, float]], dict[int, float]]] = {
@@ -193,13 +190,7 @@ def _by_definition(
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    st.integers(0, 2**32 - 1),
-    st.integers(2, 400),
-    _CHAINS,
-    _PAST,
-    st.frozensets(st.integers(0, 7), max_size=2),
-)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 400), _CHAINS, _PAST, st.frozensets(st.integers(0, 7), max_size=2))
 def test_every_chain_in_every_order_leaves_what_its_definitions_leave(
     seed: int, size: int, chain: dict[str, Any], text: list[int], breakers: frozenset[int]
 ) -> None:

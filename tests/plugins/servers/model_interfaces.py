@@ -348,11 +348,7 @@ INTERFACES: dict[str, Interface] = {
         (422, "input has {n} tokens, more than {limit} tokens"),
     ),
     "tei": Interface(
-        {
-            "/embed": Route(TeiEmbed, tei_vectors),
-            "/v1/embeddings": _OPENAI,
-            "/rerank": Route(TeiRerank, tei_scores),
-        },
+        {"/embed": Route(TeiEmbed, tei_vectors), "/v1/embeddings": _OPENAI, "/rerank": Route(TeiRerank, tei_scores)},
         tei_error,
         (422, "batch size {n} > maximum allowed batch size {limit}"),
         (413, "Input validation error: `inputs` must have less than {limit} tokens. Given: {n}"),

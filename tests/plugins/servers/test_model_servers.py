@@ -256,10 +256,7 @@ _FORMS = {
 }
 """Numbered, bare, bare and numbered, below names; in `results`, bare, in `data`."""
 
-_WAYS = {
-    "embed": [("openai", "/v1/embeddings", None, 1), ("tei", "", None, 1)],
-    "rerank": [("infinity", "", None, 3)],
-}
+_WAYS = {"embed": [("openai", "/v1/embeddings", None, 1), ("tei", "", None, 1)], "rerank": [("infinity", "", None, 3)]}
 """Asked at one address, and after guesses."""
 
 _CASES = [
