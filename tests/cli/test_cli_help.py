@@ -11,7 +11,7 @@ from qmd.cli.help import EXAMPLES, FIRST_EXAMPLES, GROUPS
 from qmd.cli.topics import TOPICS
 from qmd.plugins import Command
 from qmd.plugins.doctor.variables import VARIABLES
-from tests.program import Qmd
+from tests.program import Qmd, write_notes
 
 PARSED_ONLY = {
     "browse": "needs a terminal",
@@ -56,10 +56,7 @@ VAULT = {
 @pytest.fixture
 def vault(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> Qmd:
     """The folder that the examples speak of."""
-    for name, text in VAULT.items():
-        file = home / "notes" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    write_notes(home / "notes", VAULT)
     assert qmd("index", "notes", "--no-embed").status == 0
     qmd("context", "add", "/", "all of it")
     qmd("context", "add", "qmd://notes/daily", "day by day")

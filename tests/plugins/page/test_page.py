@@ -19,6 +19,7 @@ from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
 from tests.plugins.mcp.test_http import running
 from tests.plugins.serving import Loader, known_as, make_index
+from tests.program import write_notes
 
 pytestmark = pytest.mark.anyio
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -35,11 +36,7 @@ NOTES = {
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:
     """A folder of notes and a picture."""
-    folder = tmp_path / "vault"
-    for path, text in NOTES.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+    folder = write_notes(tmp_path / "vault", NOTES)
     (folder / "img" / "bed.png").write_bytes(PNG)
     return folder
 
