@@ -416,8 +416,8 @@ def chat_answer(kind: str, text: str, *, thinking: str = "", is_cut: bool = Fals
     if kind == "ollama chat":
         message = {"role": "assistant", "content": text, "thinking": thinking}
         return {"message": message, "done": True, "done_reason": "length" if is_cut else "stop"}
-    message = {"role": "assistant", "content": text or None, "reasoning_content": thinking}
-    return {"choices": [{"index": 0, "message": message, "finish_reason": "length" if is_cut else "stop"}]}
+    answer = {"role": "assistant", "content": text or None, "reasoning_content": thinking}
+    return {"choices": [{"index": 0, "message": answer, "finish_reason": "length" if is_cut else "stop"}]}
 
 
 def encoded(answer: Any) -> bytes:
