@@ -4,8 +4,6 @@
 the end, SQL statements, and the median and the largest number of our frames above one.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

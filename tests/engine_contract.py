@@ -4,8 +4,6 @@ An embedder, reranker or expander that passes them does what indexing and search
 another matter: `qmd bench` tells.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

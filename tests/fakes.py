@@ -1,7 +1,5 @@
 """Stand-ins for the models: small, deterministic, and good enough to rank."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time
@@ -14,9 +12,7 @@ import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Expansion, Reranker
-from qmd.records import (
-    SubQuery,
-)
+from qmd.records import SubQuery
 
 _WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
@@ -135,9 +131,7 @@ class FixedExpander:
 
 
 def fake_engines(
-    embedder: Embedder | None = None,
-    reranker: Reranker | None = None,
-    expander: Expander | None = None,
+    embedder: Embedder | None = None, reranker: Reranker | None = None, expander: Expander | None = None
 ) -> Engines:
     """Engines from fakes; what is left out is absent."""
     return Engines(embedder, reranker, expander)

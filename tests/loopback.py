@@ -1,7 +1,5 @@
 """HTTP servers on loopback for the length of a test."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A real index of a few notes: it opens in milliseconds, so no test needs a stand-in for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Indexes with the tables of each older version; `tests/upgrade` keeps whole ones as versions left them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apsw

@@ -1,7 +1,5 @@
 """The environment of the processes that tests start."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The program as a user runs it, in this process: an empty home, a folder of notes, `main` with its two streams."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +69,7 @@ def foreign_rows(site: Path, name: str, text: str, monkeypatch: pytest.MonkeyPat
     plugins.foreign.cache_clear()
 
 
-def write_notes(folder: Path, texts: Mapping[str, str]) -> None:
+def write_notes(folder: Path, texts: Mapping[str, str]) -> Path:
     for name, text in texts.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +77,7 @@ def write_notes(folder: Path, texts: Mapping[str, str]) -> None:
     # What is of this very moment would be looked at again by the next search.
     for place in (folder, *folder.rglob("*")):
         os.utime(place, (1_700_000_000, 1_700_000_000))
+    return folder
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Token positions for tests of chunking, without a model."""
 
-from __future__ import annotations
-
 import re
 
 _TOKEN = re.compile(r"[^\W_]{1,6}|[^\w\s]|_")

@@ -1,7 +1,5 @@
 """The call paths of docs/dev/architecture.md are those that the program takes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The distribution is called `qmd-search`; the package index has a stranger's project called `qmd`."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The rule of qmd's own files: readable by their owner alone, links and other people's folders left as they are."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

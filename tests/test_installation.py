@@ -1,7 +1,5 @@
 """Commands that change what is installed, and what overwrites what."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from importlib import metadata

@@ -3,8 +3,6 @@
 And what `hatch_build.py` makes of the lists in pyproject.toml.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

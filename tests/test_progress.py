@@ -1,7 +1,5 @@
 """How long a job will still take."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.progress import Pace, Progress, duration_text

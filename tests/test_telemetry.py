@@ -1,7 +1,5 @@
 """What `import qmd` switches off, before any package that reports home can be loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A real FTS5 table with the columns and the tokenizer that the index uses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import apsw

@@ -1,7 +1,5 @@
 """Query text to terms: stop words, identifiers, scripts, the lex syntax, and that no input breaks FTS5."""
 
-from __future__ import annotations
-
 import apsw
 import pytest
 from hypothesis import given, settings
@@ -20,9 +18,6 @@ def fts(text: str) -> list[str]:
 def lex(text: str) -> list[tuple[str, str]]:
     """(sign, expression) of every term."""
     return [("-" if t.excluded else "+" if t.required else "", t.fts) for t in parse_lex(text)]
-
-
-# --- plain language -------------------------------------------------------------------------------
 
 
 def test_every_word_of_a_question_is_an_optional_term_but_its_stop_words() -> None:
@@ -111,9 +106,6 @@ def test_terms_show_what_the_user_wrote() -> None:
     ]
 
 
-# --- lex syntax -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -141,9 +133,6 @@ def test_terms_show_what_the_user_wrote() -> None:
 )
 def test_lex_syntax(query: str, expected: list[tuple[str, str]]) -> None:
     assert lex(query) == expected
-
-
-# --- safety ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +166,6 @@ def test_terms_have_words_to_look_for(text: str) -> None:
     for term in (*analyze_query(text), *parse_lex(text)):
         assert any(char.isalnum() for char in term.fts)
         assert term.text.strip()
-
-
-# --- helpers --------------------------------------------------------------------------------------
 
 
 def test_prefix_form_of_words_only() -> None:

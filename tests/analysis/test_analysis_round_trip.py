@@ -1,7 +1,5 @@
 """What the index writes, the query finds: documents and queries through one FTS5 table."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Sequence
 

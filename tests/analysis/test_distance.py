@@ -1,7 +1,5 @@
 """Edit distance."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.analysis.distance import edit_distance, front_distance

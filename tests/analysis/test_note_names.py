@@ -1,7 +1,5 @@
 """What notes are called, as names are compared, and which note a link means."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.analysis.note_names import NamedNote, choose_target, link_key, name_key, path_key

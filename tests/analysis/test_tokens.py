@@ -1,7 +1,5 @@
 """The estimate of tokens: never too low, at most 15 % too high, and in linear time."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,11 +1,11 @@
 """A working directory with notes, and an environment without the user's own index."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 import pytest
+
+from tests.program import write_notes
 
 FILES = {
     "notes/pricing.md": "# Pricing decision\n\nWe chose per-seat pricing after the interviews.\n",
@@ -22,10 +22,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    work = tmp_path / "work"
-    for name, text in FILES.items():
-        target = work / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+    work = write_notes(tmp_path / "work", FILES)
     monkeypatch.chdir(work)
     return work

@@ -1,7 +1,5 @@
 """What `import qmd` promises: its names, what it costs, and that the examples of the manual run."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import subprocess

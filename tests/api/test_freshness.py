@@ -1,7 +1,5 @@
 """A search finds what was written since the last update, and never fails, waits or oversteps because of it."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

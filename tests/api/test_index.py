@@ -1,7 +1,5 @@
 """An index as a program uses it, over real indexes in a temporary folder."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,9 +26,6 @@ def index(folder: Path) -> Iterator[qmd.Index]:
 
 def paths(response: qmd.SearchResponse) -> list[str]:
     return [hit.document.path for hit in response.hits]
-
-
-# --- where index and configuration lie ------------------------------------------------------------
 
 
 def test_without_arguments_it_is_the_index_of_the_command_line(folder: Path, tmp_path: Path) -> None:
@@ -140,9 +135,6 @@ def test_contradictory_arguments_are_refused(folder: Path, arguments: dict[str, 
         qmd.open_index(**arguments)  # type: ignore[arg-type]
 
 
-# --- searching and reading ------------------------------------------------------------------------
-
-
 def test_before_anything_is_indexed_the_state_is_zeros_and_a_search_says_so(folder: Path) -> None:
     index = qmd.open_index("none.sqlite")
     assert index.status().documents == 0
@@ -234,9 +226,6 @@ def test_several_threads_may_search(index: qmd.Index) -> None:
 def test_a_closed_store_opens_again_when_it_is_used(index: qmd.Index) -> None:
     index.close()
     assert paths(index.search("limiter", mode="lexical")) == ["daily/sunday.md"]
-
-
-# --- changing -------------------------------------------------------------------------------------
 
 
 def test_removing_a_collection_removes_its_documents(index: qmd.Index) -> None:

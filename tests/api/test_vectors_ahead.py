@@ -1,7 +1,5 @@
 """Searches of an index without vectors, with the built-in model: they compute a few, keep them, and do not fail."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Chunks: coverage, budget, borders, heading paths, and that an edit stays local."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 
@@ -53,9 +51,6 @@ prose = st.sampled_from(["word ", "a sentence. ", "长句子没有空格。", "x
 markdown = st.lists(blocks | prose, max_size=60).map("".join)
 
 
-# --- properties -----------------------------------------------------------------------------------
-
-
 @given(markdown, st.integers(1, 30), st.integers(0, 40))
 @settings(max_examples=300)
 def test_chunks_tile_the_body_in_order(text: str, max_tokens: int, overlap_tokens: int) -> None:
@@ -85,9 +80,6 @@ def test_any_token_positions_give_chunks_that_cover_the_text(text: str, starts: 
     chunks = split_document(text, (), 0, sorted(s for s in starts if s < len(text)), max_tokens, 2)
     kept = set[int]().union(*(range(c.start, c.end) for c in chunks)) if chunks else set()
     assert all(char.isspace() or i in kept for i, char in enumerate(text))
-
-
-# --- structure ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\n", "---\ntitle: T\n---\n  \n"])
@@ -169,9 +161,6 @@ def test_table_rows_are_not_cut() -> None:
     for chunk in chunks:
         assert chunk.text.startswith("|")
         assert chunk.text.endswith("|")
-
-
-# --- locality -------------------------------------------------------------------------------------
 
 
 def changed(before: str, after: str) -> tuple[int, int]:

@@ -4,8 +4,6 @@ As a program it reads runs as JSON from stdin and writes what each has written t
 descriptors of its own, so that a hundred commands cost as much as two starts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

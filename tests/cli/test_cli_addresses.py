@@ -1,7 +1,5 @@
 """Indexes at addresses: an engine of another package keeps them, and what is around it is what is tried."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files and folders of any name that the file system takes are indexed, found, and opened by what is shown."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

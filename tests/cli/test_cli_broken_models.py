@@ -1,7 +1,5 @@
 """Model files that cannot be used, and pulls that cannot be finished: one clear line, the words still answer."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,9 +154,6 @@ def test_the_vectors_of_before_are_used_again_once_the_broken_model_is_gone(embe
     run = embedded("vsearch", "sliding window limiter", "--json")
     assert "sunday.md" in _paths(run)[0]
     assert "warning" not in run.err
-
-
-# --- pulls ---
 
 
 @pytest.fixture

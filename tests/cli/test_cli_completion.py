@@ -1,7 +1,5 @@
 """What a shell offers at Tab: bash itself, the other shells by the variables in which their scripts ask."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
@@ -246,11 +244,7 @@ def typed_in(argv: list[str], env: dict[str, str], prompt: str, keys: str, await
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not at hand")
 @pytest.mark.parametrize(
     ("line", "replies"),
-    [
-        ("qmd sear", ["search"]),
-        ("qmd search -c ", ["notes"]),
-        ("qmd get notes/w", [r"notes/we\ ird/c\ \&\ d.md"]),
-    ],
+    [("qmd sear", ["search"]), ("qmd search -c ", ["notes"]), ("qmd get notes/w", [r"notes/we\ ird/c\ \&\ d.md"])],
 )
 def test_bash_completes_a_line(indexed: Qmd, on_path: dict[str, str], line: str, replies: list[str]) -> None:
     words = shlex.split(line) + ([""] if line.endswith(" ") else [])

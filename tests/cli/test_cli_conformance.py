@@ -1,7 +1,5 @@
 """Small promises to scripts that were written for the original: spellings, messages, what is shown when."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Filters by front matter, from the files to the answer."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

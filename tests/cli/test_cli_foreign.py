@@ -1,7 +1,5 @@
 """Commands of other packages: found where no command of ours is meant, and no burden when they are broken."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

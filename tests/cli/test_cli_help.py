@@ -1,7 +1,5 @@
 """What a person reads first: `qmd` alone, `qmd --help`, the page of each command, and examples that work."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -13,7 +11,7 @@ from qmd.cli.help import EXAMPLES, FIRST_EXAMPLES, GROUPS
 from qmd.cli.topics import TOPICS
 from qmd.plugins import Command
 from qmd.plugins.doctor.variables import VARIABLES
-from tests.program import Qmd
+from tests.program import Qmd, write_notes
 
 PARSED_ONLY = {
     "browse": "needs a terminal",
@@ -58,10 +56,7 @@ VAULT = {
 @pytest.fixture
 def vault(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> Qmd:
     """The folder that the examples speak of."""
-    for name, text in VAULT.items():
-        file = home / "notes" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    write_notes(home / "notes", VAULT)
     assert qmd("index", "notes", "--no-embed").status == 0
     qmd("context", "add", "/", "all of it")
     qmd("context", "add", "qmd://notes/daily", "day by day")
@@ -118,9 +113,6 @@ def test_every_command_has_two_examples_that_name_it() -> None:
         names = [spec.name, *(alias for alias, meant in ALIASES.items() if meant == spec.name), "--skill"]
         assert len(examples) == 2
         assert all(any(one in line for one in names) and len(line) <= 78 for line in examples), examples
-
-
-# --- pages ----------------------------------------------------------------------------------------
 
 
 def test_a_help_page_fits_80_columns_and_ends_with_its_examples(qmd: Qmd) -> None:
@@ -200,9 +192,6 @@ def test_a_terminal_gets_the_same_text_in_colours(qmd: Qmd) -> None:
         plain, drawn = qmd(*argv).out, qmd(*argv, "--color", "always").out
         assert "\x1b[" in drawn
         assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == plain
-
-
-# --- alone ----------------------------------------------------------------------------------------
 
 
 def test_qmd_alone_says_what_it_is_and_how_to_go_on(qmd: Qmd) -> None:

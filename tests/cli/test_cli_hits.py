@@ -1,7 +1,5 @@
 """What `search`, `vsearch` and `query` show a person on a terminal, and that a program is shown what it always was."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """`links`, `related`, and the mention of a note that says nothing itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.program import Qmd

@@ -1,7 +1,5 @@
 """Runs that take a while: what is shown meanwhile, what others are told, and what an interrupted one leaves."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Failures, warnings and hints: laid out for a person, one line each for a program."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What people type by mistake, and the answer: each names what was typed, and what to do next."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -85,9 +83,6 @@ def tagged(indexed: Qmd) -> Qmd:
     Path("notes/garden.md").write_text("---\ntags: [gardening, trees/old]\n---\n# Garden\n\nTomatoes at any rate.\n")
     indexed("update")
     return indexed
-
-
-# --- what is no mistake ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Notes asked for by what people call them: name, title, alias, wiki link."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.program import Qmd
@@ -16,15 +14,7 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "great-oak",
-        "methuselah",
-        "Meeting 10:30",
-        "[[trees/Great Oak|that tree]]",
-    ],
-)
+@pytest.mark.parametrize("reference", ["great-oak", "methuselah", "Meeting 10:30", "[[trees/Great Oak|that tree]]"])
 def test_get_finds_a_note_by_its_name_title_alias_or_link(tree: Qmd, reference: str) -> None:
     run = tree("get", reference)
     assert run.out.startswith("qmd://tree/trees/Great Oak.md  #"), run.err

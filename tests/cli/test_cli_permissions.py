@@ -1,7 +1,5 @@
 """Who can read what qmd keeps: its index holds the text of notes that others may not be allowed to read."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Folders of which nothing, or not all, is indexed: what is there, and the option that takes it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where options may stand and how they may be spelled: what typer makes of a command line, for all commands."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
@@ -34,9 +32,6 @@ def parsed(*argv: str) -> tuple[str, dict[str, object]]:
 
 def warnings(*argv: str) -> tuple[str, ...]:
     return tuple(read(*argv)[1].warnings)
-
-
-# --- which command --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -114,30 +109,21 @@ def test_no_two_commands_disagree_on_whether_an_option_takes_a_value() -> None:
             assert all_options()[spelling] == takes_value, (spec.name, spelling)
 
 
-# --- values and words -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("spelling", [["-n5"], ["-n", "5"], ["-n=5"], ["--n", "5"], ["--n=5"]])
-def test_a_count_may_be_glued_to_its_option(spelling: list[str]) -> None:
-    assert parsed("search", "x", *spelling)[1]["n"] == "5"
-
-
-def test_a_collection_may_be_glued_to_its_option() -> None:
-    assert parsed("search", "x", "-cnotes", "--collection=daily")[1]["collection"] == ["notes", "daily"]
-
-
-@pytest.mark.parametrize("value", ["-5", "--json", "--"])
-def test_a_value_may_start_with_a_dash(value: str) -> None:
-    assert parsed("search", "x", "--intent", value) == ("search", {"intent": value, "query": ["x"]})
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        *((options, {"n": "5"}) for options in (["-n5"], ["-n", "5"], ["-n=5"], ["--n", "5"], ["--n=5"])),
+        (["-cnotes", "--collection=daily"], {"collection": ["notes", "daily"]}),
+        *((["--intent", value], {"intent": value}) for value in ("-5", "--json", "--")),
+        (["--json=true"], {"json": True}),
+    ],
+)
+def test_values_may_be_glued_or_start_with_a_dash(options: list[str], values: dict[str, object]) -> None:
+    assert parsed("search", "x", *options) == ("search", {"query": ["x"], **values})
 
 
 def test_everything_behind_two_dashes_is_words() -> None:
     assert parsed("search", "--json", "--", "--full", "-x") == ("search", {"json": True, "query": ["--full", "-x"]})
-
-
-@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=6), min_size=1, max_size=6))
-def test_words_behind_two_dashes_come_through_untouched(words: list[str]) -> None:
-    assert parsed("search", "--", *words)[1] == {"query": words}
 
 
 @pytest.mark.parametrize("word", ["-sports perf", "-", "-- "])
@@ -145,17 +131,15 @@ def test_a_dash_alone_or_a_phrase_that_starts_with_one_is_a_word(word: str) -> N
     assert parsed("search", word)[1] == {"query": [word]}
 
 
-def test_a_flag_with_a_value_is_still_a_flag() -> None:
-    assert parsed("search", "--json=true", "x") == ("search", {"json": True, "query": ["x"]})
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=6), min_size=1, max_size=6))
+def test_words_behind_two_dashes_come_through_untouched(words: list[str]) -> None:
+    assert parsed("search", "--", *words)[1] == {"query": words}
 
 
 def test_the_words_of_an_update_command_keep_their_options() -> None:
     line = "collection update-cmd notes git --index w pull --rebase -n 5"
     words = ["git", "pull", "--rebase", "-n", "5"]
     assert parsed(*line.split()) == ("collection update-cmd", {"name": "notes", "words": words, "index": "w"})
-
-
-# --- spellings of others --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["-k", "--k", "--top-k", "--limit"])
@@ -176,9 +160,6 @@ def test_the_path_of_a_new_collection_may_be_an_option() -> None:
     argv = ["collection", "add", "--path", "/a", "--pattern", "*.txt"]
     assert parsed(*argv) == ("collection add", {"path": "/a", "mask": "*.txt"})
     assert warnings(*argv) == ("option '--path' is read as the path to add", "option '--pattern' is read as '--mask'")
-
-
-# --- mistakes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What a plain command imports is listed here, so that nothing heavy comes in unseen."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`qmd store copy`: from a name, a file or an address to another one."""
 
-from __future__ import annotations
-
 import os
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A project that came from a stranger: what lies in its `.qmd` reaches nothing outside, and answers nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -196,9 +194,6 @@ def test_an_index_opened_by_its_path_is_held_to_the_same(
     ):
         index.update()
     assert not (tmp_path / "new").exists()
-
-
-# --- an index that came along ---------------------------------------------------------------------
 
 
 @pytest.fixture

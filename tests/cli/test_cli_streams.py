@@ -1,7 +1,5 @@
 """Streams that are closed or full, a working directory that is gone, numbers and names beyond every limit."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal
@@ -54,9 +52,6 @@ def is_one_error(shown: Shown, status: int | None = None) -> bool:
         and all(line.startswith(("  ", "hint: ")) for line in rest)
         and "unexpected" not in shown.err
     )
-
-
-# --- streams --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("closed", "Bad file descriptor"), ("full", "No space left on device")])
@@ -135,9 +130,6 @@ def _shell(command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# --- interrupts -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.08, 0.12, 0.2, 0.4, 0.8])
 def test_an_interrupt_at_any_moment_is_one_line_and_its_status(indexed: Qmd, delay_s: float) -> None:
     process = subprocess.Popen(
@@ -154,9 +146,6 @@ def test_an_interrupt_at_any_moment_is_one_line_and_its_status(indexed: Qmd, del
     if "Traceback" not in err or "/qmd/cli/app.py" in err:
         assert process.returncode in (0, 130, -signal.SIGINT)
         assert err in ("", INTERRUPTED) if process.returncode else "cannot be used" not in err
-
-
-# --- the working directory ------------------------------------------------------------------------
 
 
 def in_a_deleted_folder(home: Path, *commands: tuple[str, ...], pwd: str | None = None) -> list[Shown]:
@@ -192,9 +181,6 @@ def test_what_is_relative_to_a_deleted_working_directory_is_not_there(indexed: Q
 def test_a_deleted_working_directory_of_unknown_name_is_one_line(indexed: Qmd, home: Path) -> None:
     (shown,) = in_a_deleted_folder(home, ("search", "pricing"), pwd="")
     assert shown.err == "error: the working directory does not exist any more\nhint: go to another one: cd ~\n"
-
-
-# --- numbers and names ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [HUGE, "0", "-1", "-" + HUGE, "9" * 5000, "1e3", "nan", "²", "٣"])

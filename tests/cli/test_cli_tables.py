@@ -1,7 +1,5 @@
 """Listings and documents: drawn for a person, and what they were for a program."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

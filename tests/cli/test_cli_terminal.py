@@ -1,7 +1,5 @@
 """What reaches a terminal: nothing that an indexed file, a name, a note or an argument holds may steer it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

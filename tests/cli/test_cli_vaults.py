@@ -1,13 +1,11 @@
 """Vaults of other programs: their names, links and properties, and what is left out of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.program import Qmd
+from tests.program import Qmd, write_notes
 
 LOGSEQ = {
     "pages/Project___Apollo.md": "alias:: PA, [[Moon shot]]\ntags:: work, [[side project]]\n"
@@ -27,12 +25,6 @@ DENDRON = {
 ZETTEL = {"202403011200 Tides.md": "The moon.\n", "b.md": "See [[202403011200]].\n", ".zk/templates/default.md": "x\n"}
 
 
-def fill(folder: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("files", "note", "led_to", "broken"),
     [
@@ -45,7 +37,7 @@ def fill(folder: Path, files: Mapping[str, str]) -> None:
 def test_links_lead_where_the_program_of_the_vault_leads(
     qmd: Qmd, home: Path, files: Mapping[str, str], note: str, led_to: int, broken: list[str]
 ) -> None:
-    fill(home / "v", files)
+    write_notes(home / "v", files)
     qmd("index", "v", "--no-embed")
     found = qmd("links", note, "--json").json
     assert (len(found["outgoing"]), [one["target"] for one in found["unresolved"]]) == (led_to, broken)
@@ -66,13 +58,13 @@ def test_links_lead_where_the_program_of_the_vault_leads(
 def test_get_takes_the_names_of_the_program_of_a_vault(
     qmd: Qmd, home: Path, files: Mapping[str, str], name: str, path: str
 ) -> None:
-    fill(home / "v", files)
+    write_notes(home / "v", files)
     qmd("index", "v", "--no-embed")
     assert qmd("get", name).out.startswith(f"qmd://v/{path}  #")
 
 
 def test_page_properties_filter_and_copies_of_pages_are_left_out(qmd: Qmd, home: Path) -> None:
-    fill(home / "v", LOGSEQ | {"novel/bak/old.md": "rocket\n"})
+    write_notes(home / "v", LOGSEQ | {"novel/bak/old.md": "rocket\n"})
     assert "v: 5 new" in qmd("index", "v", "--no-embed").out
     for words in ("tag:work", 'tag:"side project"', "type:Project rocket"):
         assert [row["file"] for row in qmd("search", words, "--json").json] == ["qmd://v/pages/Project___Apollo.md"]

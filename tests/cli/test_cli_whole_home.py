@@ -1,7 +1,5 @@
 """`qmd index` of everything: a home folder or a whole disk is indexed only when somebody means it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Where a platform has no package of what runs models, the program installs without and searches words."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

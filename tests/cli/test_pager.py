@@ -1,7 +1,5 @@
 """Results that are longer than the screen."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which screen results are drawn for."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.cli.output import find_screen

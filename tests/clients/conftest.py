@@ -1,7 +1,5 @@
 """A client's view of qmd: the installed program, an environment, a folder of notes. Nothing is imported from qmd."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The Claude Code plug-in: an MCP server over stdio, and a skill that runs the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -42,10 +40,7 @@ def test_typed_searches_give_rows_with_a_docid_that_get_takes(plugin: Client, co
     searches = [{"type": "lex", "query": '"sliding window"'}, {"type": "vec", "query": "how are requests limited"}]
     result = pipe.call("query", searches=searches, intent="operations", collections=["notes"], limit=3)
     rows = result["structuredContent"]["results"]
-    assert {row["file"].removeprefix("qmd://") for row in rows[:2]} == {
-        "notes/deploy.md",
-        "notes/daily/2026-03-01.md",
-    }
+    assert {row["file"].removeprefix("qmd://") for row in rows[:2]} == {"notes/deploy.md", "notes/daily/2026-03-01.md"}
     for row in rows:
         assert re.fullmatch(r"#[0-9a-f]{6}", row["docid"])
         assert {"file", "title", "score", "line", "snippet"} <= row.keys()
@@ -79,9 +74,6 @@ def test_status_tells_what_is_indexed(plugin: Client, connect: Connect) -> None:
     assert [(one["name"], one["pattern"], one["documents"]) for one in status["collections"]] == [
         ("notes", "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}", 5)
     ]
-
-
-# --- the skill ------------------------------------------------------------------------------------
 
 
 def test_a_typed_query_with_its_explanation(plugin: Client) -> None:

@@ -1,7 +1,5 @@
 """A program that opens the index itself, read-only, with whatever SQLite it has, at any time."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import subprocess

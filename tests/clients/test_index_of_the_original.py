@@ -1,7 +1,5 @@
 """A user who comes from the original: its index under our file name, its configuration, its pinned models."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3
@@ -201,9 +199,7 @@ def test_the_original_finds_its_place_free_afterwards_and_keeps_what_it_puts_the
     assert database(met).read_bytes() == before
 
 
-def test_the_original_may_come_between_in_a_project_and_in_a_named_index_too(
-    make_client: MakeClient,
-) -> None:
+def test_the_original_may_come_between_in_a_project_and_in_a_named_index_too(make_client: MakeClient) -> None:
     client = make_client()
     named = database(client).with_name("work.sqlite")
     client.ok("index", str(client.notes), "--index", "work", "--no-embed")

@@ -1,7 +1,5 @@
 """Logseq's command line: mirrors a graph into a folder, and reads block ids out of what a search shows."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """obsidian-qmd and obsidian-qmd-search: regular expressions over text output, multi-line query documents."""
 
-from __future__ import annotations
-
 import json
 import re
 

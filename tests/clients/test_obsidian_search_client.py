@@ -1,7 +1,5 @@
 """obsidian-qmd-search: `qmd mcp` through the JavaScript SDK, and the command line for set-up and refresh."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """OpenClaw's memory back end: private XDG folders, one call per collection, a read-only look into the SQLite file."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

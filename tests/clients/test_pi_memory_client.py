@@ -1,7 +1,5 @@
 """pi-memory: probes with `status`, puts the query last, reads stderr for the missing-embeddings warning."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Scripts, skills and sloppy callers harvested from public repositories."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

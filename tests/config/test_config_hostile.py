@@ -1,7 +1,5 @@
 """Configuration files made to hang or break the program, as a cloned project may bring: each is one line of error."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Several processes that change the configuration at once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the original gets wrong, one test or more for each symptom, by number."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3
@@ -59,9 +57,6 @@ class World:
 @pytest.fixture
 def world(home: Path, qmd: Qmd, tmp_path: Path) -> World:
     return World(home, tmp_path / "config" / "qmd" / "index.yml", tmp_path / "cache" / "qmd" / "index.sqlite", qmd)
-
-
-# --- correctness ----------------------------------------------------------------------------------
 
 
 def test_01_a_small_collection_is_found_beside_hundreds_of_better_hits_elsewhere(world: World) -> None:
@@ -386,9 +381,6 @@ def test_22_removing_a_collection_leaves_texts_that_others_share(world: World) -
     world.write("more", same)
     world.ok("update")
     assert [row["file"] for row in world.ok("search", "kiwi", "--json").json] == ["qmd://more/a.md"]
-
-
-# --- security and robustness ----------------------------------------------------------------------
 
 
 def untrusted_project(world: World, monkeypatch: pytest.MonkeyPatch, extra: str = "") -> Path:

@@ -1,7 +1,5 @@
 """Dates as people write and say them, and what only looks like one."""
 
-from __future__ import annotations
-
 from datetime import date
 from time import process_time
 

@@ -1,7 +1,5 @@
 """Writes the tables of docs/configuration.md: `python -m tests.docs.configuration_tables`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

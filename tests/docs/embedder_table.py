@@ -1,7 +1,5 @@
 """Writes the table of known embedders in docs/models-reference.md: `python -m tests.docs.embedder_table`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from qmd.inference.models.catalogue import FAMILIES, Family

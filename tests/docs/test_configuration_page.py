@@ -1,7 +1,5 @@
 """docs/configuration.md has the variables and settings that the program reads."""
 
-from __future__ import annotations
-
 from tests.docs.configuration_tables import PAGE, with_tables
 
 

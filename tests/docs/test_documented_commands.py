@@ -3,8 +3,6 @@
 In a block `console` the lines below a command are what it prints on a terminal; `…` stands for anything there.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

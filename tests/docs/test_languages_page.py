@@ -1,7 +1,5 @@
 """What docs/languages.md says of each language is so."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date

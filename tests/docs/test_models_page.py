@@ -1,7 +1,5 @@
 """docs/models-reference.md has the embedding models that the program knows."""
 
-from __future__ import annotations
-
 from tests.docs.embedder_table import PAGE, with_table
 
 

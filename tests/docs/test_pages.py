@@ -1,7 +1,5 @@
 """Pages can be read in one go, their links lead somewhere, and every page is reached from the README."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pictures of the documentation: made from commands that exist, all there, and loading nothing from elsewhere."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """The statements of `docs/sql.md`, asked of an index by a program that knows nothing of qmd."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What docs/syntax.md says can be written finds what it says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

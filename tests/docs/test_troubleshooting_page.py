@@ -1,7 +1,5 @@
 """Every message that docs/troubleshooting.md explains is one that the program says."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

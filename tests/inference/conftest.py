@@ -1,7 +1,5 @@
 """The built-in model."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder

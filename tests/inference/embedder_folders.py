@@ -1,7 +1,5 @@
 """Folders of tiny embedding models laid out as published ones, and a numpy reference apart from qmd's code."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

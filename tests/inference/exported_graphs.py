@@ -1,7 +1,5 @@
 """Qwen3 graphs as exporters write them: the writer of `qmd models prepare` with other names, operators and types."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast

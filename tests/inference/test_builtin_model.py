@@ -1,7 +1,5 @@
 """The built-in model: the committed files, checked against fp32 vectors that the ONNX graph had no part in."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

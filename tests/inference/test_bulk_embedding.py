@@ -1,7 +1,5 @@
 """Documents on a GPU: batches, agreement with the CPU, and what happens when memory runs out. No device is needed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -201,9 +199,6 @@ def test_a_query_without_room_on_the_device_is_embedded_on_the_cpu(
     both = BulkEmbedder(on_gpu, lambda: None, lambda: embedder)
     assert np.array_equal(both.embed_queries(["bread"]), embedder.embed_queries(["bread"]))
     assert both.description.note is not None
-
-
-# --- the loader ---
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, driver: bool, **settings: Any) -> Any:

@@ -1,7 +1,5 @@
 """Model lookup and the choice of engines."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

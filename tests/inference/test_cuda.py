@@ -1,7 +1,5 @@
 """Engines on a CUDA device: placement proved node by node, results against the same references as on the CPU."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -103,9 +101,6 @@ def test_doctor_says_that_cuda_works(capsys: pytest.CaptureFixture[str]) -> None
     assert "works" in checks["CUDA"]["detail"]
 
 
-# --- embedding ---
-
-
 @pytest.fixture
 def bulk(tmp_path: Path) -> BulkEmbedder:
     """The built-in model as every command opens it on this machine."""
@@ -148,9 +143,6 @@ def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_sam
     assert (on_gpu.embed_documents(texts) * on_cpu.embed_documents(texts)).sum(axis=1).mean() >= 0.98
 
 
-# --- every point of the table that `bench_cuda.py` prints, with tiny graphs ---
-
-
 def test_every_point_of_the_table_holds_on_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = bench_cuda.Plan(tmp_path, is_tiny=True, texts=600, queries=5)
     bench_cuda.build(plan)
@@ -158,9 +150,6 @@ def test_every_point_of_the_table_holds_on_the_device(tmp_path: Path, capsys: py
     with capsys.disabled():
         print(capsys.readouterr().out)
     assert [row for row in rows if not row.holds] == []
-
-
-# --- memory ---
 
 
 def test_the_driver_tells_the_memory_of_the_device() -> None:

@@ -1,7 +1,5 @@
 """The script for a machine with a GPU: every part of it but the device itself. No device is needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The embedder's contract, over the built-in model."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path

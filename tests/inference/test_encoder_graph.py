@@ -1,7 +1,5 @@
 """What an encoder graph takes and gives, on graphs as exporters write them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Engines behind the seam: whose a name is, engines of another package, and what every engine must do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

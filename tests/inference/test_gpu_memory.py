@@ -1,7 +1,5 @@
 """Memory of the GPU: shares of the engines, and what running out of it is called. No device is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

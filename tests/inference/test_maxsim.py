@@ -1,7 +1,5 @@
 """Late interaction: the score by hand, the weights, the deadline."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Pooling, against definitions written out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The session factory: placement, environment words, and one line for every kind of broken file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -16,13 +14,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.models.builtin import locate_builtin
-from qmd.inference.runtime.sessions import (
-    cuda_verdict,
-    cuda_works,
-    gpu_allowed,
-    open_session,
-    preferred_provider,
-)
+from qmd.inference.runtime.sessions import cuda_verdict, cuda_works, gpu_allowed, open_session, preferred_provider
 
 MODEL = locate_builtin() / "model.onnx"
 
@@ -113,8 +105,6 @@ def test_wrong_inputs_are_one_line_that_names_the_model() -> None:
         session.run(None, {"pixels": np.zeros((1, 2), np.int64)})
     assert_one_line(caught.value, "model.onnx")
 
-
-# --- an NVIDIA driver that CUDA does not fit ---
 
 _DRIVER = """
 #include <stddef.h>

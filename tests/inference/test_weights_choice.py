@@ -1,7 +1,5 @@
 """Which file of a model's folder is opened, and what is said where it is not the one that was asked for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -93,7 +91,7 @@ def test_an_unfinished_form_and_one_of_another_version_are_left_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "expected"),
     [
         ("auto", None),
         ("published", None),
@@ -102,12 +100,10 @@ def test_an_unfinished_form_and_one_of_another_version_are_left_out(tmp_path: Pa
         ("q5", "has no form 'q5'; possible: auto, published, "),
     ],
 )
-def test_a_form_that_is_not_there_is_said_in_one_line_with_the_command(
-    tmp_path: Path, form: str, option_value: str | None
-) -> None:
+def test_a_missing_form_is_one_line_with_the_command(tmp_path: Path, form: str, expected: str | None) -> None:
     note = form_note(_folder(tmp_path, QWEN_RERANKER, "q8"), QWEN_RERANKER, form)
-    assert (note is None) == (option_value is None)
-    assert option_value is None or (note is not None and option_value in note and "\n" not in note)
+    assert (note is None) == (expected is None)
+    assert expected is None or (note is not None and expected in note and "\n" not in note)
     assert _chosen(tmp_path, QWEN_RERANKER, form) == ("model.onnx" if form == "published" else "prepared/q8/model.onnx")
 
 

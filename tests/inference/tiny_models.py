@@ -5,8 +5,6 @@ with transformers' Qwen3ForCausalLM 5.23 on such weights (largest difference 1.5
 it on the weights their blocks stand for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,12 +75,7 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
 
 
 def dequantize_blocks(
-    packed: npt.NDArray[np.uint8],
-    scales: npt.NDArray[np.floating],
-    *,
-    bits: int,
-    block: int,
-    k: int,
+    packed: npt.NDArray[np.uint8], scales: npt.NDArray[np.floating], *, bits: int, block: int, k: int
 ) -> npt.NDArray[np.float32]:
     """The (n, k) weight behind the inputs of a `MatMulNBits` node.
 

@@ -1,7 +1,5 @@
 """A byte-level tokenizer with Qwen3's special tokens, small enough for the tiny models' vocabulary of 320."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

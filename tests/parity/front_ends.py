@@ -132,9 +132,6 @@ def _link_rows(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-# --- command line ---------------------------------------------------------------------------------
-
-
 def run(*argv: str) -> tuple[int, str, str]:
     """A command's status, result and messages."""
     out, err = io.StringIO(), io.StringIO()
@@ -206,9 +203,6 @@ def warm_front_end(home: Path) -> FrontEnd:
     return ask_warm_process
 
 
-# --- Python ---------------------------------------------------------------------------------------
-
-
 def python_front_end(index: qmd.Index) -> FrontEnd:
     """The methods of `qmd.Index`."""
 
@@ -254,9 +248,6 @@ def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
         return Answer(tuple(_lines_of(one.document.uri, one.text) for one in found.documents), found.problems)
     one = index.get(ask.reference, from_line=ask.from_line, max_lines=ask.max_lines)
     return Answer((_lines_of(one.document.uri, one.text),), one.warnings)
-
-
-# --- MCP and HTTP ---------------------------------------------------------------------------------
 
 
 def mcp_front_end(index: Index) -> FrontEnd:

@@ -1,7 +1,5 @@
 """The command line, Python, MCP, HTTP and the warm process give one answer to one request."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -250,8 +248,7 @@ def test_every_front_end_answers_as_the_command_line_does(request_: Request, fro
 
 
 @pytest.mark.parametrize(
-    ("text", "roles"),
-    [("lex: ownership", {"embed", "rerank"}), ("ownership", {"embed", "rerank", "expand"})],
+    ("text", "roles"), [("lex: ownership", {"embed", "rerank"}), ("ownership", {"embed", "rerank", "expand"})]
 )
 def test_every_front_end_loads_the_same_models(
     text: str, roles: set[str], world: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,5 @@
 """A small real index, opened with stand-in models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ from qmd.plugins.mcp.page_key import IS_OWNER
 from qmd.records import Collection
 from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
+from tests.program import write_notes
 
 ALPHA = "# Alpha Doc\n\nThe rate limiter uses a sliding window.\nAuth token flow\n\n## Section Two\n\nMore text here.\n"
 FILES = {
@@ -40,12 +39,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of markdown files; tests leave it as it is."""
-    folder = tmp_path_factory.mktemp("served") / "notes"
-    for path, text in FILES.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return folder
+    return write_notes(tmp_path_factory.mktemp("served") / "notes", FILES)
 
 
 @pytest.fixture(scope="session")

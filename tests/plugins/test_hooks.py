@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmd.plugins import COMMANDS, KINDS, STORES, Command, Kind, hooks, load
-from tests import house
+from tests import structure
 from tests.processes import unmeasured
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     LANCE: Opening = opening
     """Type checkers compare the module with the protocol."""
 
-PLUGINS = {file.parent.name for file in (house.ROOT / "qmd" / "plugins").glob("*/__init__.py")}
+PLUGINS = {file.parent.name for file in (structure.ROOT / "qmd" / "plugins").glob("*/__init__.py")}
 SCRATCH = {
     "qmd/__init__.py": "",
     "qmd/plugins/__init__.py": "def load(place: str) -> object: ...",
@@ -38,7 +38,7 @@ SCRATCH = {
 
 
 def test_the_table_of_hooks_and_the_imports_of_type_checkers_agree() -> None:
-    blocks = [node for node in house.tree("qmd.plugins.hooks").body if isinstance(node, ast.If)]
+    blocks = [node for node in structure.tree("qmd.plugins.hooks").body if isinstance(node, ast.If)]
     typed = [node for node in blocks[0].body if isinstance(node, ast.ImportFrom)]
     names = [(alias.name, alias.asname, node.module) for node in typed for alias in node.names]
     assert names == [(name, name, module) for name, module in hooks.MODULES.items()]
@@ -90,7 +90,7 @@ def test_a_call_that_does_not_fit_a_hook_is_an_error_of_types(tmp_path: Path) ->
 
 def _served(module: str) -> Iterator[str]:
     """Names in other plug-ins, each with its module, that a module calls as a hook or imports."""
-    for node in ast.walk(house.tree(module)):
+    for node in ast.walk(structure.tree(module)):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "hooks":
             yield f"{hooks.MODULES[node.attr]}.{node.attr}"
         elif isinstance(node, ast.ImportFrom):
@@ -107,7 +107,7 @@ def _package(name: str) -> str:
 
 def test_plug_ins_call_each_other_in_no_cycle() -> None:
     graph: dict[str, set[str]] = {}
-    for module in house.modules().keys() - {hooks.__name__}:
+    for module in structure.modules().keys() - {hooks.__name__}:
         caller = _package(module)
         graph.setdefault(caller, set()).update({*map(_package, _served(module))} - {caller, "core"})
     assert graph["models"] == {"qwen", "fastembed", "onnx"} and "warm" in graph["core"]

@@ -1,7 +1,5 @@
 """Text drawn for a terminal."""
 
-from __future__ import annotations
-
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text

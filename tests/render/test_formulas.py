@@ -1,7 +1,5 @@
 """Formulas are shown as they are written: in a note, in a hit and on the page."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Search results as a person sees them on a terminal."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

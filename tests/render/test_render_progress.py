@@ -1,7 +1,5 @@
 """A long job on one line of a terminal."""
 
-from __future__ import annotations
-
 import pytest
 from rich.cells import cell_len
 

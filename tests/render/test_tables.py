@@ -1,7 +1,5 @@
 """Listings as people see them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +12,7 @@ from qmd.app.records import Listing
 from qmd.records import Collection, StoredDocument
 from qmd.render.drawing import Screen
 from qmd.render.listings import StatusReport
-from qmd.render.tables import (
-    draw_collection,
-    draw_collections,
-    draw_files,
-    draw_status,
-)
+from qmd.render.tables import draw_collection, draw_collections, draw_files, draw_status
 from qmd.render.terminal import without_sequences
 from qmd.status import INDEXED, CollectionStatus, IndexStatus, SkippedFile
 

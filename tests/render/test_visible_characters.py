@@ -1,7 +1,5 @@
 """What is shown of a note are its characters, but for the marks of markdown: in a note, in a hit and on the page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

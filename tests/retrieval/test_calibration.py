@@ -1,7 +1,5 @@
 """Relevance: bounded, monotone, and low for what no document says."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -9,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from qmd.retrieval.calibration import (
-    GOOD,
-    NAMED,
-    WEAK,
-    Evidence,
-    non_increasing,
-    relevance,
-    strength,
-    verdict,
-)
+from qmd.retrieval.calibration import GOOD, NAMED, WEAK, Evidence, non_increasing, relevance, strength, verdict
 
 SHARE = st.floats(0, 1)
 

@@ -1,7 +1,5 @@
 """Dates in a question, over a real index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Fusion: order-independent, deterministic, and what each rule says."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import get_args
 
@@ -24,8 +22,7 @@ SCORES = st.dictionaries(st.integers(1, 40), st.floats(0, 30), max_size=30)
 
 @given(st.lists(st.tuples(SCORES, st.sampled_from(["bm25", "dense"]), st.floats(0, 1)), max_size=5), st.randoms())
 def test_the_order_of_the_rankings_does_not_matter(
-    inputs: list[tuple[dict[int, float], str, float]],
-    random: Random,
+    inputs: list[tuple[dict[int, float], str, float]], random: Random
 ) -> None:
     pairs = [(ranking(scores, source), weight) for scores, source, weight in inputs]
     shuffled = list(pairs)

@@ -1,7 +1,5 @@
 """Which notes say nothing themselves, and what is shown of those that speak of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.retrieval.hits import is_stub

@@ -1,7 +1,5 @@
 """What a search answers, and leaves behind, while texts have no vectors yet."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from qmd.errors import ModelError

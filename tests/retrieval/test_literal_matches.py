@@ -1,7 +1,5 @@
 """What was typed comes before its relatives, and a hit that holds all of it is never weak."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.records import LexicalTerm, SearchResponse

@@ -1,7 +1,5 @@
 """Documents by docid, URI, path, suffix, file name, pattern."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from time import process_time
 

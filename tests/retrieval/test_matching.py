@@ -3,8 +3,6 @@
 As spans of the text itself they are found by the analysis that searched.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest

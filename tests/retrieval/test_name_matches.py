@@ -1,7 +1,5 @@
 """A query that is what a note is called finds that note first."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.records import Scope

@@ -1,7 +1,5 @@
 """Questions in other languages than English: forms of words, one line instead of twenty, the model that reads them."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The whole read path over fakes: what is found, what is said when something cannot run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The pipeline over a real index: scopes, round trips, any query, and languages."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

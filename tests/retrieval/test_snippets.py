@@ -1,7 +1,5 @@
 """Passages: right lines, right numbers, never too long."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from time import process_time
 from typing import Any

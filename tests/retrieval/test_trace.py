@@ -1,7 +1,5 @@
 """Who waits for a search hears of its stages and can end it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """An index in a temporary folder, and documents to put into it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Documents with vectors, for whichever engine keeps them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

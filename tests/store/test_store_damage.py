@@ -1,7 +1,5 @@
 """Bits that change by themselves: what a reader says, what `doctor` finds, what the next `qmd index` makes of it."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

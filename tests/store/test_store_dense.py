@@ -1,7 +1,5 @@
 """What SQLite's engine does about vectors beyond what every engine does: its tables, their versions, sign bits."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

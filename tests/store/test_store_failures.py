@@ -1,7 +1,5 @@
 """What a user sees when the file is missing, damaged, foreign, busy or cannot be written."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import threading

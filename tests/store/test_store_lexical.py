@@ -1,7 +1,5 @@
 """What SQLite's engine does about words beyond what every engine does: pruning, and spelling by stems."""
 
-from __future__ import annotations
-
 from qmd.records import LexicalTerm
 from qmd.store.sqlite.lexical import PRUNE_FROM_DOCUMENTS
 from qmd.store.sqlite.writer import SqliteWriter

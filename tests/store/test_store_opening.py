@@ -1,7 +1,5 @@
 """What an index at an address asks of the installation."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

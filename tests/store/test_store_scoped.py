@@ -1,7 +1,5 @@
 """What terms are worth inside some collections alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

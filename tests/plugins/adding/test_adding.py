@@ -1,7 +1,5 @@
 """`qmd add`: what becomes of a text, and everything that must not become of it."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """A small real index under the screen, with stand-in models that a test may hold back."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping

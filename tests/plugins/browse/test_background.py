@@ -1,7 +1,5 @@
 """Light or dark: what the terminal says of its own ground."""
 
-from __future__ import annotations
-
 import os
 import sys
 from threading import Thread

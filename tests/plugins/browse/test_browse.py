@@ -1,7 +1,5 @@
 """The full-screen search, driven as by somebody in front of it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from threading import Event

@@ -1,7 +1,5 @@
 """The program as it is started: what it refuses, and a picker in a command substitution on a real terminal."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """What keys do, rows for the height of a screen, the lines of a note, saved searches, and long notes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

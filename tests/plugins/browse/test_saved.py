@@ -1,7 +1,5 @@
 """Searches by name: kept, listed, asked for everywhere, and the user's own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Source code: declarations with their comments, borders between them, qualified names."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 
@@ -181,9 +179,6 @@ def split(path: str, text: str, max_tokens: int = 60) -> tuple[Chunk, ...]:
     return split_code(text, find_declarations(path, text), regex_token_starts(text), max_tokens, 8)
 
 
-# --- declarations ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [
@@ -289,9 +284,6 @@ def test_a_missing_grammar_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPat
         find_declarations("a.py", PYTHON)
     assert caught.value.message == "Python files are cut as plain text: package 'tree-sitter-python' is not installed"
     assert caught.value.hint == "pip install tree-sitter-python"
-
-
-# --- chunks ---------------------------------------------------------------------------------------
 
 
 def test_chunks_begin_and_end_where_declarations_do_and_carry_the_qualified_name() -> None:

@@ -1,7 +1,5 @@
 """`qmd open`: a note, or a hit of the last search, where it can be edited."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat
@@ -55,10 +53,7 @@ def test_a_hit_of_the_last_search_on_a_terminal_is_opened_by_its_number(
     assert indexed("search", "window", "--color", "always").status == 0
     assert indexed("open", "1", "--print").out == f"vim +4 {shlex.quote(str(notes / 'daily/sunday.md'))}\n"
     run = indexed("open", "2", "--print")
-    assert (run.status, run.err) == (
-        3,
-        'error: no hit 2: the last search had 1\nhint: search first: qmd query "…"\n',
-    )
+    assert (run.status, run.err) == (3, 'error: no hit 2: the last search had 1\nhint: search first: qmd query "…"\n')
     (kept,) = (tmp_path / "cache/qmd").glob("last-hits-*.json")
     assert os.name != "posix" or stat.S_IMODE(kept.stat().st_mode) == 0o600
 

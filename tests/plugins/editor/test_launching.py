@@ -1,7 +1,5 @@
 """Which program opens a note, and how it is told the line."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path
@@ -64,8 +62,6 @@ def test_a_note_of_a_vault_is_opened_in_obsidian(tmp_path: Path) -> None:
     assert target.startswith("obsidian://open?path=%2F")
     assert target.endswith("%2Fvault%2Fa%2Fb%20%26%20c.md")
 
-
-# --- what was found is never run ------------------------------------------------------------------
 
 ENDINGS = (
     "js jse vbs vbe wsf wsh bat cmd com exe scr pif ps1 py pyw rb sh command tool terminal workflow app desktop html"

@@ -1,7 +1,5 @@
 """fastembed's models by command: listed, pulled from a hub, checked, moved, removed, and used in an index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

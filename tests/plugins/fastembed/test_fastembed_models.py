@@ -1,7 +1,5 @@
 """fastembed's models: its catalogue, and that each gives what fastembed gives with the same files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Their token vectors are random ones, each moved a little by the mean of its text
 shows; special tokens have none of their own. The cross-encoder scores how well a query's tokens are matched.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

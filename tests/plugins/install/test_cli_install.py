@@ -1,7 +1,5 @@
 """`qmd install` on settings as people have them: with comments, by hand, by programs, by strangers."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

@@ -1,7 +1,5 @@
 """`qmd hook prompt`: what stands before a user's prompt, and that nothing ever stands in its way."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Several processes at one index in an object store, for which moto stands, one of them killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What LanceDB's engine alone does: claims that change hands, versions that are kept, an index of vectors."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from contextlib import ExitStack

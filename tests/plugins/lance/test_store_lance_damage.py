@@ -1,7 +1,5 @@
 """LanceDB tables of which a file is damaged: one line that names the command, which builds them again."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The program does without the client that `lancedb` imports; programs that use qmd have it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

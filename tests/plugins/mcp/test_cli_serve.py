@@ -1,7 +1,5 @@
 """`qmd serve` as a person starts, finds and ends it."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Many readers beside a writer: nobody fails, nothing is lost."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

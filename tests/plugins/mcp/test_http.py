@@ -1,7 +1,5 @@
 """The HTTP side: routes, and every way in which a hostile or broken request is turned away."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Connections that send nothing, or half a request, and more connections than there are descriptors for."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

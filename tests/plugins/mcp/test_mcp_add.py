@@ -1,7 +1,5 @@
 """The tool that writes: where it is offered, to whom, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two accounts of one machine and a server that runs under one of them, all of them real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Whose connection it is, as the system's table says, and what those get who are not known to be the owner."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import sys
@@ -101,8 +99,6 @@ def test_who_has_no_address_is_not_the_owner(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "platform", "darwin")
     assert is_owner(("127.0.0.1", 50000), HERE) is None
 
-
-# --- what they get -------------------------------------------------------------------------------------
 
 anyio = pytest.mark.anyio
 

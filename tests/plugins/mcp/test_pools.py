@@ -1,7 +1,5 @@
 """Readers and models: opened late, shared, dropped when idle."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -188,15 +186,7 @@ def test_readers_are_opened_anew_after_the_configuration_changed(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", 300),
-        ("90", 90),
-        ("1.5s", 1.5),
-        ("5m", 300),
-        ("2h", 7200),
-        ("off", None),
-    ],
+    ("text", "expected"), [("", 300), ("90", 90), ("1.5s", 1.5), ("5m", 300), ("2h", 7200), ("off", None)]
 )
 def test_times_to_live(text: str, expected: float | None) -> None:
     assert parse_model_ttl({"QMD_MODEL_TTL": text}) == expected

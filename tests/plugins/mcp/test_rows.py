@@ -1,7 +1,5 @@
 """The rows of a search, in text and as objects, from records."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

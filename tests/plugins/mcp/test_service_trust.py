@@ -1,7 +1,5 @@
 """The models of a project's own configuration are used by servers only when the user trusts it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

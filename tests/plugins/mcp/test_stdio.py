@@ -1,7 +1,5 @@
 """`qmd mcp` as a real process, spoken to in raw lines of JSON."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The hub on this machine that tests of downloads pull from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

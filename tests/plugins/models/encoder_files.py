@@ -1,7 +1,5 @@
 """Small GGUF files of encoders, as llama.cpp's converter names and spells things, and what they compute."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

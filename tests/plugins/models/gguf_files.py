@@ -4,8 +4,6 @@ Written with the package `gguf`, llama.cpp's own. K-quants, which it cannot make
 of the usual size.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

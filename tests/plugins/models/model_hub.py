@@ -1,7 +1,5 @@
 """A loopback server that answers like a model hub's resolve addresses, and can misbehave."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Writes safetensors files, and folders of models in that format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

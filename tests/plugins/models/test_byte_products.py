@@ -1,7 +1,5 @@
 """Products of bytes, two for an input: what they carry where a token has outliers, which a single byte does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Taking over models that other programs brought."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`qmd models prepare` as a user runs it, on tiny graphs with the signatures of the published ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What `qmd models pull` makes of a model it fetched, on tiny graphs from a hub on this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

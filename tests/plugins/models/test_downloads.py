@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 import socket
 from pathlib import Path
@@ -153,9 +151,6 @@ def test_a_built_in_model_and_an_unknown_format_are_wrong_usage(hub: FakeHub, tm
         _pull(hub, tmp_path, "q9")
 
 
-# --- folders ---
-
-
 def test_verify_tells_damaged_and_missing_files(hub: FakeHub, tmp_path: Path) -> None:
     _pull(hub, tmp_path, "fp16", "q8")
     folder = tmp_path / RECORD.folder
@@ -164,12 +159,7 @@ def test_verify_tells_damaged_and_missing_files(hub: FakeHub, tmp_path: Path) ->
     (folder / "onnx/model.onnx").write_bytes(damaged)
     (folder / "config.json").unlink()
     found = {check.path: check.status for check in verify_model(RECORD, tmp_path)}
-    assert found == {
-        "onnx/model.onnx": "damaged",
-        "config.json": "missing",
-        "model.onnx": "ok",
-        "tokenizer.json": "ok",
-    }
+    assert found == {"onnx/model.onnx": "damaged", "config.json": "missing", "model.onnx": "ok", "tokenizer.json": "ok"}
 
 
 def test_a_hand_made_folder_is_verified_as_far_as_anything_is_known(tmp_path: Path) -> None:

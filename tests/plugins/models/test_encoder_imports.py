@@ -1,7 +1,5 @@
 """Encoders of GGUF files and safetensors folders: vectors, vocabularies, prompts, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,9 +56,6 @@ def _cosines(embedder: OnnxEmbedder, held: Mapping[str, Floats]) -> list[float]:
         return np.asarray(vector / np.linalg.norm(vector))
 
     return [float(ours @ expected(text)) for ours, text in zip(embedder.embed_documents(TEXTS), TEXTS, strict=True)]
-
-
-# --- what is computed ---
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_K"])
@@ -141,9 +136,6 @@ def test_prompts_and_pooling_are_those_of_the_makers_where_the_file_is_silent(tm
     assert record.query_prompt.startswith("Represent this sentence")
 
 
-# --- vocabularies ---
-
-
 def _tokenizer(tmp_path: Path, **options: Any) -> Tokenizer:
     write_encoder(tmp_path / "v.gguf", **options)
     return Tokenizer.from_str(json.dumps(tokenizer_json(GgufFile(tmp_path / "v.gguf"))))
@@ -172,8 +164,6 @@ def test_unigram_pieces_are_the_likeliest_of_a_normalised_text(tmp_path: Path) -
     ]
     assert found.token_to_id("<unk>") in found.encode("🙂").ids
 
-
-# --- what is refused ---
 
 _BROKEN_MAP = charsmap({"Ａ": "A"})
 _REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,7 +1,5 @@
 """Embedding models in folders: run as their makers meant, or refused with the reason."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -49,9 +47,6 @@ def test_the_embedding_that_a_graph_computes_itself_goes_before_pooling_its_toke
     form = TinyGraph(pooled="sentence_embedding")
     folder = make_folder(tmp_path / "x", sentence_transformer("mean_tokens"), form)
     assert np.allclose(vectors_of(opened(folder))[0], unit(pooled_vector(ids_of(folder, TEXT), form)), atol=1e-5)
-
-
-# --- pooling ---
 
 
 @pytest.mark.parametrize(
@@ -120,9 +115,6 @@ def test_vectors_that_are_not_compared_by_angle_are_refused(tmp_path: Path, name
 def test_the_dot_product_of_normalised_vectors_is_a_cosine(tmp_path: Path) -> None:
     files = {"config_sentence_transformers.json": {"similarity_fn_name": "dot"}}
     opened(make_folder(tmp_path / "x", {**sentence_transformer("mean_tokens"), **files}))
-
-
-# --- prompts ---
 
 
 def test_a_prompt_that_the_makers_leave_out_of_the_pooling_is_left_out(tmp_path: Path) -> None:
@@ -201,9 +193,6 @@ def test_the_prompts_of_a_server_are_set_by_the_same_words(tmp_path: Path) -> No
     assert embedder.fingerprint != other.fingerprint
 
 
-# --- length, letters, size ---
-
-
 @pytest.mark.parametrize(
     ("files", "context"),
     [
@@ -269,9 +258,6 @@ def test_vectors_are_cut_to_the_size_asked_for(tmp_path: Path) -> None:
 )
 def test_a_size_that_the_model_does_not_have_is_refused(tmp_path: Path, dim: str, said: str) -> None:
     assert said in refused(make_folder(tmp_path / "x"), QMD_EMBED_DIM=dim)
-
-
-# --- identity ---
 
 
 def test_the_fingerprints_of_the_catalogues_models_stay_what_they_were(tmp_path: Path) -> None:

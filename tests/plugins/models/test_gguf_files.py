@@ -1,7 +1,5 @@
 """Reading GGUF and safetensors: number formats, damaged files, vocabularies."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -23,14 +21,7 @@ from qmd.plugins.models.formats.safetensors import read_safetensors
 from qmd.plugins.models.formats.stored_weights import StoredTensor
 from qmd.plugins.models.formats.vocabulary import tokenizer_json
 from tests.inference.tiny_models import dequantize_blocks
-from tests.plugins.models.gguf_files import (
-    QUANTISED,
-    finish,
-    sentence_pieces,
-    stored,
-    write_gemma,
-    write_qwen3,
-)
+from tests.plugins.models.gguf_files import QUANTISED, finish, sentence_pieces, stored, write_gemma, write_qwen3
 from tests.plugins.models.safetensors_files import write_safetensors
 
 TEXTS = (
@@ -47,9 +38,6 @@ def _rows(kind: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """A matrix of (6, 512) in a format, as bytes."""
     raw = stored(np.random.default_rng(1), (6, 512), kind)
     return np.ascontiguousarray(raw).view(np.uint8).reshape(6, -1)
-
-
-# --- number formats ---
 
 
 def test_every_format_that_is_read_is_tested() -> None:
@@ -81,9 +69,6 @@ def test_a_table_is_held_within_a_step_of_eight_bits(kind: str) -> None:
     back = dequantize_blocks(table.packed, table.scales, bits=table.bits, block=table.block, k=512)
     step = np.abs(FORMATS[kind].floats(rows)).max() / 128
     assert np.abs(back - FORMATS[kind].floats(rows)).max() <= 1.01 * step
-
-
-# --- files ---
 
 
 def test_settings_and_tensors_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -154,9 +139,6 @@ def test_one_part_of_a_split_file_is_refused(tmp_path: Path) -> None:
     write_qwen3(tmp_path / "m.gguf", settings={"split.count": 3})
     with pytest.raises(ModelError, match="one of 3 parts"):
         GgufFile(tmp_path / "m.gguf")
-
-
-# --- vocabularies ---
 
 
 def _tokenizer(path: Path, **options: bool) -> Tokenizer:
@@ -260,9 +242,6 @@ def test_a_vocabulary_of_another_kind_is_named(tmp_path: Path, key: str, value: 
     file.settings[key] = value
     with pytest.raises(ModelError, match=value):
         tokenizer_json(file)
-
-
-# --- safetensors ---
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])

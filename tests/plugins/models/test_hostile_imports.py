@@ -1,7 +1,5 @@
 """Models from strangers: what a folder, an archive or a file says makes no path, no memory and no time of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -107,9 +105,6 @@ def _refused_weights(tmp_path: Path, source: Path, role: Role | None = None) -> 
     return message
 
 
-# --- names ---
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -135,9 +130,6 @@ def test_a_link_in_a_models_folder_is_not_followed_out_of_it(tmp_path: Path) -> 
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "onnx").symlink_to(tmp_path)
     assert "link" in _refusal(lambda: path_below(tmp_path / "models", "onnx/model.onnx", "it"))
-
-
-# --- records and manifests ---
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -219,8 +211,6 @@ def test_a_commit_that_is_a_path_is_no_commit(tmp_path: Path) -> None:
     assert manifest is not None and manifest.commit is None
 
 
-# --- models of the catalogue ---
-
 PINNED = replace(
     QWEN_EXPANDER,
     formats=tuple(
@@ -251,9 +241,6 @@ def test_an_archive_brings_no_form_and_nothing_that_the_model_does_not_have(tmp_
     import_model(source, tmp_path / "models", PINNED)
     place = tmp_path / "models" / PINNED.folder
     assert sorted(path.name for path in place.iterdir()) == ["model.onnx", MANIFEST_NAME, "tokenizer.json"]
-
-
-# --- archives ---
 
 
 def _member(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
@@ -360,9 +347,6 @@ def test_a_link_in_a_folder_that_leads_out_of_it_is_not_copied_and_one_of_the_hu
     assert import_model(cached, tmp_path / "models", PINNED) == PINNED
 
 
-# --- pipes, devices, deep and large files ---
-
-
 @posix
 def test_a_pipe_anywhere_is_no_file_and_nobody_waits_for_it(tmp_path: Path) -> None:
     home, models = tmp_path / "home", tmp_path / "models"
@@ -420,9 +404,6 @@ def test_a_tokenizer_or_a_configuration_larger_than_any_is_not_read(tmp_path: Pa
             stream.truncate(1 << 40)
     assert "MiB" in _refusal(lambda: read_json(tmp_path / "config.json"))
     assert "MiB" in _refusal(lambda: read_tokenizer(tmp_path / "tokenizer.json"))
-
-
-# --- weights ---
 
 
 def _gguf(path: Path, n_settings: int, body: bytes, n_tensors: int = 0) -> Path:
@@ -582,9 +563,6 @@ def test_names_of_models_that_some_file_systems_take_for_one_are_not_both_taken(
     import_weights(tmp_path / "m.gguf", tmp_path / "models")
     with pytest.raises(UsageError, match="another model"):
         import_weights(tmp_path / "m.gguf", tmp_path / "models", name="M")
-
-
-# --- graphs ---
 
 
 def test_a_graph_of_more_parts_than_any_has_is_refused_before_they_are_read(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What becomes of a download when a hub, its mirror or the network misbehaves: outcome, requests, message."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -111,10 +109,7 @@ FAULTS = [
     Fault("half each time, from the start", _on_get(_half), f"after {SIZE // 2} of {SIZE} bytes", gets=6),
     Fault("ten bytes a connection", _on_get(_drip), f"after 60 of {SIZE} bytes", gets=6),
     Fault(
-        "416 for every range",
-        _on_get(lambda asked: Reply(416) if asked.range else _half(asked)),
-        "stopped: ",
-        gets=6,
+        "416 for every range", _on_get(lambda asked: Reply(416) if asked.range else _half(asked)), "stopped: ", gets=6
     ),
     Fault(
         "another range than asked for",

@@ -1,7 +1,5 @@
 """Models made from files of other programs: they compute what the file's weights say, and lie whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -113,9 +111,6 @@ def _in_full_precision(path: Path) -> Path:
     return target
 
 
-# --- what is computed ---
-
-
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("kinds", ["Q8_0", "Q4_0", "Q4_1", "Q5_K", Q4_K_M], ids=str)
 def test_a_decoder_goes_on_with_the_tokens_that_the_files_weights_say(
@@ -210,9 +205,6 @@ def test_an_expander_writes_lines(tmp_path: Path) -> None:
     assert expansion.subqueries or expansion.dropped
 
 
-# --- safetensors ---
-
-
 def _folder(place: Path, held: dict[str, Floats], *, prefix: str = "model.", parts: int = 0, **config: object) -> None:
     named = {f"{prefix}embed_tokens.weight": held["embed"], f"{prefix}norm.weight": held["norm"]}
     for name, value in held.items():
@@ -252,9 +244,6 @@ def test_a_folder_of_sentence_transformers_is_pooled_and_prompted_as_it_says(tmp
     assert _cosine(embedder.embed_documents(["the sea"])[0], expected) > 0.999
 
 
-# --- what is refused ---
-
-
 @pytest.mark.parametrize("architecture", ["llama", "modern-bert", "nomic-bert-moe", "qwen3moe"])
 def test_another_architecture_is_named(tmp_path: Path, architecture: str) -> None:
     writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), architecture)
@@ -284,9 +273,6 @@ def test_a_name_that_is_taken_or_no_name_is_refused(tmp_path: Path, name: str) -
     write_qwen3(tmp_path / "m.gguf")
     with pytest.raises(UsageError, match="name"):
         import_weights(tmp_path / "m.gguf", tmp_path / "models", name=name or " ")
-
-
-# --- whole or not at all ---
 
 
 def test_an_import_that_fails_leaves_nothing_and_what_was_there(
@@ -347,9 +333,6 @@ def test_an_imported_model_is_listed_checked_moved_and_removed(tmp_path: Path) -
     assert import_model(tmp_path / "m.tar", models) == record
     assert {check.status for check in verify_model(record, models)} == {"ok"}
     assert find_imported("M", models) is not None
-
-
-# --- roles, addresses, places ---
 
 
 @pytest.mark.parametrize(

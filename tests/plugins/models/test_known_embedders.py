@@ -3,8 +3,6 @@
 What is expected is written here a second time, from the models' cards, and not read from the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

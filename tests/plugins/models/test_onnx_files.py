@@ -70,9 +70,6 @@ def _opened(path: Path, *tensors: onnx.TensorProto) -> OnnxFile:
     return OnnxFile(path)
 
 
-# --- what qmd writes ---
-
-
 @pytest.mark.parametrize(
     ("form", "writer"),
     [
@@ -99,13 +96,7 @@ def test_a_graph_of_standard_operators_passes_the_checker_of_onnx(tmp_path: Path
     outputs = (value_info("y", FLOAT, ["batch", 2]),)
     nodes = (
         Node(input=("x", "w"), output=("s",), name="sum", op_type="Add"),
-        Node(
-            input=("s",),
-            output=("y",),
-            name="turn",
-            op_type="Transpose",
-            attribute=(attribute("perm", [0, 1]),),
-        ),
+        Node(input=("s",), output=("y",), name="turn", op_type="Transpose", attribute=(attribute("perm", [0, 1]),)),
     )
     weight = tensor_of("w", np.array([1, -2], np.float32))
     graph = Graph(node=nodes, name="g", initializer=(weight,), input=inputs, output=outputs)
@@ -123,9 +114,6 @@ def test_an_array_is_to_onnx_what_it_was(tmp_path: Path, dtype: str, dims: tuple
     assert np.array_equal(
         _opened(tmp_path / "m.onnx", numpy_helper.from_array(array, "a")).array(tensor_of("a", array)), array
     )
-
-
-# --- what others write ---
 
 
 @pytest.mark.parametrize("kind", VALUES)
@@ -177,9 +165,6 @@ def test_what_a_record_does_not_name_is_skipped() -> None:
     assert read_model(locate_builtin() / "model.onnx", NameOnly) == NameOnly(
         onnx.load(str(locate_builtin() / "model.onnx")).producer_name
     )
-
-
-# --- damage ---
 
 
 def _damaged(path: Path, content: bytes) -> str:

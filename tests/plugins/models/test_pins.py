@@ -1,7 +1,5 @@
 """Which version of a model a pull takes, and what it says when the hub has another one."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path
@@ -172,9 +170,6 @@ def test_every_file_of_the_expander_that_is_pulled_unasked_is_pinned() -> None:
     files = (*QWEN_EXPANDER.files, *weights)
     assert QWEN_EXPANDER.revision != UNPINNED
     assert all(file.sha256 for file in files)
-
-
-# --- tensors beside the graph ---
 
 
 def _graph(*locations: str) -> bytes:

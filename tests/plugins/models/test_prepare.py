@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -41,9 +39,6 @@ def _folder(path: Path, record: ModelRecord, form: ExportForm) -> Path:
     source = next(item for item in record.formats if item.name == "fp16")
     write_model(path / source.weights.path, form, random_weights())
     return path
-
-
-# --- numbers ---
 
 
 @settings(max_examples=30)
@@ -88,9 +83,6 @@ def test_rows_come_back_within_half_a_step_of_their_last_term(terms: int, steps:
 def test_a_block_that_does_not_divide_the_width_is_refused() -> None:
     with pytest.raises(ValueError, match="blocks of 32"):
         quantize_blocks(np.zeros((2, 48), np.float32), 4, 32)
-
-
-# --- reading published graphs ---
 
 
 @pytest.mark.parametrize("case", FORMS)
@@ -150,9 +142,6 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}), "utf-8")
     with pytest.raises(ModelError, match="not a plain Qwen3"):
         GraphWeights(tmp_path / "model.onnx")
-
-
-# --- preparing ---
 
 
 @pytest.mark.parametrize(("form", "difference"), [("q8", 2e-2), ("i16w8", 1e-2), ("i16w16", 4e-3), ("fp32", 4e-3)])

@@ -1,7 +1,5 @@
 """Files of each kind, made here, and what makes strange ones of them."""
 
-from __future__ import annotations
-
 import io
 from base64 import b85decode
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """PDF, Word, slides and sheets: what of them is read, the places in them, and files made to break a reader."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket
@@ -80,9 +78,6 @@ def test_a_sheet_is_read_in_parts_under_its_first_row() -> None:
     assert "unseen" not in text
 
 
-# --- places ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def shelf(qmd: Qmd, home: Path) -> Qmd:
     """A collection with a file of each kind."""
@@ -155,9 +150,6 @@ def test_hits_name_their_place_and_open_at_it(shelf: Qmd, tmp_path: Path, monkey
         assert shelf("open", "report.pdf:10", "--print").out == f"zathura --page=3 {file}\n"
 
 
-# --- the extra ------------------------------------------------------------------------------------
-
-
 def test_without_the_extra_files_wait_for_it_and_what_was_read_stays(
     shelf: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,8 +168,6 @@ def test_without_the_extra_files_wait_for_it_and_what_was_read_stays(
         assert f"Not taken: 1 .PDF; {remedy}\n" in shelf("status").out
     assert "2 new, 1 updated" in shelf("update").out
 
-
-# --- what may go wrong ----------------------------------------------------------------------------
 
 LAUGHS = "<!DOCTYPE l [<!ENTITY a 'ha'>" + "".join(
     f"<!ENTITY a{n} '{f'&a{n - 1 or str()};' * 10}'>" for n in range(1, 12)

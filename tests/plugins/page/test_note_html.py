@@ -1,7 +1,5 @@
 """Notes as HTML: what a reader expects of markdown, and nothing that runs or reaches out."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 
@@ -99,10 +97,7 @@ def test_a_link_leads_to_the_web_a_note_or_a_heading_and_else_nowhere(text: str,
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "![Figure 1](c.png)",
-            '<img src="/page/picture?source=c.png" alt="Figure 1" loading="lazy">',
-        ),
+        ("![Figure 1](c.png)", '<img src="/page/picture?source=c.png" alt="Figure 1" loading="lazy">'),
         ("![[a b.png|300]]", '<img src="/page/picture?source=a b.png" alt="" loading="lazy" width="300">'),
         (
             "![beds|80](../a%20b.png)",

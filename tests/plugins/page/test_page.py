@@ -1,7 +1,5 @@
 """The page as HTTP: what it shows without a script, who may ask for it, and what it never gives away."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re
@@ -21,6 +19,7 @@ from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
 from tests.plugins.mcp.test_http import running
 from tests.plugins.serving import Loader, known_as, make_index
+from tests.program import write_notes
 
 pytestmark = pytest.mark.anyio
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -37,11 +36,7 @@ NOTES = {
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:
     """A folder of notes and a picture."""
-    folder = tmp_path / "vault"
-    for path, text in NOTES.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+    folder = write_notes(tmp_path / "vault", NOTES)
     (folder / "img" / "bed.png").write_bytes(PNG)
     return folder
 
@@ -170,11 +165,7 @@ async def test_filters_go_into_the_query_and_out_of_it(client: Client, garden: I
 
     off = chips((await client.get("/page/hits", params={"q": "sun"})).text)
     on = chips((await client.get("/page/hits", params={"q": 'sun tag:garden since:"last year"'})).text)
-    assert off == [
-        "/?q=sun+tag%3Agarden",
-        "/?q=sun+since%3A%22last+month%22",
-        "/?q=sun+since%3A%22last+year%22",
-    ]
+    assert off == ["/?q=sun+tag%3Agarden", "/?q=sun+since%3A%22last+month%22", "/?q=sun+since%3A%22last+year%22"]
     assert "/?q=sun+since%3A%22last+year%22" in on
     assert "/?q=sun+tag%3Agarden" in on
     assert "/?q=sun+tag%3Agarden+since%3A%22last+month%22" in on
@@ -333,11 +324,7 @@ def picture(source: str, of: str = "plan.md", collection: str = "vault") -> dict
 
 
 async def test_a_picture_is_found_from_the_note_and_from_the_top(client: Client, policy: AccessPolicy) -> None:
-    for given in (
-        picture("img/bed.png"),
-        picture("../img/bed.png", "img/x.md"),
-        picture("/img/bed.png", "img/x.md"),
-    ):
+    for given in (picture("img/bed.png"), picture("../img/bed.png", "img/x.md"), picture("/img/bed.png", "img/x.md")):
         answer = await client.get("/page/picture", params=given)
         assert (answer.status_code, answer.content) == (200, PNG)
         assert answer.headers["content-type"] == "image/png"

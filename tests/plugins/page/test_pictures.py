@@ -1,7 +1,5 @@
 """Which pictures of a collection's folder are handed out: those that lie where its notes may lie."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A distribution is a dict of token → logit; what a step removes is no longer in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Reranking and expansion when a GPU's memory runs out: smaller batches, then the CPU. No device is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -22,13 +20,7 @@ from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.rerank_runs import BatchRunner, RerankPrompt, ScoreHead
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
-from tests.inference.tiny_models import (
-    PUBLISHED,
-    Weights,
-    random_weights,
-    reference_logits,
-    write_model,
-)
+from tests.inference.tiny_models import PUBLISHED, Weights, random_weights, reference_logits, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 PUBLISHED_SCORE = replace(PUBLISHED, head="score", past=False, positions=False)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +12,7 @@ from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder, Limits, generate_branches
 from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext, KeyValueContext, Rows
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
-from tests.inference.tiny_models import (
-    PUBLISHED,
-    SHAPE,
-    Weights,
-    random_weights,
-    reference_logits,
-    write_model,
-)
+from tests.inference.tiny_models import PUBLISHED, SHAPE, Weights, random_weights, reference_logits, write_model
 
 GENAI_18 = replace(
     PUBLISHED, linear="q4", accuracy_level=4, positions=False, states_head_size=False, data_suffix=".data"
@@ -186,10 +177,7 @@ def test_a_graph_that_takes_no_head_size_is_one_clear_line(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("form", "norm", "message"),
-    [
-        (replace(PUBLISHED, past=False), 1.0, "key-value"),
-        (PUBLISHED, np.nan, "returns values that are not numbers"),
-    ],
+    [(replace(PUBLISHED, past=False), 1.0, "key-value"), (PUBLISHED, np.nan, "returns values that are not numbers")],
     ids=["no key-value tensors", "no numbers"],
 )
 def test_a_graph_that_cannot_decode_is_one_clear_line(
@@ -293,11 +281,7 @@ def test_a_branch_that_has_ended_leaves_the_batch(
     ],
 )
 def test_a_batch_may_differ_from_its_rows_as_much_as_these_do_from_themselves(
-    opened: Callable[[str], Opened],
-    monkeypatch: pytest.MonkeyPatch,
-    stepwise: float,
-    batch: float,
-    refusal: str | None,
+    opened: Callable[[str], Opened], monkeypatch: pytest.MonkeyPatch, stepwise: float, batch: float, refusal: str | None
 ) -> None:
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((2, 60_000)).astype(np.float32)

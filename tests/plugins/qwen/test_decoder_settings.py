@@ -1,7 +1,5 @@
 """Settings that users of llama.cpp know: each acts on the engine that runs, or says why not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -131,9 +129,6 @@ def test_a_number_of_layers_that_is_none_is_refused() -> None:
         _ = EngineSettings(Path(), options={"gpu_layers": "some"}).gpu_allowed
 
 
-# --- what a graph says of itself ---
-
-
 @pytest.mark.parametrize(
     ("form", "bits"),
     [
@@ -184,9 +179,6 @@ def test_a_graph_of_absurd_sizes_and_missing_inputs_is_read_in_bounds(tmp_path: 
     (tmp_path / "model.onnx").write_bytes(encode(Model(graph=Graph(node=nodes, initializer=tensors))))
     found = read_network(tmp_path / "model.onnx", tmp_path)
     assert found.parameters is not None and found.parameters <= 8 << 48
-
-
-# --- what doctor says ---
 
 
 def settings_of(qmd: Qmd, tmp_path: Path, written: str) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """An expander that computes the logits of some rows alone writes what it writes with all of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

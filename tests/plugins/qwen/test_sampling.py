@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,9 +37,6 @@ def _distribution(**options: Any) -> dict[int, float]:
     chosen = SamplingSettings(**options)
     left = apply_steps(possible_tokens(LOGITS, chosen), chosen.steps, chosen, History(chance=0.0))
     return dict(zip(left.tokens.tolist(), left.probabilities().round(6).tolist(), strict=True))
-
-
-# --- by hand --------------------------------------------------------------------------------------
 
 
 def test_without_filters_the_distribution_is_the_softmax() -> None:
@@ -149,8 +144,6 @@ def test_bias_is_added_and_can_forbid() -> None:
     assert after == {0: 0.0, 1: -1.5}
 
 
-# --- against the definitions ----------------------------------------------------------------------
-
 _CHAINS = st.fixed_dictionaries(
     {
         "temperature": st.floats(0.2, 3.0),
@@ -176,10 +169,7 @@ _PAST = st.lists(st.integers(0, 7), max_size=28)
 
 
 def _by_definition(
-    logits: Sequence[float],
-    options: SamplingSettings,
-    text: Sequence[int],
-    breakers: frozenset[int],
+    logits: Sequence[float], options: SamplingSettings, text: Sequence[int], breakers: frozenset[int]
 ) -> list[dict[int, float]]:
     """What is left after each step."""
     steps: dict[str, Callable[[dict[int, float]], dict[int, float]]] = {
@@ -200,13 +190,7 @@ def _by_definition(
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    st.integers(0, 2**32 - 1),
-    st.integers(2, 400),
-    _CHAINS,
-    _PAST,
-    st.frozensets(st.integers(0, 7), max_size=2),
-)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 400), _CHAINS, _PAST, st.frozensets(st.integers(0, 7), max_size=2))
 def test_every_chain_in_every_order_leaves_what_its_definitions_leave(
     seed: int, size: int, chain: dict[str, Any], text: list[int], breakers: frozenset[int]
 ) -> None:
@@ -231,9 +215,6 @@ def test_with_the_temperature_last_more_tokens_survive_than_with_it_first() -> N
         for order in ("transformers", "llama.cpp")
     }
     assert counts["transformers"] < counts["llama.cpp"]
-
-
-# --- the sampler ----------------------------------------------------------------------------------
 
 
 def test_a_mask_shorter_than_the_logits_forbids_the_rest() -> None:

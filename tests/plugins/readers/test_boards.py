@@ -1,7 +1,5 @@
 """Notebooks and canvases: what of them is read, and files made to break a reader."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Books: what is read of an EPUB, and archives made to break a reader."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile
 

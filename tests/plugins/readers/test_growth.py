@@ -1,7 +1,5 @@
 """Files made of one piece over and over: every reader takes time in proportion to them."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Subtitles and tables of values: what is read, and files made to break a reader."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.ingest.document import parse_document

@@ -1,7 +1,5 @@
 """Mails: what is read of them, and mails made to break a reader."""
 
-from __future__ import annotations
-
 import pytest
 
 from qmd.ingest.document import parse_document

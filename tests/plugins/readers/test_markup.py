@@ -1,7 +1,5 @@
 """HTML as markdown: what of a page is read, where its lines and links lead, and pages made to break a reader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures and other files of which the name alone is taken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """reStructuredText and Org: headings, code, names and links, and texts made to break a reader."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -9,8 +9,6 @@ github.com/vllm-project/vllm; llama.cpp `tools/server/README.md` of github.com/g
 github.com/michaelfeil/infinity.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -32,9 +30,6 @@ class Strict(Struct, forbid_unknown_fields=True):
 class Message(Strict):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str
-
-
-# --- requests
 
 
 class OpenAIEmbeddings(Strict):
@@ -173,9 +168,6 @@ class OllamaChat(Strict):
     options: OllamaOptions | UnsetType = UNSET
 
 
-# --- answers
-
-
 def word_vector(text: str, dim: int) -> list[float]:
     """Counts of hashed words: texts with common words are close."""
     vector = [0.01] * dim
@@ -254,9 +246,6 @@ def vllm_scores(asked: VllmScore, dim: int) -> Any:
     assert isinstance(asked.text_1, str)
     scores = _overlaps(asked.text_1, asked.text_2)
     return {"object": "list", "data": [{"index": i, "object": "score", "score": s} for i, s in enumerate(scores)]}
-
-
-# --- refusals, as each server writes them
 
 
 def openai_error(status: int, message: str, param: str | None = None) -> Answer:
@@ -359,11 +348,7 @@ INTERFACES: dict[str, Interface] = {
         (422, "input has {n} tokens, more than {limit} tokens"),
     ),
     "tei": Interface(
-        {
-            "/embed": Route(TeiEmbed, tei_vectors),
-            "/v1/embeddings": _OPENAI,
-            "/rerank": Route(TeiRerank, tei_scores),
-        },
+        {"/embed": Route(TeiEmbed, tei_vectors), "/v1/embeddings": _OPENAI, "/rerank": Route(TeiRerank, tei_scores)},
         tei_error,
         (422, "batch size {n} > maximum allowed batch size {limit}"),
         (413, "Input validation error: `inputs` must have less than {limit} tokens. Given: {n}"),
@@ -431,8 +416,8 @@ def chat_answer(kind: str, text: str, *, thinking: str = "", is_cut: bool = Fals
     if kind == "ollama chat":
         message = {"role": "assistant", "content": text, "thinking": thinking}
         return {"message": message, "done": True, "done_reason": "length" if is_cut else "stop"}
-    option_value = {"role": "assistant", "content": text or None, "reasoning_content": thinking}
-    return {"choices": [{"index": 0, "message": option_value, "finish_reason": "length" if is_cut else "stop"}]}
+    answer = {"role": "assistant", "content": text or None, "reasoning_content": thinking}
+    return {"choices": [{"index": 0, "message": answer, "finish_reason": "length" if is_cut else "stop"}]}
 
 
 def encoded(answer: Any) -> bytes:

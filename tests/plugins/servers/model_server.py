@@ -1,7 +1,5 @@
 """A model server on loopback, for tests: strict as its makers document it, and it can be told to misbehave."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

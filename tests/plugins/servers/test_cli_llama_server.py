@@ -6,8 +6,6 @@ Skipped unless it is at hand:
     QMD_TEST_LLAMA_PYTHON=/tmp/llama/bin/python pytest tests/plugins/servers/test_cli_llama_server.py
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

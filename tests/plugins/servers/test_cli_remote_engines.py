@@ -1,7 +1,5 @@
 """Model servers through the whole program: `qmd embed` and `qmd query` with each role served elsewhere, and failing."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -87,9 +85,6 @@ def test_doctor_tries_the_server(remote: Qmd, server: ModelServer) -> None:
     server.misbehave = lambda path, body: (401, {"error": {"message": "no key"}})
     shown = remote("doctor").out
     assert "401: no key" in shown and "check the API key" in shown
-
-
-# --- failures ---
 
 
 def _one_warning(run: Run, *parts: str) -> None:

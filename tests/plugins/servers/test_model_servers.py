@@ -1,7 +1,5 @@
 """Every documented kind of model server, strict, with every role it has and every fault: what comes of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -111,9 +109,6 @@ def _unit(text: str, dim: int = DIM) -> npt.NDArray[np.float64]:
     return vector
 
 
-# --- each server as its makers document it
-
-
 @pytest.mark.parametrize("served", EMBEDDERS, ids=str)
 def test_a_server_embeds_in_the_form_it_wants(server: ModelServer, served: Served) -> None:
     embedder = _embedder(server, served)
@@ -149,9 +144,6 @@ def test_queries_and_documents_are_told_apart_where_the_server_does(server: Mode
     embedder.embed_queries(["a"])
     document, query = (body.get("input_type") or body["task"] for _, body, _ in server.requests)
     assert ("document" in document or "passage" in document) and "query" in query
-
-
-# --- sizes
 
 
 @pytest.mark.parametrize("served", _one_of_each(EMBEDDERS), ids=str)
@@ -194,9 +186,6 @@ def test_a_size_of_vectors_is_asked_for_where_the_model_has_a_larger_one(server:
     server.dim = 2 * DIM
     vectors = _embedder(server, served, dim=DIM).embed_documents(["a seat", "b"])
     assert np.allclose(vectors[0], _unit("a seat"), atol=1e-6)
-
-
-# --- faults: what the server answers in place of the right answer, and what the user reads
 
 
 def _rows(answer: Any) -> list[Any]:
@@ -267,10 +256,7 @@ _FORMS = {
 }
 """Numbered, bare, bare and numbered, below names; in `results`, bare, in `data`."""
 
-_WAYS = {
-    "embed": [("openai", "/v1/embeddings", None, 1), ("tei", "", None, 1)],
-    "rerank": [("infinity", "", None, 3)],
-}
+_WAYS = {"embed": [("openai", "/v1/embeddings", None, 1), ("tei", "", None, 1)], "rerank": [("infinity", "", None, 3)]}
 """Asked at one address, and after guesses."""
 
 _CASES = [
@@ -303,9 +289,6 @@ def test_a_fault_is_one_line_that_names_server_and_cause(
     assert f"{'embedding' if role == 'embed' else 'reranking'} server '{server.url}" in message
     assert "\n" not in message and "<" not in message and "secret-key" not in message
     assert len(server.requests) <= 12
-
-
-# --- chat models that think
 
 
 @pytest.mark.parametrize("served", [one for one in CHATS if "/api" not in one[1]], ids=str)
@@ -357,9 +340,6 @@ def test_thinking_is_no_answer(server: ModelServer, served: Served, content: Any
     server.misbehave = lambda path, body: (200, {"choices": [{"message": {"content": content}}]})
     expansion = _expander(server, served).expand("seat price")
     assert [item.text for item in expansion.subqueries] == ["how seats are priced"] and expansion.dropped == ()
-
-
-# --- addresses and settings
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -67,9 +65,6 @@ def _reranker(server: Server, **changes: Any) -> RemoteReranker:
     return RemoteReranker(RemoteClient(settings, "reranking", sleep=lambda s: None))
 
 
-# --- embedder ---
-
-
 def test_vectors_come_back_normalised_in_the_order_of_the_texts(server: Server) -> None:
     vectors = _embedder(server).embed_documents(["a", "bbb", "cc"])
     expected = np.array([[1, 1, 0], [3, 1, 0], [2, 1, 0]], float)
@@ -102,8 +97,8 @@ def test_vectors_of_another_size_than_before_are_refused(server: Server) -> None
 
 
 def _connected(server: Server, **env: str) -> Embedder:
-    option_value = {"QMD_EMBED_URL": server.url, "QMD_EMBED_MODEL": server.settings.model, **env}
-    return ServerProvider().open_embedder(ModelChoice(), EngineSettings(Path(), env=option_value))
+    environ = {"QMD_EMBED_URL": server.url, "QMD_EMBED_MODEL": server.settings.model, **env}
+    return ServerProvider().open_embedder(ModelChoice(), EngineSettings(Path(), env=environ))
 
 
 def test_connecting_asks_for_the_size_and_the_fingerprint_leaves_the_address_out(server: Server) -> None:
@@ -133,7 +128,7 @@ def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> Non
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("vector", "said"),
+    ("vector", "expected"),
     [
         ([0.0, 0.0, 0.0], "answered a vector of zeros"),
         ([float("inf"), 1.0], "answered vectors with values that are no numbers"),
@@ -145,7 +140,7 @@ def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> Non
     ids=["zeros", "infinite", "overflowing", "huge", "wide", "long"],
 )
 def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
-    server: Server, vector: list[float], option_value: str
+    server: Server, vector: list[float], expected: str
 ) -> None:
     raw = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
     server.answer = lambda path, body: (200, raw, {})
@@ -154,11 +149,8 @@ def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
         server.requests.clear()
         with pytest.raises(ModelError) as caught:
             embed(["first", "second"])
-        assert option_value in caught.value.message and caught.value.hint
+        assert expected in caught.value.message and caught.value.hint
         assert {tuple(body["input"]) for _, body, _ in server.requests if "input" in body} == {("first",)}
-
-
-# --- reranker ---
 
 
 def _rerank(scores: list[float], key: str = "relevance_score") -> Callable[[str, dict[str, Any]], Answer]:
@@ -199,9 +191,6 @@ def test_passages_after_the_deadline_stay_unscored(server: Server) -> None:
     assert scores == [0.5, 0.5, None, None]
 
 
-# --- expander ---
-
-
 def _chat(text: str) -> Callable[[str, dict[str, Any]], Answer]:
     return lambda path, body: (200, {"choices": [{"message": {"content": text}}]}, {})
 
@@ -231,9 +220,6 @@ def test_an_expansion_past_its_deadline_is_empty_with_the_reason(server: Server)
     result = expander.expand("query", deadline_s=time.monotonic() - 1)
     assert result.subqueries == () and "no time" in result.dropped[0][1]
     assert server.requests == []
-
-
-# --- client ---
 
 
 def test_a_busy_server_is_asked_again_after_the_pause_it_wants(server: Server) -> None:
@@ -340,8 +326,8 @@ def test_the_environment_names_server_model_and_key() -> None:
 
 
 def test_a_model_written_as_an_address_names_its_server() -> None:
-    option_value = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
-    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, option_value)
+    overrides = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
+    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, overrides)
     assert found is not None
     assert (found.url, found.model, found.dim, found.timeout_s) == ("https://h/v1", "org/name", 384, 2.5)
 

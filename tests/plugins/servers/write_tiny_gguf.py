@@ -3,8 +3,6 @@
 Run by the Python that has the package `gguf` (see test_cli_llama_server.py); nothing imports it.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

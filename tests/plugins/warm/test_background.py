@@ -1,7 +1,5 @@
 """Vectors that nobody waits for: computed while a server is idle, in nobody's way, and never lost."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

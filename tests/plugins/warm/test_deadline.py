@@ -1,7 +1,5 @@
 """Requests that take too long: the client is told, the work stops, and the next one is served."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

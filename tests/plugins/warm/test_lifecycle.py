@@ -1,7 +1,5 @@
 """The background server: pid file, start, stop, and settings for editors."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -218,11 +216,7 @@ def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(e
     ],
 )
 def test_what_cannot_be_served_is_said(
-    environ: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: str,
-    said: str,
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, said: str
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)

@@ -1,7 +1,5 @@
 """The warm process and the commands that ask it: same answers as in process, and no way to break a command."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -155,9 +153,6 @@ def pretending(locations: Locations, environ: Environ, *said: bytes, stays: bool
 
 def without_timings(response: SearchResponse) -> SearchResponse:
     return replace(response, timings=())
-
-
-# --- asked --------------------------------------------------------------------------------------------
 
 
 def test_the_answer_equals_that_of_the_command_itself(
@@ -370,9 +365,6 @@ def test_a_search_that_had_no_time_to_load_models_leaves_them_to_the_next(
     assert (len(loader.loads), own_loader.loads) == (1, [])
 
 
-# --- not to be had ------------------------------------------------------------------------------------
-
-
 def test_the_environment_decides_whether_it_is_asked(locations: Locations, environ: Environ) -> None:
     assert not may_ask(locations, environ)
     assert may_ask(locations, environ | {"QMD_DAEMON": "auto"})
@@ -466,9 +458,6 @@ def test_asking_imports_nothing_heavy() -> None:
     code = f"import {imports}; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
-
-
-# --- coming and going ---------------------------------------------------------------------------------
 
 
 def test_it_goes_when_idle_for_long_without_its_index_or_replaced(

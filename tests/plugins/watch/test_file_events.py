@@ -1,7 +1,5 @@
 """Reports of the operating system: which collections they concern, and that they arrive at all."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

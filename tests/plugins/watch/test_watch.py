@@ -1,7 +1,5 @@
 """The watcher: which changes lead to a refresh, and when."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field

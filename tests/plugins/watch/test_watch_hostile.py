@@ -1,7 +1,5 @@
 """The watch goes on whatever a file or the configuration holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

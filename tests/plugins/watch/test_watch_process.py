@@ -1,7 +1,5 @@
 """`qmd watch` as a real process: a change on disk is found by a search, and signals end it."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -4,8 +4,6 @@ An engine of another package, installed beside qmd, is tried with `QMD_CONTRACT_
 of its own, with `{name}` where each index has another word.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

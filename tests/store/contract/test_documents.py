@@ -1,7 +1,5 @@
 """What every engine keeps of documents, collections and their configuration."""
 
-from __future__ import annotations
-
 import os
 import time
 import zlib

@@ -1,7 +1,5 @@
 """What every engine answers to vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`embed --force` and a change of model: the vectors that are there serve until the new ones take their place."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

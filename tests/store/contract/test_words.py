@@ -1,7 +1,5 @@
 """What every engine answers to words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

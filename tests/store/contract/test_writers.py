@@ -1,7 +1,5 @@
 """What readers see while somebody writes, and after somebody was killed."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

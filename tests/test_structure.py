@@ -1,9 +1,8 @@
-"""What keeps the house in order and no other tool checks."""
-
-from __future__ import annotations
+"""Limits of size, import cycles, declared packages and documents, which no other tool checks."""
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from functools import cache
@@ -14,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import qmd
-from tests import house
+from tests import structure
 
 _ROOT = Path(__file__).parent.parent
 
@@ -75,35 +74,80 @@ def test_the_files_that_a_paper_names_exist(paper: str) -> None:
     assert missing + [name for name in linked if not ((_ROOT / paper).parent / name).exists()] == []
 
 
+def test_a_recipe_finds_each_symbol_in_the_file_that_it_names() -> None:
+    text = (_ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = re.findall(r"((?:`\w+`(?:,| and|) )+)(?:in|of)\s`((?:qmd|tests|docs)/[\w/.-]+)`", text.replace("\n", " "))
+    symbols = [(symbol, path) for group, path in named for symbol in re.findall(r"`(\w+)`", group)]
+    assert len(symbols) > 15
+    missing = {
+        f"{symbol} in {path}"
+        for symbol, path in symbols
+        if not re.search(rf"^ *(?:def |class )?{symbol}\b *[:(=]", (_ROOT / path).read_text("utf-8"), re.MULTILINE)
+    }
+    assert missing == set()
+
+
 def test_the_changelog_has_the_version_and_what_is_not_yet_released() -> None:
     headings = re.findall(r"^## (.+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     versions = [heading.partition(" - ")[0] for heading in headings]
     assert qmd.__version__ in versions[: 2 if versions[0] == "Unreleased" else 1]
 
 
-def test_a_room_grows_only_with_its_budget() -> None:
-    sizes = house.rooms()
-    assert sizes.keys() == house.BUDGETS.keys()
-    assert {room: lines for room, (lines, _) in sizes.items() if lines > house.BUDGETS[room]} == {}
+def _sizes() -> tuple[int, ...]:
+    total = structure.totals(structure.sizes())
+    return tuple(total[name]["lines"] for name in ("qmd", "core", "tests"))
 
 
-def test_the_core_the_whole_and_the_tests_keep_their_budgets() -> None:
-    lines, files = house.core()
-    assert lines <= house.MOST_LINES
-    assert files <= house.MOST_FILES
-    assert sum(lines for lines, _ in house.rooms().values()) <= house.MOST_LINES_OF_ALL
-    assert house.lines_of_tests() <= house.MOST_LINES_OF_TESTS
+def test_qmd_its_core_and_the_tests_keep_to_their_sizes() -> None:
+    limits = (structure.MOST_LINES_OF_QMD, structure.MOST_LINES_OF_CORE, structure.MOST_LINES_OF_TESTS)
+    assert [f"{n:,} lines, {most:,} allowed" for n, most in zip(_sizes(), limits, strict=True) if n > most] == []
 
 
-def test_the_table_of_rooms_is_that_of_the_document() -> None:
-    assert house.written() == house.PAGE.read_text("utf-8"), "write it anew: python -m tests.house"
+def test_a_limit_of_size_is_raised_only_with_a_line_in_the_changelog() -> None:
+    line = re.search(
+        r"Size limits: qmd/ ([\d,]+) lines, its core ([\d,]+), tests ([\d,]+)\.",
+        (_ROOT / "CHANGELOG.md").read_text("utf-8"),
+    )
+    assert line, "the changelog has no line of this form"
+    limits = (structure.MOST_LINES_OF_QMD, structure.MOST_LINES_OF_CORE, structure.MOST_LINES_OF_TESTS)
+    assert tuple(int(number.replace(",", "")) for number in line.groups()) == limits
 
 
 def test_modules_and_functions_are_of_a_size_to_read() -> None:
-    assert {name for name, file in house.modules().items() if house.n_lines(file) > 400} == set()
-    # A limit that is kept again leaves the list; a number that fell falls there as well.
-    assert house.beyond_limits() == house.EXCEPTIONS
+    assert {name for name, file in structure.modules().items() if structure.n_lines(file) > 400} == set()
+    # A function that is back within a limit leaves the list; a number that fell falls there as well.
+    assert structure.beyond_limits() == structure.EXCEPTIONS
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert house.circle() == []
+def test_modules_do_not_import_each_other_in_a_cycle() -> None:
+    assert structure.import_cycle() == []
+
+
+def test_growth_is_counted_by_package_since_the_last_tag(tmp_path: Path) -> None:
+    def write(path: str, n: int) -> None:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("pass\n" * n, "utf-8")
+
+    def git(*arguments: str) -> None:
+        subprocess.run(("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments), cwd=tmp_path, check=True)
+
+    write("qmd/store/base.py", 10)
+    write("qmd/plugins/old/part/row.py", 3)
+    write("tests/benchmarks/bench.py", 4)
+    assert "since" not in structure.growth(tmp_path), "no clone"
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "First")
+    assert "since" not in structure.growth(tmp_path), "no tag"
+    git("tag", "v1")
+    write("qmd/store/base.py", 1200)
+    write("qmd/status.py", 2)
+    (tmp_path / "qmd/plugins/old/part/row.py").unlink()
+    assert [line.split() for line in structure.growth(tmp_path).splitlines()[1:]] == [
+        ["store", "1,200", "1", "+1,190", "+0"],
+        ["(root)", "2", "1", "+2", "+1"],
+        ["core", "1,202", "2", "+1,192", "+1"],
+        ["qmd", "1,202", "2", "+1,189", "+0"],
+        ["long", "tests", "4", "1", "+0", "+0"],
+        ["plugins/old", "0", "0", "-3", "-1"],
+    ]
