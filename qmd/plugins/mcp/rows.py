@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from msgspec import to_builtins
@@ -14,6 +15,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
+from qmd.app.budget import fill
 from qmd.plugins.mcp.presentation import document_uri, file_of
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.formats import HitOptions, Row, hit_object, mention_object, passage_objects
@@ -120,20 +122,20 @@ def _fill(
     if response.budget:
         return [hit.all_passages for hit in hits]
     room = EMPTY_TOKENS if response.verdict == "none" else room
-    chosen: list[_Passages] = [()] * len(hits)
-    heads = [shown(*one) for one in enumerate(chosen)]
-    sizes = [count_tokens(head) for head in heads]
-    left = room * max(len(hits) / _ROWS, 1) - count_tokens("\n".join([fixed, *heads]))
-    steps = [
-        (-(1 / (number + 1) + hit.relevance) / weight, number, passages)
+    levels: list[tuple[_Passages, ...]] = [((), (hit.passage,), hit.passages) for hit in hits]
+    cost = cache(lambda number, level: count_tokens(shown(number, levels[number][level])))
+    order = sorted(
+        (-(1 / (number + 1) + hit.relevance) / weight, number, level)
         for number, hit in enumerate(hits)
-        for weight, passages in ((1, (hit.passage,)), (_FURTHER, hit.passages))
-    ]
-    for _, number, passages in sorted(steps, key=lambda step: step[:2]):
-        more = count_tokens(shown(number, passages)) - sizes[number] if passages else 0
-        if 0 < more <= left:
-            left, sizes[number], chosen[number] = left - more, sizes[number] + more, passages
-    return chosen
+        for level, weight in ((1, 1), (2, _FURTHER))
+    )
+    heads = (shown(number, ()) for number in range(len(hits)))
+    chosen = fill(
+        lambda sizes: ((n, (level,)) for _, n, level in order if cost(n, level) > cost(n, sizes.get(n, 0))),
+        int(room * max(len(hits) / _ROWS, 1)) - count_tokens("\n".join([fixed, *heads])),
+        lambda number, level: cost(number, level) - cost(number, 0),
+    )
+    return [one[chosen.get(number, 0)] for number, one in enumerate(levels)]
 
 
 def _head(hit: Hit, span: str, names: Sequence[str]) -> str:
