@@ -37,7 +37,7 @@ Measure = Callable[[SearchResponse], int]
 
 
 def check_tokens(most: int, name: str) -> int:
-    """A budget that somebody asks for by `name`.
+    """Return a budget that a request gives as `name`.
 
     Raises:
         UsageError: It has no room for an address.
@@ -99,7 +99,7 @@ def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchRes
 
 
 def measure_texts(response: SearchResponse) -> int:
-    """Tokens of what a Python caller is likely to pass on: each address with its texts."""
+    """Count the tokens that a Python caller is likely to pass on: each address with its texts."""
     hits = (
         (one.document, one.body or "\n".join(passage.text for passage in one.all_passages)) for one in response.hits
     )

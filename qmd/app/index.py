@@ -105,6 +105,7 @@ class Index(ReadingIndex):
         Raises:
             NotFoundError: There is no collection `old`.
             QmdError: `new` is taken.
+            UsageError: `new` cannot be part of an address.
         """
         from qmd.app.collections import rename_collection
 

@@ -112,12 +112,12 @@ def _closest(response: SearchResponse) -> Sequence[Hit]:
 def _fill(
     response: SearchResponse, hits: Sequence[Hit], fixed: str, shown: Callable[[int, _Passages], str], room: int
 ) -> list[_Passages]:
-    """What is shown of each hit: nothing but its head, its passage of 300 characters, or all its passages.
+    """Choose the passages of each hit: none, its passage of 300 characters, or all of them.
 
     The best hits come first, a further passage of one after the first of those that are nearly as good. Judged by texts
-    that questions ask for: three quarters of them stand in the first hit, all but five of 200 in the first five. A
-    budget leaves out hits instead. `fixed` stands beside the rows, `shown` makes one by the number of its hit, `room`
-    is for ten.
+    that questions ask for: three quarters of them are in the first hit, all but five of 200 in the first five. A budget
+    skips hits instead. `fixed` is the text next to the rows, `shown` makes a row by the number of its hit, `room` is
+    for ten.
     """
     if response.budget:
         return [hit.all_passages for hit in hits]
