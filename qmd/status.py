@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -66,8 +66,29 @@ class SkippedFile(Struct, frozen=True):
 
 
 Runner = Literal["embed", "watch", "server", "cleanup", "copy"]
-"""Who has vectors to himself: who computes them (a command, `qmd watch`, or a server while nobody asks it anything),
-`qmd cleanup`, or who copies an index to there."""
+"""What takes the embedding lock of an index."""
+
+
+class EmbeddingTask(Struct, frozen=True):
+    """Work that takes the embedding lock."""
+
+    program: str
+    """Before its process, where people read it."""
+    work: str = "computing vectors for"
+    """What it does with the index."""
+    yields: bool = False
+    """Whether it ends for a command that was asked to do the same, and continues afterwards."""
+    computes: bool = True
+    """Whether it computes vectors."""
+
+
+EMBEDDING_TASKS: Mapping[Runner, EmbeddingTask] = {
+    "embed": EmbeddingTask(""),
+    "watch": EmbeddingTask("qmd watch, ", yields=True),
+    "server": EmbeddingTask("a server, ", yields=True),
+    "cleanup": EmbeddingTask("qmd cleanup, ", "cleaning", computes=False),
+    "copy": EmbeddingTask("qmd store copy, ", "filling", computes=False),
+}
 
 
 class EmbeddingRun(Struct, frozen=True):
@@ -86,25 +107,14 @@ class EmbeddingRun(Struct, frozen=True):
     by: Runner = "embed"
 
     @property
-    def yields(self) -> bool:
-        """Whether it ends for a command that was asked to do the same, and goes on afterwards."""
-        return self.by in ("watch", "server")
-
-    @property
-    def computes(self) -> bool:
-        """Whether it computes vectors."""
-        return self.by not in ("cleanup", "copy")
-
-    @property
-    def work(self) -> str:
-        """What it does with the index."""
-        return {"cleanup": "cleaning", "copy": "filling"}.get(self.by, "computing vectors for")
+    def task(self) -> EmbeddingTask:
+        """The work of `by`."""
+        return EMBEDDING_TASKS[self.by]
 
     @property
     def who(self) -> str:
         """Its process: `qmd watch, process 77`."""
-        programs = {"embed": "", "server": "a server, ", "copy": "qmd store copy, "}
-        return f"{programs.get(self.by, f'qmd {self.by}, ')}process {self.pid}"
+        return f"{self.task.program}process {self.pid}"
 
     @property
     def percent(self) -> int:
@@ -148,7 +158,7 @@ class IndexStatus(Struct, frozen=True):
     @property
     def embedding(self) -> EmbeddingRun | None:
         """The run that computes vectors now."""
-        return self.holder if self.holder is not None and self.holder.computes else None
+        return self.holder if self.holder is not None and self.holder.task.computes else None
 
     @property
     def place(self) -> str:

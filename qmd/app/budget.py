@@ -1,12 +1,14 @@
-"""Answers that hold a budget of tokens: which results are in it, how much of the last one, and how to go on.
+"""Answers within a budget of tokens: which items they contain, how large each is, and how to go on.
 
-Filling is deterministic: rank order, each text once, the last result cut at a line. What is counted is the finished
-answer in the form in which it is sent, so the budget holds whatever surrounds the texts.
+`fill` makes every such choice. It is deterministic, and it counts the finished answer in the form in which it is sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -28,12 +30,14 @@ _MOST_CHARACTERS = 16
 _LEAST_OF_DOCUMENT, _NAMED = 100, 5
 """Tokens for one of several documents with what stands around it, and documents that are named where there are more."""
 
+_Size = TypeVar("_Size")
+
 Measure = Callable[[SearchResponse], int]
 """Tokens of the finished answer that shows a response."""
 
 
 def check_tokens(most: int, name: str) -> int:
-    """A budget that somebody asks for by `name`.
+    """Return a budget that a request gives as `name`.
 
     Raises:
         UsageError: It has no room for an address.
@@ -43,57 +47,70 @@ def check_tokens(most: int, name: str) -> int:
     return most
 
 
-def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchResponse:
-    """As many results as have room in `most` tokens, the last one cut; the first is never more than its budget.
+def fill(
+    steps: Callable[[Mapping[int, _Size]], Iterable[tuple[int, Sequence[_Size]]]],
+    budget: int,
+    measure: Callable[[int, _Size], int],
+) -> dict[int, _Size]:
+    """Return the sizes of items that grow one after the other, each as far as the budget allows.
 
-    `budget` of what is returned says what was used and is left. Where no result has room, there is none.
+    Args:
+        steps: Gets the sizes so far, which change; gives (item, larger sizes in ascending order), the best step first.
+        budget: Tokens.
+        measure: Tokens of an item of a size.
     """
-    hits = _each_once([_cut_hit(hit, most * _MOST_CHARACTERS) for hit in response.hits])
+    measure = cache(measure)
+    sizes: dict[int, _Size] = {}
+    for item, offered in steps(sizes):
+        room = budget + (measure(item, sizes[item]) if item in sizes else 0)
+        n_fitting = bisect_right(offered, room, key=partial(measure, item))
+        if n_fitting:
+            sizes[item] = offered[n_fitting - 1]
+            budget = room - measure(item, sizes[item])
+    return sizes
 
-    def answer(shown: Sequence[Hit]) -> SearchResponse:
-        left = len(hits) - len(shown)
+
+def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchResponse:
+    """Keep as many results as fit in `most` tokens, the last one cut; the first never exceeds the budget.
+
+    `budget` of the result says what was used and what is left. Where not even the first result fits, there is none.
+    """
+    limit = most * _MOST_CHARACTERS
+    hits = _each_once([_cut_hit(hit, limit) for hit in response.hits])
+
+    def answer(n_shown: int, n_characters: int) -> SearchResponse:
+        shown = [_cut_hit(hit, n_characters) if n == n_shown else hit for n, hit in enumerate(hits[:n_shown], 1)]
+        left = len(hits) - n_shown
         cursor = cursor_after((*response.before, *shown)) if left else None
-        return replace(
-            response,
-            hits=tuple(shown),
-            budget=Budget(most, most, left, cursor, None if shown or not left else hits[0].document.docid),
-        )
+        following = None if shown or not left else hits[0].document.docid
+        return replace(response, hits=tuple(shown), budget=Budget(most, most, left, cursor, following))
 
-    if response.warnings and measure(answer(())) > most:
+    def steps(sizes: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, Sequence[tuple[int, int]]]]:
+        yield 0, [(n, limit) for n in range(1, len(hits) + 1)]
+        n_whole, _ = sizes.get(0, (0, limit))
+        for hit in hits[n_whole : n_whole + 1]:
+            yield 0, [(n_whole + 1, n) for n in (*([] if n_whole else [0]), *_cut_sizes(hit))]
+
+    if response.warnings and measure(answer(0, limit)) > most:
         response = replace(response, warnings=())
-    n_whole = _largest(len(hits), lambda n: measure(answer(hits[:n])) <= most)
-    shown = hits[:n_whole]
-    if n_whole < len(hits):
-        shown = _with_part(shown, hits[n_whole], most, lambda some: measure(answer(some)))
-    fitted = answer(shown)
+    fitted = answer(*fill(steps, most, lambda _, size: measure(answer(*size))).get(0, (0, limit)))
     assert fitted.budget is not None
     return replace(fitted, budget=replace(fitted.budget, used=measure(fitted)))
 
 
 def measure_texts(response: SearchResponse) -> int:
-    """Tokens of what a Python caller is likely to pass on: each address with its texts."""
-    texts = (
-        (
-            hit.document.docid,
-            hit.document.uri,
-            hit.body or "\n".join(one.text for one in hit.all_passages),
-        )
-        for hit in response.hits
+    """Count the tokens that a Python caller is likely to pass on: each address with its texts."""
+    hits = (
+        (one.document, one.body or "\n".join(passage.text for passage in one.all_passages)) for one in response.hits
     )
-    return count_tokens("\n".join("\n".join(one) for one in texts))
+    return count_tokens("\n".join(f"{document.docid}\n{document.uri}\n{text}" for document, text in hits))
 
 
-def _with_part(shown: list[Hit], hit: Hit, most: int, measure: Callable[[list[Hit]], int]) -> list[Hit]:
-    """The results with what has room of one more, if that is worth showing; the first has at least its address."""
-    room = most - measure([*shown, _cut_hit(hit, 0)])
+def _cut_sizes(hit: Hit) -> Sequence[int]:
+    """Characters to which a hit may be cut: those that show enough to be worth a row."""
     length = max(len(hit.body or ""), len(hit.passage.text), sum(len(one.text) for one in hit.passages))
-    texts = "".join(one.text for one in hit.passages) or hit.passage.text
-    kept = _largest(length, lambda n: count_tokens((hit.body or texts)[:n]) <= room)
-    while kept and measure([*shown, _cut_hit(hit, kept)]) > most:
-        kept = kept * 9 // 10
-    if count_tokens((hit.body or texts)[:kept]) >= _LEAST_SHOWN:
-        return [*shown, _cut_hit(hit, kept)]
-    return shown if shown or room < 0 else [_cut_hit(hit, 0)]
+    text = hit.body or "".join(one.text for one in hit.passages) or hit.passage.text
+    return range(bisect_left(range(length), _LEAST_SHOWN, key=lambda n: count_tokens(cut_text(text, n))), length)
 
 
 def _cut_hit(hit: Hit, most: int) -> Hit:
@@ -137,7 +154,7 @@ def cut_text(text: str, most: int) -> str:
 
 
 def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts], str], more: str) -> DocumentTexts:
-    """As much of each document as has room, each with a fair share; `problems` names those that have none.
+    """Keep as much of each document as fits, each with a fair share; `problems` names those that do not fit.
 
     Args:
         found: What was read.
@@ -145,65 +162,47 @@ def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts
         show: The finished answer.
         more: How to read on, with `{}` for a docid and for the next line.
     """
-    if sum(len(one.text) for one in found.documents) <= most * _MOST_CHARACTERS and count_tokens(show(found)) <= most:
+    limit = most * _MOST_CHARACTERS
+    if sum(len(one.text) for one in found.documents) <= limit and count_tokens(show(found)) <= most:
         return found
     n_shown = max(1, most // _LEAST_OF_DOCUMENT - 1)
     left = found.entries[n_shown:]
     named = ", ".join(f"{one.document.uri} ({one.document.size:,} characters)" for one in left[:_NAMED])
     others = f" and {len(left) - _NAMED:,} others" if len(left) > _NAMED else ""
     problems = (*found.problems, *([f"no room in {most:,} tokens for {named}{others}"] if left else ()))
-    entries, room = found.entries[:n_shown], most
-    while room > 0:
-        shares = fair_shares([_size_of(one, most, show) for one in entries], room)
-        kept = [_cut_document(*one, show, more) for one in zip(entries, shares, strict=True)]
-        fitted = replace(found, entries=tuple(kept), problems=problems)
-        if count_tokens(show(fitted)) <= most:
-            return fitted
-        room = room * 9 // 10
-    return replace(found, entries=(), problems=(f"no room in {most:,} tokens: give more",))
+    lengths = [len(one.text) if isinstance(one, DocumentText) else 0 for one in found.entries[:n_shown]]
 
+    def answer(n_characters: int) -> DocumentTexts:
+        shares = fair_shares(lengths, n_characters)
+        kept = (_cut_document(entry, share, more) for entry, share in zip(found.entries, shares, strict=False))
+        return replace(found, entries=tuple(kept), problems=problems)
 
-def _size_of(entry: DocumentText | SkippedDocument, most: int, show: Callable[[DocumentTexts], str]) -> int:
-    if isinstance(entry, DocumentText):
-        entry = replace(entry, text=entry.text[: most * _MOST_CHARACTERS])
-    return count_tokens(show(DocumentTexts((entry,))))
+    characters = range(min(sum(lengths), limit) + 1)
+    sizes = fill(lambda _: [(0, characters)], most, lambda _, size: count_tokens(show(answer(size))))
+    nothing = replace(found, entries=(), problems=(f"no room in {most:,} tokens: give more",))
+    return answer(sizes[0]) if sizes else nothing
 
 
 def _cut_document(
-    entry: DocumentText | SkippedDocument, share: int, show: Callable[[DocumentTexts], str], more: str
+    entry: DocumentText | SkippedDocument, n_characters: int, more: str
 ) -> DocumentText | SkippedDocument:
-    """A document that costs its share at most."""
-    if not isinstance(entry, DocumentText) or _size_of(entry, share, show) <= share:
+    """Cut a document at a line, and say how to read on."""
+    if not isinstance(entry, DocumentText) or len(entry.text) <= n_characters:
         return entry
-
-    def keep(n_characters: int) -> DocumentText:
-        end = max(entry.text.rfind("\n", 0, n_characters), 0)
-        n_lines = entry.text.count("\n", 0, end) + 1 if end else 0
-        n_left = len(entry.text.splitlines()) - n_lines
-        # Of a line that is longer than its share the beginning is all that a budget can show.
-        head = entry.text[:end] if end else entry.text[:n_characters].rstrip()
-        next_line = more.format(entry.document.docid, entry.first_line + n_lines)
-        mark = f"[… {n_left} more line{'' if n_left == 1 else 's'}: {next_line}]"
-        return replace(entry, text=f"{head}\n{mark}", is_whole=False)
-
-    room = share - _size_of(keep(0), share, show)
-    most = min(len(entry.text), share * _MOST_CHARACTERS)
-    return keep(_largest(most, lambda n: count_tokens(entry.text[:n]) <= room))
+    end = max(entry.text.rfind("\n", 0, n_characters), 0)
+    n_lines = entry.text.count("\n", 0, end) + 1 if end else 0
+    n_left = entry.text.count("\n") + (not entry.text.endswith("\n")) - n_lines
+    # Of a line that is longer than its share the beginning is all that a budget can show.
+    head = entry.text[:end] if end else entry.text[:n_characters].rstrip()
+    next_line = more.format(entry.document.docid, entry.first_line + n_lines)
+    mark = f"[… {n_left} more line{'' if n_left == 1 else 's'}: {next_line}]"
+    return replace(entry, text=f"{head}\n{mark}", is_whole=False)
 
 
 def fair_shares(sizes: Sequence[int], most: int) -> list[int]:
-    """What each of several texts gets of `most` tokens: what small ones leave goes to the larger ones."""
+    """Divide `most` characters among several texts: larger texts get what smaller ones leave."""
     shares, left = [0] * len(sizes), most
     for rank, place in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[place] = min(sizes[place], left // (len(sizes) - rank))
         left -= shares[place]
     return shares
-
-
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `most` that fits, where smaller ones fit if it does; 0 where none does."""
-    low = 0
-    while low < most:
-        middle = (low + most + 1) // 2
-        low, most = (middle, most) if fits(middle) else (low, middle - 1)
-    return low

@@ -47,12 +47,7 @@ def add_collection(
     *,
     gitignore: bool = True,
 ) -> Config:
-    """Configure a folder, or a single file; the new configuration.
-
-    Raises:
-        QmdError: The name is taken, or another collection has this folder and pattern.
-        UsageError: The name cannot be part of an address.
-    """
+    """Configure a folder or file, as `Index.add_collection` says, and return the new configuration."""
     from qmd.config import edits
 
     check_name(name)
@@ -75,14 +70,7 @@ def add_collection(
 def ensure_collection(
     configuration: Configuration, path: Path, name: str | None, pattern: str | None, *, gitignore: bool
 ) -> Part:
-    """The collection at `path`, or the part of one (with that name and pattern, where given), added when there is none.
-
-    Without `gitignore` it takes what git ignores from now on.
-
-    Raises:
-        NotFoundError: A new one would hold nothing.
-        UsageError: `name` is taken, or no usable name.
-    """
+    """Return the collection at `path`, or the part of one, as `Index.ensure_collections` says."""
     from qmd.config import edits
 
     while (known := _known_at(config := configuration.written(), path, name, pattern)) is None:
@@ -143,11 +131,7 @@ def _free_name(config: Config, path: Path) -> str:
 
 
 def locate_path(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
-    """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
-
-    Raises:
-        NotFoundError: It is in no collection.
-    """
+    """Return the (collection, prefix) that a note is for, as `Index.locate_path` says."""
     if collection is not None:
         config.require(collection)
         return collection, path.strip("/") if path != "." else ""
@@ -168,13 +152,7 @@ def locate_path(config: Config, path: str, collection: str | None, cwd: Path) ->
 
 
 def rename_collection(configuration: Configuration, old: str, new: str) -> None:
-    """Give a collection another name in the index and the configuration; nothing is read or embedded again.
-
-    Raises:
-        NotFoundError: There is no collection `old`.
-        QmdError: `new` is taken.
-        UsageError: `new` is no usable name.
-    """
+    """Rename a collection in the index and the configuration, as `Index.rename_collection` says."""
     from qmd.config import edits
 
     config = configuration.written()
@@ -189,11 +167,7 @@ def rename_collection(configuration: Configuration, old: str, new: str) -> None:
 
 
 def remove_collection(configuration: Configuration, name: str) -> int:
-    """Forget a collection; the number of documents deleted. Its files stay.
-
-    Raises:
-        NotFoundError: There is no such collection.
-    """
+    """Forget a collection and return the number of documents deleted, as `Index.remove_collection` says."""
     from qmd.config import edits
 
     configuration.written().require(name)

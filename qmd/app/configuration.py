@@ -31,14 +31,12 @@ class Configuration(ABC):
         notices: Told what concerns the user.
     """
 
+    target: Target
+    """Gets the edits of `qmd.config.edits`."""
+
     def __init__(self, locations: Locations, notices: Notices) -> None:
         self._locations = locations
         self._notices = notices
-
-    @property
-    @abstractmethod
-    def target(self) -> Target:
-        """What the functions of `qmd.config.edits` change."""
 
     @abstractmethod
     def written(self) -> Config:
@@ -142,16 +140,12 @@ class FileConfiguration(Configuration):
         self, locations: Locations, environ: Mapping[str, str], notices: Notices, *, trusts_edits: bool = False
     ) -> None:
         super().__init__(locations, notices)
+        self.target = locations
         self._environ = environ
         self._trusts_edits = trusts_edits
         self._refused: GatedItems | None = None
         self._parsed: Config | None = None
         self._stale = f"'{locations.config_file.name}' changed, but this run still uses its old settings"
-
-    @property
-    def target(self) -> Target:
-        """The file."""
-        return self._locations
 
     def written(self) -> Config:
         """The file, or where there is none the copy that an index of that place holds."""
@@ -252,11 +246,7 @@ class MappingConfiguration(Configuration):
 
         super().__init__(locations, notices)
         self._content = deepcopy(dict(content))
-
-    @property
-    def target(self) -> Target:
-        """A function that edits the mapping."""
-        return self._edit
+        self.target = self._edit
 
     def written(self) -> Config:
         """The mapping as records."""
@@ -273,10 +263,9 @@ class MappingConfiguration(Configuration):
 class IndexConfiguration(Configuration):
     """The copy in the index, where there is no other: edits change it there."""
 
-    @property
-    def target(self) -> Target:
-        """A function that edits the copy."""
-        return self._edit
+    def __init__(self, locations: Locations, notices: Notices) -> None:
+        super().__init__(locations, notices)
+        self.target = self._edit
 
     def written(self) -> Config:
         """What the index holds; empty before there is one."""

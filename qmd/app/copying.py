@@ -41,13 +41,13 @@ def copy_store(
     """
     from qmd.indexing.copy import begin_copy, copy_index
     from qmd.store.opening import open_writer
-    from qmd.store.runs import sole_run
+    from qmd.store.runs import EmbeddingLock
 
     notices, is_configured = Notices(), source.config_file.exists()
     configuration: Configuration = (
         FileConfiguration(source, environ, notices) if is_configured else IndexConfiguration(source, notices)
     )
-    with configuration.open_reader() as reader, sole_run(target.database, "copy", target.place):
+    with configuration.open_reader() as reader, EmbeddingLock(target.database, "copy", target.place):
         _check_not_configured(target, reader)
         with open_writer(target.database, target.address, takes_unfinished=True) as writer:
             begin_copy(writer, source.place, target.place)

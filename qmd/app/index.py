@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from qmd.inference.base import Embedder
     from qmd.progress import Progress
     from qmd.records import Collection
-    from qmd.status import EmbeddingRun
+    from qmd.status import Runner
+    from qmd.store.runs import EmbeddingLock
 
 
 class Index(ReadingIndex):
@@ -104,6 +105,7 @@ class Index(ReadingIndex):
         Raises:
             NotFoundError: There is no collection `old`.
             QmdError: `new` is taken.
+            UsageError: `new` cannot be part of an address.
         """
         from qmd.app.collections import rename_collection
 
@@ -271,13 +273,13 @@ class Index(ReadingIndex):
             BusyError: Another process keeps the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.updating import embed, embedding_run, nothing_to_embed
+        from qmd.app.updating import embed, nothing_to_embed
 
         names = as_names(collections)
         refuse_unknown(names or (), (one.name for one in self._configuration.load().collections))
         request = EmbedRequest(names, **options)
         with (
-            embedding_run(self.path, self._slices, names, "watch" if request.resumes else "embed") as run,
+            self._embedding_lock("watch" if request.resumes else "embed", names) as run,
             self._configuration.open_writer() as writer,
         ):
             nothing = nothing_to_embed(writer, self.engine_settings(), request, on_start)
@@ -315,7 +317,7 @@ class Index(ReadingIndex):
             StoreError: The index is damaged, or cannot be written.
         """
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import SLICE_S, ThrottledEmbedder, embed, embedding_run, refuse_another_model
+        from qmd.app.updating import SLICE_S, ThrottledEmbedder, embed, refuse_another_model
         from qmd.store.opening import open_writer
 
         if (
@@ -334,7 +336,7 @@ class Index(ReadingIndex):
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
         # `open_writer` as what left the configuration is deleted by commands alone.
         with (
-            embedding_run(self.path, self._slices, None, "server") as run,
+            self._embedding_lock("server") as run,
             self._embedder() as embedder,
             open_writer(self.path) as writer,
         ):
@@ -355,15 +357,13 @@ class Index(ReadingIndex):
             NotFoundError: There is no index.
             BusyError: Another process is embedding, or keeps the index.
         """
-        from qmd.store.runs import sole_run
-
         if not self.exists():
             raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index .")
         with self._configuration.open_writer() as writer:
             if dry_run:
                 return writer.cleanup(dry_run=True)
             # New vectors are stored before any chunk refers to them.
-            with sole_run(self.path, "cleanup", self._locations.place):
+            with self._embedding_lock("cleanup"):
                 return writer.cleanup()
 
     @cached_property
@@ -371,9 +371,14 @@ class Index(ReadingIndex):
         """What was said of the model, which concerns every slice of a run."""
         return set()
 
+    def _embedding_lock(self, by: Runner, collections: tuple[str, ...] | None = None) -> EmbeddingLock:
+        """Return the lock for a run, the same one for every slice of it."""
+        from qmd.store.runs import EmbeddingLock
+
+        return self._locks.setdefault((by, collections), EmbeddingLock(self.path, by, self._locations.place))
+
     @cached_property
-    def _slices(self) -> dict[tuple[str, ...] | None, EmbeddingRun]:
-        """By collections, the embedding runs that are to be resumed."""
+    def _locks(self) -> dict[tuple[Runner, tuple[str, ...] | None], EmbeddingLock]:
         return {}
 
     @contextmanager

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -30,9 +28,7 @@ if TYPE_CHECKING:
     from qmd.inference.settings import EngineSettings
     from qmd.progress import Progress
     from qmd.records import Collection
-    from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
-    from qmd.store.runs import RunRecord
 
 
 SLICE_S = 30.0
@@ -91,24 +87,6 @@ class Update:
         """Texts without vectors of the model that was used last."""
         models = self._writer.models()
         return self._writer.vector_coverage(models[-1].fingerprint if models else "").pending
-
-
-_Slices = MutableMapping[tuple[str, ...] | None, "EmbeddingRun"]
-"""By collections, the embedding runs that are to be resumed."""
-
-
-@contextmanager
-def embedding_run(
-    database: Path, slices: _Slices, collections: tuple[str, ...] | None, by: Runner
-) -> Iterator[RunRecord]:
-    """Be the one process that computes vectors, and let others see how far it is; raises what `sole_run` raises."""
-    from qmd.store.runs import sole_run
-
-    with sole_run(database, by, str(database), slices.get(collections)) as record:
-        slices.pop(collections, None)
-        yield record
-    if record.run.is_paused:
-        slices[collections] = record.run
 
 
 def nothing_to_embed(

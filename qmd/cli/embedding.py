@@ -68,7 +68,7 @@ def embed_index(
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
     except AlreadyEmbeddingError:
         other = index.status().holder
-        if other is None or other.computes:
+        if other is None or other.task.computes:
             out(_ALREADY)
         raise
     except KeyboardInterrupt as exc:

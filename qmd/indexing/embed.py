@@ -18,7 +18,6 @@ from qmd.file_names import suffix_of
 from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
-from qmd.inference.base import ReportsWarnings
 from qmd.ingest.document import parse_text
 from qmd.ingest.note_names import is_descriptive
 from qmd.progress import Pace, Progress
@@ -213,7 +212,7 @@ def embed_pending(
         reused=max(0, run.chunks - run.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
-        warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, ReportsWarnings) else ())),
+        warnings=(*chunker.warnings, *filter(None, [embedder.description.note])),
     )
 
 

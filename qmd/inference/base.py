@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -67,15 +67,6 @@ class Embedder(Protocol):
 
     def query_trust(self, text: str) -> float:
         """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training. Drives the weight."""
-
-
-@runtime_checkable
-class ReportsWarnings(Protocol):
-    """An embedder that reports what it could not do."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What it could not do so far, one line each; empty for nothing."""
 
 
 class Reranker(Protocol):

@@ -164,7 +164,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
     if index.holder is not None:
         run = index.holder
         began = relative_time(run.started_at, now)
-        what = f"computing vectors, {run.state}" if run.computes else f"{run.work} the index"
+        what = f"computing vectors, {run.state}" if run.task.computes else f"{run.task.work} the index"
         lines.append(f"  Running:  {what} ({run.who}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     facts = fact_lines(index)

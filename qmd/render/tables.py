@@ -188,7 +188,7 @@ def _vectors(report: StatusReport, now: datetime) -> Text:
     run = index.holder
     if run is not None:
         began = relative_time(run.started_at, now)
-        what = f"being computed: {run.state}" if run.computes else f"in use for {run.work} the index"
+        what = f"being computed: {run.state}" if run.task.computes else f"in use for {run.task.work} the index"
         return state("warning", f"{what} ({run.who}, began {began})")
     if not index.pending_documents:
         return state("good", f"complete, {count(index.chunks, 'passage')}")

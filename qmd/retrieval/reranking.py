@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -34,13 +33,6 @@ MODEL_DEPTH = 30
 
 RERANK_ESTIMATE_MS = 60.0
 """Fewest milliseconds in which a first passage can be read; the engine itself stops at the deadline."""
-
-
-@runtime_checkable
-class CollectionAware(Protocol):
-    """A reranker that can weigh the words of a query by how rare they are in a collection."""
-
-    def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker: ...
 
 
 def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[RankedCandidate]:
@@ -108,8 +100,11 @@ def _read(
     """The candidates that the model has read, as far as there was time, and their scores."""
     query, trace = run.query, run.trace
     passages = _passages(run.reader, head, terms)
-    if isinstance(reranker, CollectionAware):
-        reranker = reranker.with_idf(lambda words: _word_weights(run.reader, words, query.scope))
+    if reranker.description.tier == "built-in":
+        from qmd.inference.engines.maxsim import MaxSimReranker
+
+        if isinstance(reranker, MaxSimReranker):
+            reranker = reranker.with_idf(lambda words: _word_weights(run.reader, words, query.scope))
     listener = trace.listener
     listener.begin("reranking")
     scores = reranker.score(

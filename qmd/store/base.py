@@ -58,7 +58,7 @@ class IndexReader(Protocol):
         from qmd.store.runs import lock_holder
 
         run = lock_holder(self.path)
-        return run if run is not None and run.computes else None
+        return run if run is not None and run.task.computes else None
 
     def close(self) -> None:
         """Release the file."""

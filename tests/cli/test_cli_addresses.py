@@ -10,7 +10,7 @@ import pytest
 import qmd as package
 from qmd import plugins
 from qmd.installation import install_command
-from qmd.store.runs import embed_lock
+from qmd.store.runs import EmbeddingLock
 from qmd.store.sqlite import opening as sqlite
 from qmd.store.sqlite.index import SqliteReader
 from qmd.store.sqlite.writer import SqliteWriter
@@ -117,7 +117,7 @@ def test_the_locks_of_an_address_lie_in_the_cache(qmd: Qmd, notes: Path, bucket:
     assert qmd("index", str(notes), "--no-embed", "--index", ADDRESS).status == 0
     with package.open_index(index=ADDRESS) as index:
         assert index.path.parent == tmp_path / "cache/qmd"
-        with embed_lock(index.path):
+        with EmbeddingLock(index.path):
             refused = qmd("cleanup", "--index", ADDRESS)
     assert f"computing vectors for index '{ADDRESS}'" in refused.err
 

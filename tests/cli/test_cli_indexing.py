@@ -10,7 +10,7 @@ from qmd.config.paths import locate
 from qmd.files import is_locked
 from qmd.records import DEFAULT_PATTERN
 from qmd.store import runs
-from qmd.store.runs import embed_lock, recorded_run
+from qmd.store.runs import EmbeddingLock
 from qmd.store.sqlite.files import PAGE_BYTES
 from tests.program import Qmd
 
@@ -157,11 +157,11 @@ def test_embed_checks_its_options_first(indexed: Qmd, argv: list[str], message: 
 
 @pytest.mark.skipif(os.name == "nt", reason="locks with flock")
 def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed: Qmd, tmp_path: Path) -> None:
-    with embed_lock(tmp_path / "cache/qmd/index.sqlite") as is_ours:
-        assert is_ours
+    with EmbeddingLock(tmp_path / "cache/qmd/index.sqlite") as lock:
         run = indexed("embed")
     assert (run.status, run.out) == (5, "Another embed process is already running. Skipping.\n")
-    assert run.err.startswith("error: another process is computing vectors for index '")
+    who = f"process {os.getpid()}, since {lock.run.started_at}, just started"
+    assert run.err.startswith(f"error: another process ({who}) is computing vectors for index '")
 
 
 def test_a_busy_index_is_reported_in_the_words_that_programs_wait_for(
@@ -188,7 +188,7 @@ def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(
 ) -> None:
     monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
     database = locate(None, Path.cwd(), os.environ).database
-    with embed_lock(database), recorded_run(database) as record:
+    with EmbeddingLock(database) as record:
         refused = indexed("cleanup")
         assert (refused.status, refused.out) == (5, "")
         who = f"process {os.getpid()}, since {record.run.started_at}, just started"
@@ -206,7 +206,7 @@ def test_embed_beside_a_cleaning_waits_and_then_says_who_cleans(
     is_cleaning = threading.Event()
 
     def clean_until_somebody_waits() -> None:
-        with embed_lock(database, by="cleanup"), recorded_run(database, by="cleanup"):
+        with EmbeddingLock(database, by="cleanup"):
             is_cleaning.set()
             while not is_locked(database.with_name(f".{database.name}.embed-wanted.lock")):
                 time.sleep(0.01)
@@ -218,7 +218,7 @@ def test_embed_beside_a_cleaning_waits_and_then_says_who_cleans(
         cleaning.result(60)
     assert indexed("status", "--json").json["needsEmbedding"] == 0
     monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
-    with embed_lock(database, by="cleanup"), recorded_run(database, by="cleanup") as record:
+    with EmbeddingLock(database, by="cleanup") as record:
         refused = indexed(*argv)
         assert refused.status == 5
         assert "Skipping" not in refused.out
@@ -231,7 +231,7 @@ def test_embed_beside_a_cleaning_waits_and_then_says_who_cleans(
 def test_status_says_who_has_the_vectors_and_what_for(indexed: Qmd) -> None:
     database = locate(None, Path.cwd(), os.environ).database
     assert indexed("status", "--json").json["locks"] == []
-    with embed_lock(database, by="cleanup"), recorded_run(database, by="cleanup") as record:
+    with EmbeddingLock(database, by="cleanup") as record:
         assert f"\n  Running:  cleaning the index (qmd cleanup, process {os.getpid()}, began " in indexed("status").out
         shown = indexed("status", "--json").json
         assert shown["embedding"] is None

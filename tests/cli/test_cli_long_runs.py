@@ -22,7 +22,7 @@ from qmd.plugins.warm.process import WarmProcess
 from qmd.progress import Progress
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader
-from qmd.store.runs import embed_lock, recorded_run
+from qmd.store.runs import EmbeddingLock
 from tests.cli.terminal_runs import run_all
 from tests.program import Qmd
 
@@ -40,7 +40,7 @@ def database() -> Path:
 @pytest.fixture
 def running(indexed: Qmd) -> Iterator[EmbeddingRun]:
     """A run of this process that is 43 % done."""
-    with embed_lock(database()), recorded_run(database()) as record:
+    with EmbeddingLock(database()) as record:
         record.update(Progress(430, 1_000, 60.0, 5.0, 114.0))
         yield record.run
 
@@ -97,7 +97,7 @@ def test_a_person_sees_the_run_in_status_and_no_advice_to_start_one(indexed: Qmd
 
 @pytest.mark.parametrize(("by", "who"), [("watch", "qmd watch, process"), ("server", "a server, process")])
 def test_status_says_who_computes(indexed: Qmd, by: Literal["watch", "server"], who: str) -> None:
-    with embed_lock(database(), by=by), recorded_run(database(), by=by) as record:
+    with EmbeddingLock(database(), by=by) as record:
         record.update(Progress(430, 1_000, 60.0, 5.0, 114.0))
         shown = indexed("status").out
         assert f"  Running:  computing vectors, 43 % done, 1 min 55 s left ({who} {os.getpid()}, began " in shown
@@ -135,7 +135,7 @@ def test_a_log_is_told_once_how_long_the_vectors_of_many_notes_take(
 
 
 def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
-    with embed_lock(database()), recorded_run(database()):
+    with EmbeddingLock(database()):
         left = (database().parent / f".{database().name}.embed.json").read_bytes()
     (database().parent / f".{database().name}.embed.json").write_bytes(left)
     assert "(run 'qmd embed')" in indexed("status").out

@@ -26,7 +26,7 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Embedder
 from qmd.store.base import IndexWriter
-from qmd.store.runs import embed_lock
+from qmd.store.runs import EmbeddingLock
 from qmd.store.sqlite import schema
 from tests.fakes import HashingEmbedder
 from tests.old_schema import take_back
@@ -159,18 +159,18 @@ def _update(world: World) -> None:
 
 
 def _embed(world: World) -> None:
-    with embed_lock(world.locations.database), _writer(world) as writer:
+    with EmbeddingLock(world.locations.database), _writer(world) as writer:
         embed_pending(writer, EMBEDDER)
 
 
 def _embed_anew(world: World) -> None:
-    with embed_lock(world.locations.database), _writer(world) as writer:
+    with EmbeddingLock(world.locations.database), _writer(world) as writer:
         embed(writer, EMBEDDER, EmbedRequest(force=True), on_start=None, on_progress=None, should_stop=None)
 
 
 def _embed_by_another_model(world: World) -> None:
     other = cast("Embedder", HashingEmbedder(dim=24, fingerprint="fedcba9876543210"))
-    with embed_lock(world.locations.database), _writer(world) as writer:
+    with EmbeddingLock(world.locations.database), _writer(world) as writer:
         embed(writer, other, EmbedRequest(), on_start=None, on_progress=None, should_stop=None)
 
 

@@ -68,11 +68,6 @@ class BulkEmbedder(TokenizedEmbedder):
         provider = "cuda" if self.runs is not None else self.inner.description.provider
         return replace(self.inner.description, provider=provider, note=self._note)
 
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Why documents no longer run on the GPU, for the report of what was embedded."""
-        return () if self._note is None else (self._note,)
-
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return self._embed(lambda: self.inner.embed_queries(texts))
 

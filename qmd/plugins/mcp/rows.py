@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from msgspec import to_builtins
@@ -14,6 +15,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
+from qmd.app.budget import fill
 from qmd.plugins.mcp.presentation import document_uri, file_of
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.formats import HitOptions, Row, hit_object, mention_object, passage_objects
@@ -110,30 +112,30 @@ def _closest(response: SearchResponse) -> Sequence[Hit]:
 def _fill(
     response: SearchResponse, hits: Sequence[Hit], fixed: str, shown: Callable[[int, _Passages], str], room: int
 ) -> list[_Passages]:
-    """What is shown of each hit: nothing but its head, its passage of 300 characters, or all its passages.
+    """Choose the passages of each hit: none, its passage of 300 characters, or all of them.
 
     The best hits come first, a further passage of one after the first of those that are nearly as good. Judged by texts
-    that questions ask for: three quarters of them stand in the first hit, all but five of 200 in the first five. A
-    budget leaves out hits instead. `fixed` stands beside the rows, `shown` makes one by the number of its hit, `room`
-    is for ten.
+    that questions ask for: three quarters of them are in the first hit, all but five of 200 in the first five. A budget
+    skips hits instead. `fixed` is the text next to the rows, `shown` makes a row by the number of its hit, `room` is
+    for ten.
     """
     if response.budget:
         return [hit.all_passages for hit in hits]
     room = EMPTY_TOKENS if response.verdict == "none" else room
-    chosen: list[_Passages] = [()] * len(hits)
-    heads = [shown(*one) for one in enumerate(chosen)]
-    sizes = [count_tokens(head) for head in heads]
-    left = room * max(len(hits) / _ROWS, 1) - count_tokens("\n".join([fixed, *heads]))
-    steps = [
-        (-(1 / (number + 1) + hit.relevance) / weight, number, passages)
+    levels: list[tuple[_Passages, ...]] = [((), (hit.passage,), hit.passages) for hit in hits]
+    cost = cache(lambda number, level: count_tokens(shown(number, levels[number][level])))
+    order = sorted(
+        (-(1 / (number + 1) + hit.relevance) / weight, number, level)
         for number, hit in enumerate(hits)
-        for weight, passages in ((1, (hit.passage,)), (_FURTHER, hit.passages))
-    ]
-    for _, number, passages in sorted(steps, key=lambda step: step[:2]):
-        more = count_tokens(shown(number, passages)) - sizes[number] if passages else 0
-        if 0 < more <= left:
-            left, sizes[number], chosen[number] = left - more, sizes[number] + more, passages
-    return chosen
+        for level, weight in ((1, 1), (2, _FURTHER))
+    )
+    heads = (shown(number, ()) for number in range(len(hits)))
+    chosen = fill(
+        lambda sizes: ((n, (level,)) for _, n, level in order if cost(n, level) > cost(n, sizes.get(n, 0))),
+        int(room * max(len(hits) / _ROWS, 1)) - count_tokens("\n".join([fixed, *heads])),
+        lambda number, level: cost(number, level) - cost(number, 0),
+    )
+    return [one[chosen.get(number, 0)] for number, one in enumerate(levels)]
 
 
 def _head(hit: Hit, span: str, names: Sequence[str]) -> str:

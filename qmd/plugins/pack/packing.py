@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
-from qmd.app.budget import check_tokens
+from qmd.app.budget import check_tokens, fill
 from qmd.app.reading import ReadingIndex
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, fence, json_text
@@ -66,14 +66,13 @@ def pack(index: ReadingIndex, request: SearchRequest, listener: Listener, tokens
     if response.verdict == "none" or not notes:
         said = "No note answers this question." + " The closest: " * bool(notes)
         return shown.address_alone(said, min(tokens, _NONE_TOKENS))
-    cost = cache(lambda number, size: count_tokens(shown.body({number: size})) if size >= 0 else 0)
-    steps = choose(notes, tokens - count_tokens(shown.text({}, [])), cost)
     linked = [(one.docid, other.docid) for one, other in index.links_between([note.hit.document for note in notes])]
-    while steps:
+    most = tokens - count_tokens(shown.text({}, []))
+    while sizes := fill(partial(_steps, notes), most, lambda note, size: count_tokens(shown.body({note: size}))):
         for links in (linked, []):
-            if count_tokens(text := shown.text(dict(steps), links)) <= tokens:
+            if (n_tokens := count_tokens(text := shown.text(sizes, links))) <= tokens:
                 return text
-        steps.pop()
+        most -= n_tokens - tokens
     return shown.address_alone(f"{tokens} tokens are too few for a passage; the best: ", tokens)
 
 
@@ -122,34 +121,29 @@ def _grow_one(lines: Sequence[str], part: Passage, low: int, high: int, size: in
     return part
 
 
-def choose(notes: Sequence[Note], most: int, cost: Callable[[int, int], int]) -> list[tuple[int, int]]:
-    """Steps in their order, each the number of a note and its size from there on, for at most `most` tokens in all.
+def _steps(notes: Sequence[Note], sizes: Mapping[int, int]) -> Iterator[tuple[int, tuple[int]]]:
+    """Yield the number of a note and a size for it: always the step that adds most of what is sought for its length.
 
-    Always the one that adds most of what is sought for its length; before that the first two notes, where both answer.
+    The first two notes come before that, where both answer. `sizes` are those that the notes have at each step.
     """
-    steps: list[tuple[int, int]] = []
-    sizes = dict.fromkeys(range(len(notes)), -1)
     ends = [len(one.levels) for one in notes]
     n_terms = len(frozenset[int]().union(*(one.terms for one in notes))) or 1
 
     def gain(step: tuple[int, int]) -> tuple[bool, float, int, int]:
         (number, size), note = step, notes[step[0]]
-        others = (notes[one].terms for one in sizes if sizes[one] >= 0 and one != number)
+        before = sizes.get(number, -1)
+        others = (notes[one].terms for one in sizes if one != number)
         new = 1 - NEW_SHARE * (1 - len(note.terms.difference(*others)) / n_terms)
-        better = QUALITY[size + 1] - QUALITY[sizes[number] + 1]
-        longer = max(note.length(size) - note.length(sizes[number]), 1)
+        better = QUALITY[size + 1] - QUALITY[before + 1]
+        longer = max(note.length(size) - note.length(before), 1)
         is_first = number < 2 and size == 0 and note.hit.relevance >= GOOD
         return is_first, note.worth * new * better / longer, -number, size
 
-    while options := [(n, size) for n, has in sizes.items() for size in range(has + 1, ends[n])]:
+    while options := [(n, size) for n, end in enumerate(ends) for size in range(sizes.get(n, -1) + 1, end)]:
         number, size = max(options, key=gain)
-        extra = cost(number, size) - cost(number, sizes[number])
-        if extra > most:
+        yield number, (size,)
+        if sizes.get(number) != size:
             ends[number] = size
-        else:
-            most, sizes[number] = most - extra, size
-            steps.append((number, size))
-    return steps
 
 
 class _Form(Struct, frozen=True):

@@ -23,7 +23,7 @@ from qmd.plugins.mcp.rows import answer_object, results_text
 from qmd.plugins.mcp.tools import TOOLS
 from qmd.progress import Progress
 from qmd.records import DEFAULT_PATTERN, Query, SearchResponse
-from qmd.store.runs import embed_lock, recorded_run
+from qmd.store.runs import EmbeddingLock
 from tests.plugins.serving import Loader, open_with
 
 pytestmark = pytest.mark.anyio
@@ -331,7 +331,7 @@ async def test_status_counts_and_lists_used_collections(connect: Connect, notes:
 
 async def test_status_tells_of_a_run_that_computes_vectors(connect: Connect, index: Index) -> None:
     assert "embedding" not in (await call(connect, "status")).structured_content
-    with embed_lock(index.path), recorded_run(index.path) as record:
+    with EmbeddingLock(index.path) as record:
         record.update(Progress(43, 100, 10.0, 4.3, 13.2))
         result = await call(connect, "status")
     assert result.structured_content["embedding"] == {

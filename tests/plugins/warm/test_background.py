@@ -26,7 +26,7 @@ from qmd.errors import AlreadyEmbeddingError, ModelError, NotFoundError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.plugins.warm.background import VectorWorker
 from qmd.store.opening import open_reader
-from qmd.store.runs import embed_lock
+from qmd.store.runs import EmbeddingLock
 from tests.fakes import HashingEmbedder
 from tests.processes import environment, wait_until
 
@@ -146,7 +146,7 @@ def test_an_embed_command_takes_over_from_a_server(notes: Path) -> None:
 
 def test_a_server_leaves_the_work_to_whoever_is_at_it(notes: Path) -> None:
     embedder = SlowEmbedder()
-    with open_notes(notes, embedder) as index, embed_lock(index.path):
+    with open_notes(notes, embedder) as index, EmbeddingLock(index.path):
         with pytest.raises(AlreadyEmbeddingError):
             index.embed_in_background(never)
         assert embedder.begun == []
