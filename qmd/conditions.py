@@ -21,7 +21,7 @@ from qmd.errors import UsageError
 MAX_CONDITIONS = 256
 Scalar = str | bool | int | float
 
-_DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?(?!\d)")
+_DATE = r"\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?(?!\d)"
 _TYPES: Mapping[type, str] = {bool: "boolean", int: "number", float: "number"}
 _TESTS: Mapping[str, Callable[..., bool]] = {
     "gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le,
@@ -108,7 +108,7 @@ def read_condition(text: str) -> Condition:
 
 def type_of(value: object) -> str:
     """date for text that begins with an ISO date or month, else text, number or boolean."""
-    return "date" if isinstance(value, str) and _DATE.match(value) else _TYPES.get(type(value), "text")
+    return "date" if isinstance(value, str) and re.match(_DATE, value) else _TYPES.get(type(value), "text")
 
 
 def folded(value: object) -> str:

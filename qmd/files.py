@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
@@ -358,3 +359,11 @@ def _try_lock(descriptor: int, *, shared: bool = False) -> bool:
     except OSError:
         return False
     return True
+
+
+def sha256(content: bytes) -> str:
+    """The digest in hexadecimal; by OpenSSL, six times as fast and slow to load, where hashlib is imported."""
+    for name in ("hashlib",) if "hashlib" in sys.modules else ("_sha2", "_sha256", "hashlib"):
+        with suppress(ImportError):
+            return str(import_module(name).sha256(content).hexdigest())
+    raise AssertionError("hashlib is always there")

@@ -9,7 +9,6 @@ from typing import Literal
 from msgspec import Struct
 
 from qmd.file_names import to_text
-from qmd.progress import duration_text
 from qmd.records import Collection
 
 
@@ -124,6 +123,8 @@ class EmbeddingRun(Struct, frozen=True):
     @property
     def state(self) -> str:
         """How far it is: `43 % done, 1 min 15 s left`."""
+        from qmd.progress import duration_text
+
         left = "" if self.left_s is None else f", {duration_text(self.left_s)} left"
         return f"{self.percent} % done{left}" if self.total else "just started"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
-from qmd.ingest.note_names import page_aliases, page_path
+from qmd.note_names import page_aliases, page_path
 from qmd.records import Collection
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from qmd.analysis.scripts import normalize, without_accents
 from qmd.file_names import file_name
-from qmd.ingest.note_names import is_descriptive, page_path
+from qmd.note_names import is_descriptive, page_path
 from qmd.records import Document, NameKind
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")

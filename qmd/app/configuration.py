@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config, names_auto_update, needs_full_config, parse_config
-from qmd.digests import sha256
 from qmd.errors import BusyError, NotFoundError, StoreError
 from qmd.file_names import to_text
+from qmd.files import sha256
 
 if TYPE_CHECKING:
     from qmd.config.edits import Change, Target

@@ -10,10 +10,9 @@ from typing import cast
 from msgspec import Struct, field
 
 from qmd.config.paths import Locations
-from qmd.digests import sha256
 from qmd.errors import ConfigError, collection_not_found
 from qmd.file_names import escape_bytes, to_disk
-from qmd.files import read_regular_file
+from qmd.files import read_regular_file, sha256
 from qmd.records import UNWRITTEN_PATTERN, Collection
 
 MAX_BYTES = 1_000_000

@@ -17,9 +17,8 @@ from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import Locations
 from qmd.config.project import TRUST_FILE, is_trusted_by_environment, linked_target, read_trust
 from qmd.config.settings import Config
-from qmd.digests import sha256
 from qmd.file_names import to_text
-from qmd.files import PROJECT_FOLDER
+from qmd.files import PROJECT_FOLDER, sha256
 from qmd.times import time_text, utc_now
 
 ORIGINAL_MODELS = frozenset(

@@ -19,7 +19,7 @@ from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_text
-from qmd.ingest.note_names import is_descriptive
+from qmd.note_names import is_descriptive
 from qmd.progress import Pace, Progress
 from qmd.records import Chunk, Document, Heading
 from qmd.store.base import IndexWriter

@@ -8,7 +8,7 @@ It ends with its stdin, so none outlives the program, however that ends.
 
 from __future__ import annotations
 
-import hashlib  # noqa: F401 - for `qmd.digests.sha256`
+import hashlib  # noqa: F401 - for `qmd.files.sha256`
 import os
 import pickle
 import signal

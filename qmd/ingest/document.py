@@ -8,15 +8,14 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-from qmd.digests import sha256
 from qmd.errors import UnindexableFileError
 from qmd.file_names import file_name, suffix_of
-from qmd.files import read_regular_file
+from qmd.files import read_regular_file, sha256
 from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
-from qmd.ingest.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.ingest.outline import Outline, kind_of, outline_as
+from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.plugins import load
 from qmd.records import Document, FileEntry, Heading, MetadataValue
 

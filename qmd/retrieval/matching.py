@@ -12,7 +12,7 @@ from itertools import islice
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk, normal_form, without_accents
-from qmd.ingest.note_names import aliases_of
+from qmd.note_names import aliases_of
 from qmd.records import LexicalTerm, StoredDocument
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')

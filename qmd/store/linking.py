@@ -15,7 +15,7 @@ from typing import Protocol
 from qmd.analysis.note_names import NamedNote, choose_target, link_key, name_key
 from qmd.analysis.scripts import analyze_text
 from qmd.file_names import file_name
-from qmd.ingest.note_names import is_descriptive
+from qmd.note_names import is_descriptive
 from qmd.records import Link, StoredDocument
 from qmd.store.records import ResolvedLink
 

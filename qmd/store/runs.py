@@ -11,16 +11,18 @@ import os
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import json
 from msgspec.structs import replace
 
 from qmd.errors import AlreadyEmbeddingError
 from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
-from qmd.progress import Progress
 from qmd.status import EMBEDDING_TASKS, EmbeddingRun, Runner
 from qmd.times import time_text, utc_now
+
+if TYPE_CHECKING:
+    from qmd.progress import Progress
 
 _PROBE_S = 0.1
 """Longest wait for a process that only asks for the lock, which takes it for a moment."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from qmd.analysis.scripts import normalize
 from qmd.errors import NotFoundError, UsageError
 from qmd.file_names import file_name
-from qmd.ingest.note_names import aliases_of
+from qmd.note_names import aliases_of
 from qmd.records import Scope, StoredDocument
 from qmd.store.base import IndexReader
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from qmd.ingest.links import MAX_LINKS, MAX_TEXT_CHARACTERS
 from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, MAX_HEADINGS, MAX_TAGS, FrontMatter, Span
-from qmd.ingest.note_names import MAX_ALIASES
 from qmd.ingest.outline import Outline
+from qmd.note_names import MAX_ALIASES
 from qmd.records import Heading, Link, MetadataValue
 
 _MOST_LABELS = 1_000

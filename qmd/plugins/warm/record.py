@@ -17,8 +17,7 @@ from msgspec import Struct, json
 
 import qmd
 from qmd.config.paths import Locations
-from qmd.digests import sha256
-from qmd.files import write_atomically
+from qmd.files import sha256, write_atomically
 from qmd.records import SearchResponse
 
 SEARCH_PATH = "/index/search"
