@@ -68,8 +68,7 @@ def _bracket_depth(text: str) -> int:
 
 @cache
 def _bounded_composer() -> Any:
-    """Return ruamel's composer (events to nodes) with a running weight; defined here because the parser loads lazily.
-    """
+    """Return ruamel's composer (events to nodes) with a running weight; local as the parser loads lazily."""
     from ruamel.yaml.composer import Composer
     from ruamel.yaml.events import AliasEvent, ScalarEvent
 
@@ -86,14 +85,14 @@ def _bounded_composer() -> Any:
             event = self.parser.peek_event()
             if isinstance(event, AliasEvent):
                 if event.anchor in self.anchors and event.anchor not in self._weights:
-                    raise UnreadableYamlError(f"the value of '&{event.anchor}' holds itself")
+                    raise UnreadableYamlError(f"the value of '&{event.anchor}' contains itself")
                 self._add(self._weights.get(event.anchor, 0), "its aliases stand for too many values")
                 return super().compose_node(parent, index)
             if isinstance(event, ScalarEvent):
                 event.value = _whole_characters(event.value)
             before = self._weight
             self._weights.pop(event.anchor, None)
-            self._add(_NODE_WEIGHT + len(getattr(event, "value", "")), "it holds too many values")
+            self._add(_NODE_WEIGHT + len(getattr(event, "value", "")), "it contains too many values")
             self._nesting += 1
             if self._nesting > _MAX_DEPTH:
                 raise UnreadableYamlError(f"values are nested more than {_MAX_DEPTH} deep")
@@ -124,7 +123,7 @@ def _whole_characters(value: str) -> str:
     if re.search(_HALF_CHARACTER, value) is not None:
         value = escape_bytes(value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
         if re.search(_HALF_CHARACTER, value) is not None:
-            raise UnreadableYamlError("an escape stands for half a character")
+            raise UnreadableYamlError("an escape means half a character")
     if "\0" in value:
-        raise UnreadableYamlError("a value holds a NUL character")
+        raise UnreadableYamlError("a value contains a NUL character")
     return value

@@ -1,18 +1,18 @@
 """The exception tree. Everything a user can cause derives from `QmdError`.
 
-    QmdError                 exit 1
-    ├── UsageError           exit 2   wrong arguments, empty query, malformed query document
-    ├── NotFoundError        exit 3   no index, collection, document
-    │   └── MissingDocumentError      no document of a name
-    ├── ModelError           exit 4   model or runtime unavailable, broken model file
-    ├── BusyError            exit 5   another process uses the index
-    │   ├── AlreadyEmbeddingError     another process is embedding
-    │   └── BusyModelError            another process works on the files of a model
-    ├── DeadlineError        exit 1   a server stopped a request because it took too long
-    ├── StoreError           exit 1   the index is damaged, read-only or out of space
-    │   └── UnknownOriginError        the index of a project was not made here
-    ├── UnindexableFileError exit 1   one file of a collection is not text, too large or unreadable
-    └── ConfigError          exit 1   index.yml cannot be read
+QmdError                 exit 1
+├── UsageError           exit 2   wrong arguments, empty query, malformed query document
+├── NotFoundError        exit 3   no index, collection, document
+│   └── MissingDocumentError      no document of a name
+├── ModelError           exit 4   model or runtime unavailable, broken model file
+├── BusyError            exit 5   another process uses the index
+│   ├── AlreadyEmbeddingError     another process is embedding
+│   └── BusyModelError            another process works on the files of a model
+├── DeadlineError        exit 1   a server stopped a request because it took too long
+├── StoreError           exit 1   the index is damaged, read-only or out of space
+│   └── UnknownOriginError        the index of a project was not made here
+├── UnindexableFileError exit 1   one file of a collection is not text, too large or unreadable
+└── ConfigError          exit 1   index.yml cannot be read
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def nearest_name(name: str, known: Iterable[str], least: float = 0.6) -> str | N
     """
     from difflib import get_close_matches
 
-    folded = {_folded(one): one for one in known}
-    near = get_close_matches(_folded(name), folded, n=1, cutoff=least)
+    folded = {_fold(one): one for one in known}
+    near = get_close_matches(_fold(name), folded, n=1, cutoff=least)
     return folded[near[0]] if near else None
 
 
@@ -162,7 +162,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
             raise collection_not_found(name, known)
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
 
 

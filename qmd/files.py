@@ -50,7 +50,7 @@ def make_private_folder(folder: Path) -> None:
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
-def tighten(path: Path) -> None:
+def restrict_to_owner(path: Path) -> None:
     """Remove the permissions of group and others from a file or folder of qmd; ignore a missing one."""
     if os.name != "posix":
         return
@@ -98,7 +98,7 @@ def open_private(path: Path, flags: int) -> int:
         OSError: If it cannot be created or opened.
     """
     descriptor = _open(path, flags | os.O_CREAT)
-    tighten(path)
+    restrict_to_owner(path)
     return descriptor
 
 
@@ -123,7 +123,7 @@ def resolve_own_file(path: Path, *, takes_any_owner: bool = True) -> Path:
     """
     if path.parent.name != PROJECT_FOLDER:
         return Path(os.path.realpath(path))
-    with suppress(FileNotFoundError), _folder(path.parent):
+    with suppress(FileNotFoundError), _open_folder(path.parent):
         reason = _refusal_reason(path.lstat(), takes_any_owner=takes_any_owner)
         if reason is not None:
             raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}")
@@ -138,7 +138,7 @@ def resolve_external_file(path: Path, *, follows_links: bool) -> Path:
     """
     place = Path(os.path.realpath(path)) if follows_links else path
     reason = "is a link to nothing" if path.is_symlink() else None
-    with suppress(FileNotFoundError), _folder(place.parent):
+    with suppress(FileNotFoundError), _open_folder(place.parent):
         status = place.lstat()
         is_writable = status.st_mode & stat.S_IWUSR
         reason = _refusal_reason(status, takes_any_owner=False) or (None if is_writable else "is read-only")
@@ -153,7 +153,7 @@ def _open(path: Path, flags: int) -> int:
         return os.open(path, flags, PRIVATE_FILE)
     resolve_own_file(path)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with _folder(path.parent) as folder:
+    with _open_folder(path.parent) as folder:
         descriptor = os.open(path if folder is None else path.name, flags, PRIVATE_FILE, dir_fd=folder)
     # If the system cannot open relative to a folder, compare the opened file with the one of that name.
     if folder is None and not os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -163,9 +163,8 @@ def _open(path: Path, flags: int) -> int:
 
 
 @contextmanager
-def _folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
-    """Yield a handle of a folder that is not a link, opened relative to its parent; None if the system has no handles.
-    """
+def _open_folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
+    """Yield a handle of a folder that is not a link, relative to its parent; None if the system has no handles."""
     if above is None and _is_link(folder.lstat()):
         raise OSError(errno.ELOOP, f"'{folder}' is a link")
     if os.open not in os.supports_dir_fd:
@@ -193,12 +192,12 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if is_new else 0)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with ExitStack() as opened:
-        handle = opened.enter_context(_folder(place))
+        handle = opened.enter_context(_open_folder(place))
         for folder in folders:
             place /= folder
             with suppress(FileExistsError):
                 os.mkdir(place if handle is None else folder, dir_fd=handle)
-            handle = opened.enter_context(_folder(place, handle))
+            handle = opened.enter_context(_open_folder(place, handle))
         place /= name
         descriptor = os.open(place if handle is None else name, flags, 0o666, dir_fd=handle)
         opened.callback(os.close, descriptor)

@@ -28,15 +28,15 @@ _UNSAFE = frozenset('/\\:*?"<>|')
 _DEVICES = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE)
 """Names that Windows reserves for devices, with any suffix."""
 _COMMIT = re.compile("[0-9a-f]{7,64}")
-_SHOWN = 80
-_SURPRISES = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+_MAX_SHOWN = 80
+_READER_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 """Errors of a reader of numbers, lists and names when the file contains something else."""
 
 
 def short(words: object) -> str:
     """Shorten foreign words to one line of at most 80 characters for a message."""
     text = str(words)
-    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    text = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
@@ -46,7 +46,7 @@ def is_name(words: str) -> bool:
     return is_plain and 0 < len(words.encode()) <= _LONGEST_NAME and not _DEVICES.fullmatch(words)
 
 
-def folded(words: str) -> str:
+def fold_name(words: str) -> str:
     """Fold a name so that names that some file system treats as one become equal."""
     return unicodedata.normalize("NFKC", words).casefold()
 
@@ -67,24 +67,24 @@ def checked_path(words: str, source: str) -> str:
 def path_below(folder: Path, words: str, source: str) -> Path:
     """Return the place in a folder that a foreign path means, as `checked_path`; refuse links that lead out."""
     place = folder / checked_path(words, source)
-    if place.parent != folder and not _real(place.parent).is_relative_to(_real(folder)):
+    if place.parent != folder and not _resolve(place.parent).is_relative_to(_resolve(folder)):
         raise ModelError(f"'{short(words)}' in '{folder}' lies behind a link that leads out of it", "remove the link")
     return place
 
 
 def file_below(folder: Path, words: str, source: str) -> Path:
     """Return a file in an untrusted folder, as `path_below`; refuse a missing file and a link out."""
-    place, root = path_below(folder, words, source), _real(folder)
+    place, root = path_below(folder, words, source), _resolve(folder)
     # In the hub's cache the files of a version are links to `blobs`, next to `snapshots`.
     root = root.parents[1] if root.parent.name == "snapshots" else root
-    if not _real(place).is_relative_to(root):
+    if not _resolve(place).is_relative_to(root):
         raise ModelError(f"'{short(words)}' in '{source}' is a link that leads out of it", "copy the file itself")
     if not place.is_file():
         raise ModelError(f"'{short(words)}' is missing from '{source}'", "export or download it again")
     return place
 
 
-def _real(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
@@ -116,5 +116,5 @@ def reading(source: str) -> Iterator[None]:
     """Turn errors from reading a damaged or hostile file into a one-line ModelError; `source` is its name."""
     try:
         yield
-    except _SURPRISES as exc:
+    except _READER_ERRORS as exc:
         raise ModelError(f"'{source}' is damaged: {short(exc)}", "fetch or copy it again") from exc

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config
 from qmd.errors import UnknownOriginError
-from qmd.files import is_recent, renew_mark, tighten
+from qmd.files import is_recent, renew_mark, restrict_to_owner
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -28,7 +28,7 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     from qmd.store.opening import open_writer
 
     for folder in locations.own_folders:
-        tighten(folder)
+        restrict_to_owner(folder)
     is_made = locations.address is None and not own_index(locations.database).exists()
     try:
         writer = open_writer(locations.database, locations.address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError
-from qmd.files import tighten
+from qmd.files import restrict_to_owner
 from qmd.store.sqlite.connection import DamagedIndexError, Database, ForeignIndexError, verified_mark
 from qmd.store.sqlite.files import connect_for_reading, connect_for_writing
 from qmd.store.sqlite.index import SqliteReader
@@ -48,8 +48,8 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWrit
         return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
     # Only now it is known to be an index of ours; an older version left it readable by everybody.
     for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
-        tighten(writer.path.with_name(name))
-    tighten(verified_mark(writer.path))
+        restrict_to_owner(writer.path.with_name(name))
+    restrict_to_owner(verified_mark(writer.path))
     return writer
 
 
