@@ -125,7 +125,7 @@ def _make_budget(token_starts: Sequence[int], max_tokens: int, overlap_tokens: i
 
 def _make_chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
-    for start, end, path in _chunk_spans(text, sections, budget):
+    for start, end, path in _cut_spans(text, sections, budget):
         piece = text[start:end]
         start += len(piece) - len(piece.lstrip())
         piece = piece.strip()
@@ -134,9 +134,7 @@ def _make_chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tu
     return tuple(chunks)
 
 
-def _chunk_spans(
-    text: str, sections: Iterator[_Section], budget: _Budget
-) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+def _cut_spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield (start, end, heading path) of every chunk, blank ends not yet removed."""
     pack: list[_Section] = []
     used = 0

@@ -108,7 +108,7 @@ def test_an_unknown_scheme_says_what_is_possible(qmd: Qmd, home: Path, bucket: P
         run = qmd("search", "x", "--index", address)
         assert run.status == 2
         assert run.err == (
-            f"error: index '{address}' is at no place that qmd knows\n"
+            f"error: index '{address}' is not at a place that qmd knows\n"
             "hint: give a name, lance:/path, s3://bucket/prefix or shelf:place\n"
         )
 

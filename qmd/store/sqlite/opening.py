@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.config.paths import index_beside, own_index
+from qmd.config.paths import index_next_to, own_index
 from qmd.errors import StoreError
 from qmd.files import restrict_to_owner
 from qmd.store.sqlite.connection import DamagedIndexError, Database, ForeignIndexError, verified_mark
@@ -55,7 +55,7 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWrit
 
 def _place_beside(own: Path, error: StoreError) -> Path:
     """Where the index lies, or has been put, when the file at `own` is another program's; else raises `error`."""
-    beside = index_beside(own)
+    beside = index_next_to(own)
     if beside == own:
         raise error
     if not isinstance(error, ForeignIndexError):

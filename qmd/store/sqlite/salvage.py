@@ -16,7 +16,7 @@ import apsw
 import numpy as np
 from msgspec import Struct
 
-from qmd.config.paths import index_beside
+from qmd.config.paths import index_next_to
 from qmd.errors import BusyError, StoreError
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import Database, Row, as_qmd_error
@@ -55,7 +55,7 @@ def separate(path: Path) -> Path | None:
         BusyError: Another process is at it for too long.
         StoreError: There is no space, or the place is not writable.
     """
-    beside = index_beside(path)
+    beside = index_next_to(path)
     with _alone_with(path):
         if beside.exists():
             return beside

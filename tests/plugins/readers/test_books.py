@@ -43,8 +43,8 @@ def test_a_book_is_its_chapters_in_their_order() -> None:
     )
     assert (document.title, document.links) == ("Bread & steam", ())
     assert document.warnings == (
-        "a chapter is left out: \"There is no item named '../../etc/passwd' in the archive\"",
-        "a chapter is left out: \"There is no item named 'OEBPS' in the archive\"",
+        "skipped a chapter: \"There is no item named '../../etc/passwd' in the archive\"",
+        "skipped a chapter: \"There is no item named 'OEBPS' in the archive\"",
     )
 
 
@@ -73,7 +73,7 @@ def test_a_book_that_unpacks_to_too_much_is_read_to_a_bound() -> None:
     files = {**FILES, "OEBPS/sub/t wo.xhtml": b"<p>" + b" " * 100_000_000, "OEBPS/book.opf": PACKAGE + " " * 9_000_000}
     document = parse_document("a.epub", book(files))
     assert document.text.endswith("---\n")
-    assert document.warnings[0] == "a chapter is left out: it unpacks to too much"
+    assert document.warnings[0] == "skipped a chapter: it unpacks to too much"
     long = parse_document("a.epub", book({**FILES, "OEBPS/sub/t wo.xhtml": "<p>" + "word " * 1_000_000}))
     assert len(long.text) == MAX_CHARACTERS + 1
 
