@@ -56,9 +56,9 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     far away, is read only then; its damaged tables are emptied, and the others stay.
     """
     if locations.address is not None:
-        from qmd.store.opening import opening_at
+        from qmd.store.opening import load_store_module
 
-        damaged = opening_at(locations.address).mend(locations.address, locations.database, thorough=always)
+        damaged = load_store_module(locations.address).mend(locations.address, locations.database, thorough=always)
         if damaged:
             say(f"index '{locations.address}' was damaged: {', '.join(damaged)} are built again from your files")
         return

@@ -1,6 +1,6 @@
 """Opening an index in LanceDB tables, on this disk or in an object store, whose keys are in the environment.
 
-As `qmd.store.opening.Opening` says.
+As `qmd.store.opening.StoreModule` says.
 """
 
 from __future__ import annotations

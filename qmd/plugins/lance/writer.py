@@ -22,7 +22,7 @@ from qmd.plugins.lance.state import encode_state
 from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, is_in
 from qmd.records import Collection, IndexTerms
 from qmd.status import SkippedFile
-from qmd.store.linking import anchors_of, settled_titles
+from qmd.store.linking import anchors_of, correct_titles
 from qmd.store.records import KnownFile, NewDocument
 
 _TITLES = 3
@@ -170,7 +170,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
     def _settle_titles(self, where: str) -> None:
         columns = ("id", "path", "title", "heading")
         rows = self._open.select("documents", columns, both(where, "heading IS NOT NULL"))
-        titles = settled_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
+        titles = correct_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
         self._open.patch_documents([{"id": document_id, "title": title} for title, document_id in titles])
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
