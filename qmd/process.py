@@ -24,8 +24,7 @@ OWN_PROGRAM = (sys.executable, "-P", "-m", "qmd")
 
 _NICENESS = 10
 """A tenth of the processor time of normal processes. The lowest priority could delay a write to the index and, with it,
-the writes of others.
-"""
+the writes of others."""
 
 
 def lower_process_priority() -> None:

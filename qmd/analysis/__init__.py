@@ -8,5 +8,4 @@ from __future__ import annotations
 
 ANALYSIS_VERSION = 5
 """Raise this with every change of the output of `analyze_document` or of the headings that it receives: the next update
-then analyses files again that an older version indexed.
-"""
+then analyses files again that an older version indexed."""

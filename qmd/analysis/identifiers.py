@@ -17,8 +17,7 @@ _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     (".", r"(\.)(?:NET(?<!\.....)|net(?<![\w.]....))\b", {".": "dotnet"}),
 )
 """(required substring, pattern, term by its group). Lookbehinds follow the symbols: a pattern that begins with a
-literal is searched at memory speed.
-"""
+literal is searched at memory speed."""
 
 _PART = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
 _PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"

@@ -39,8 +39,7 @@ _JOINED = r"[^\W\d_]+(?:-[^\W\d_]+)+"
 LONG_QUERY = 5
 """Query length from which a hyphenated word is searched by its parts alone: there its phrase counts one idea twice.
 nDCG@10 on cranfield: BM25 .535 instead of .529, hybrid .571 instead of .569; nlcmd: hybrid .444 instead of .443; cacm:
-BM25 .473 instead of .476, hybrid .518 instead of .519.
-"""
+BM25 .473 instead of .476, hybrid .518 instead of .519."""
 
 
 class _Word(Struct, frozen=True):

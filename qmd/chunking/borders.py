@@ -24,8 +24,7 @@ _CODE_WEIGHTS = {"blank": 40.0, "item": 20.0, "sentence": 0.0, "line": 20.0}
 
 _DISTANCE_LOSS = 0.7
 """A border at the far end of the search range keeps 30 % of its weight: a good border beats a slightly fuller chunk,
-not a half-empty one.
-"""
+not a half-empty one."""
 
 
 def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | None:

@@ -22,8 +22,7 @@ OVERLAP_TOKENS = 30
 
 _RESET_PERIOD = 8
 """One section in so many begins a new pack, chosen by its own words. This bounds how far a changed section can shift
-the packs after it, for about 6 % more chunks.
-"""
+the packs after it, for about 6 % more chunks."""
 
 _HASHED_CHARS = 200
 
@@ -114,7 +113,7 @@ def split_code(
     """
     budget = _make_budget(token_starts, max_tokens, overlap_tokens)
     budget = replace(budget, pack_tokens=max_tokens // _CODE_PACK_SHARE)
-    return _make_chunks(text, _split_declarations(text, (0, len(text)), declarations, (), budget), budget)
+    return _make_chunks(text, _split_parts(text, (0, len(text)), declarations, (), budget), budget)
 
 
 def _make_budget(token_starts: Sequence[int], max_tokens: int, overlap_tokens: int) -> _Budget:
@@ -201,7 +200,7 @@ def _split_sections(text: str, headings: Sequence[Heading], body_offset: int) ->
         yield _Section(start, end, level, tuple(h.text for h in stack))
 
 
-def _split_declarations(
+def _split_parts(
     text: str, span: Span, declarations: Sequence[Declaration], path: tuple[str, ...], budget: _Budget
 ) -> Iterator[_Section]:
     """Yield the declarations in a span and the code between them; split those too long for a chunk into their parts."""
@@ -217,9 +216,7 @@ def _split_declarations(
         if fits or not declaration.children:
             yield _Section(declaration.start, declaration.end, inner, name, is_code=True)
         else:
-            yield from _split_declarations(
-                text, (declaration.start, declaration.end), declaration.children, name, budget
-            )
+            yield from _split_parts(text, (declaration.start, declaration.end), declaration.children, name, budget)
         position = declaration.end
     if text[position:end].strip():
         yield _Section(position, end, inner, path, is_code=True)

@@ -40,20 +40,16 @@ def join_ranges(text: str, found: Sequence[DateSpan], read: _Reader) -> list[Dat
         start, stop, year = group[0].start, group[0].end, group[0].first.year
         before = text[max(joined[-1][0].end if joined else 0, start - _LONGEST) : start]
         if joined and re.fullmatch(JOINT, before, re.IGNORECASE):
-            group = _pair_ends(text, joined[-1][0].start, joined[-1:], before, [group]) or group
+            group = _pair(text, joined[-1][0].start, joined[-1:], before, [group]) or group
         elif end := _search(_LEFT, before):
             ends = [f"{end[1]} {year}", f"{end[1]} {year - 1}"]
-            if re.fullmatch(
-                r"[0-9.]+\.", end[1]
-            ):  # 3.-5.5.2024, 3.5.-5.5.2024: the dots tell whether the first has a month
+            if re.fullmatch(r"[0-9.]+\.", end[1]):  # 3.-5.5.2024, 3.5.-5.5.2024: the first may have a month
                 ends = [re.sub(rf"\A(?:[0-9]+\.[ ]?){{{end[1].count('.')}}}", end[1], text[start:stop])]
-            group = _pair_ends(text, start - len(end[0]), _read_ends(ends, read, 0), end[2], [group]) or group
+            group = _pair(text, start - len(end[0]), _read_ends(ends, read, 0), end[2], [group]) or group
         if end := _search(_RIGHT, text[stop : stop + _LONGEST]):
             ends = [f"{year}年{end[2]}", f"{year}年{group[0].first.month}月{end[2]}"]
             ends += [f"{end[2]} {year}", f"{end[2]} {year + 1}"]
-            group = (
-                _pair_ends(text, group[0].start, [group], end[1], _read_ends(ends, read, stop + len(end[0]))) or group
-            )
+            group = _pair(text, group[0].start, [group], end[1], _read_ends(ends, read, stop + len(end[0]))) or group
         if joined and group[0].start <= joined[-1][0].start:
             joined.pop()
         joined.append(group)
@@ -71,7 +67,7 @@ def _read_ends(ends: Sequence[str], read: _Reader, stop: int) -> _Readings:
     return [[DateSpan(one.first, one.last, 0, stop) for one in spans] for spans in readings]
 
 
-def _pair_ends(text: str, start: int, lefts: _Readings, joint: str, rights: _Readings) -> list[DateSpan]:
+def _pair(text: str, start: int, lefts: _Readings, joint: str, rights: _Readings) -> list[DateSpan]:
     """Return the first ranges between two readings of the same kind that do not run backwards."""
     opened = re.search(rf"(?i)(?<![^\W_]){OPEN}\Z", text[max(start - _LONGEST, 0) : start])
     if re.fullmatch(rf"(?i)[ ](?:{_AND})[ ].*", joint) and not (opened and opened[1]):

@@ -254,7 +254,6 @@ class IndexWriter(IndexReader, Protocol):
         """Replace the collections, in this order; documents stay."""
 
     def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None:
-        """Mirror the configuration in the index."""
         with self.transaction():
             self.put_collections(collections)
             self.set_facts({"global_context": global_context, "config_hash": config_hash})

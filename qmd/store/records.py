@@ -156,7 +156,6 @@ def sort_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def pack_text(text: str) -> bytes:
-    """Return the stored form of a text."""
     return _compress(text.encode("utf-8", "surrogatepass"))
 
 
@@ -166,7 +165,6 @@ def unpack_text(packed: bytes) -> str:
 
 
 def pack_links(links: Sequence[Link]) -> PackedLinks:
-    """Return the stored form of links."""
     from qmd.analysis.note_names import link_key
 
     counts: dict[int, int] = {}

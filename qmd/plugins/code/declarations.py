@@ -129,7 +129,6 @@ def _collect(source: _Source, container: Node, limit: int, depth: int, nesting: 
 
 
 def _children(source: _Source, node: Node, limit: int, depth: int, nesting: int) -> tuple[Declaration, ...]:
-    """Return the declarations inside a declaration."""
     language = source.language
     is_short_callable = node.type in language.callables and node.end_byte - node.start_byte < _LONG_CALLABLE_BYTES
     if depth >= _MAX_DEPTH or is_short_callable:

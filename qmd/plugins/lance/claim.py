@@ -40,7 +40,6 @@ class Claim:
         self._beating.start()
 
     def state(self) -> State:
-        """Return the state to start from."""
         return self._connection.read_state(self._table)
 
     def confirm(self) -> None:

@@ -29,8 +29,7 @@ NARROW = 500
 
 _CHUNKS_PER_DOCUMENT = 4
 """Chunks first requested per wanted document, and the factor of each retry when they were too few. An index chooses
-them, and each is compared exactly, for which it is read by itself.
-"""
+them, and each is compared exactly, for which it is read by itself."""
 
 PROBES = 50
 """Partitions of a vector index that are searched."""

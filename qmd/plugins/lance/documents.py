@@ -147,7 +147,6 @@ def of_collections(names: Sequence[str] | None) -> str:
 
 
 def _stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:
-    """Return the documents of rows of `COLUMNS`."""
     return [StoredDocument(*(_metadata(row) if name == "metadata" else row[name] for name in COLUMNS)) for row in rows]
 
 

@@ -110,7 +110,6 @@ def _find_unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, Stor
 
 
 def count_unused(tables: Tables) -> Mapping[str, int]:
-    """Count unused content per kind."""
     texts = {row["hash"] for row in tables.select("documents", ("hash",))}
     return {
         # A text is a part of its document.

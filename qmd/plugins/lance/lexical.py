@@ -86,7 +86,6 @@ class Lexical(Documents):
 
 
 def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
-    """Add the words of new documents."""
     found: set[str] = set()
     for text in texts:
         found.update(_WORD.findall(text.lower()))

@@ -40,7 +40,6 @@ def facts_of(metadata: Mapping[str, MetadataValue]) -> list[str]:
 
 
 def scope_condition(tables: Tables, scope: Scope) -> str:
-    """Translate a scope. Empty if every document is in scope."""
     return both(*LanceScope(tables).scope(scope))
 
 

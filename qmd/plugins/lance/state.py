@@ -89,8 +89,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "words": pa.schema([("key", pa.string()), ("word", pa.string())]),
 }
 """`chunks` has a row with `seq` -1 for each complete content; `places` contains the folders, skipped files and
-touched names of collections.
-"""
+touched names of collections."""
 
 INDEXES: Mapping[str, Mapping[str, type[BTree | LabelList | FTS]]] = {
     "documents": {
@@ -114,7 +113,6 @@ def vector_schema(dim: int) -> pa.Schema:
 
 
 def encode_state(state: State) -> str:
-    """Encode a state for its row."""
     return msgspec.json.encode(state, enc_hook=to_text).decode()
 
 

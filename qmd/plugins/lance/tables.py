@@ -62,8 +62,7 @@ _KEPT_BYTES = 512 * 2**20
 
 UNINDEXED = 1_000
 """Most documents missing from the full-text index after a change; a search reads each of them, in about 0.2 ms.
-Adding them rewrites the whole index, 0.5 ms for each document in it.
-"""
+Adding them rewrites the whole index, 0.5 ms for each document in it."""
 
 REBUILD = "rebuild the damaged parts from your files: qmd index --verify"
 
@@ -166,7 +165,6 @@ class Connection:
             return table
 
     def drop(self, name: str) -> None:
-        """Remove a table at once."""
         with self.failing():
             self._database.drop_table(name, ignore_missing=True)
 
@@ -253,7 +251,6 @@ class Tables:
             raise StoreError("the query was interrupted")
 
     def select(self, name: str, columns: Sequence[str], where: str = "") -> list[Row]:
-        """Return rows of a table."""
         found = self.arrow(name, columns, where)
         rows: list[Row] = [] if found is None else found.to_pylist()
         return rows

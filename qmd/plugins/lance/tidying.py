@@ -13,21 +13,17 @@ from qmd.plugins.lance.tables import REBUILD, STATE, UNINDEXED, OpenTables, Tabl
 
 _VERSIONS = 100
 """Changes of a table after which its many small files are joined: as many again for each `_ROWS`, since joining
-rewrites most of the table. Former states, three for each transaction, are dropped with them; they are read at once.
-"""
+rewrites most of the table. Former states, three for each transaction, are dropped with them; they are read at once."""
 
 _ROWS = 250_000
 _STATES_KEPT = timedelta(minutes=10)
 
 KEPT = timedelta(hours=2)
-"""Time for which replaced versions stay for readers that were opened before: an hour, and one for the longest
-change.
-"""
+"""Time that replaced versions stay for readers opened before: an hour, and one for the longest change."""
 
 INDEXED_VECTORS = 100_000
 """Vectors of a model from which on they have an index; fewer are all compared, in 1 µs each. Two bits for each
-dimension (IVF_RQ) take 50 to 130 µs a vector to build and 130 bytes to store; IVF_PQ took ten times as long.
-"""
+dimension (IVF_RQ) take 50 to 130 µs a vector to build and 130 bytes to store; IVF_PQ took ten times as long."""
 
 _TWO_BITS = "vector_2_bits"
 """That index. An older one has a single bit, and finds .89 of the ten nearest of a million where this finds .955."""

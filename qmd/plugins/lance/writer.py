@@ -27,8 +27,7 @@ from qmd.store.records import KnownFile, NewDocument
 
 _TITLES = 3
 """Repetitions of the title in the searched text, which has other fields once: near to its weight in `FIELD_WEIGHTS`
-of SQLite's engine.
-"""
+of SQLite's engine."""
 
 _BORDER = "\nqmdborder\n"
 """Text between two fields, so that no phrase crosses from one into the next."""

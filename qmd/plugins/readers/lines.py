@@ -7,7 +7,7 @@ import re
 from io import StringIO
 
 from qmd.ingest.document import decode_text
-from qmd.plugins.readers.markup import escape_marks, expand
+from qmd.plugins.readers.markup import escape, expand
 from qmd.plugins.readers.texts import Decoded, join_parts, table_lines
 
 _TIME = re.compile(r"\s*(?:(\d{1,3}):)?(\d\d?):(\d\d)[.,]\d{1,3}[ \t]++-->[ \t]++(?:(\d{1,3}):)?(\d\d?):(\d\d)[.,]\d")
@@ -44,7 +44,7 @@ def read_table(path: str, raw: bytes) -> Decoded:
     delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t|", key=text.partition("\n")[0].count)
     rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
     try:
-        lines = table_lines([escape_marks(cell).strip() for cell in row] for row in rows if row)
+        lines = table_lines([escape(cell).strip() for cell in row] for row in rows if row)
     except csv.Error as exc:
         return join_parts([text], (*warnings, f"read as plain text: {exc}"))
     return join_parts(lines, warnings, "\n")

@@ -10,7 +10,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from math import inf
 
-from qmd.plugins.readers.markup import escape_marks, front_matter, read_page
+from qmd.plugins.readers.markup import escape, front_matter, read_page
 from qmd.plugins.readers.texts import Decoded, decode_as, join_parts, one_line
 
 _FIELD = re.compile(
@@ -35,9 +35,7 @@ def read_mail(path: str, raw: bytes) -> Decoded:
             continue
         part, body = _parse_part(raw)
         parts += (
-            [_front_matter(part)]
-            if n_parts == 1
-            else [f"**{escape_marks(_decode(part['subject']))}**"] * ("subject" in part)
+            [_front_matter(part)] if n_parts == 1 else [f"**{escape(_decode(part['subject']))}**"] * ("subject" in part)
         )
         kind, name = part.get_content_type(), _decode(part.get_filename())
         if kind == "message/rfc822" or kind.startswith("multipart/"):
@@ -50,7 +48,7 @@ def read_mail(path: str, raw: bytes) -> Decoded:
             text = (read_page(text)[1] if kind == "text/html" else text).strip("\r\n")
             parts += [text] * bool(text.strip())
             warnings |= dict.fromkeys(broken)
-    named = f"Attached: {escape_marks(', '.join(attached))}" * bool(attached)
+    named = f"Attached: {escape(', '.join(attached))}" * bool(attached)
     return join_parts([*parts, named], tuple(warnings))
 
 

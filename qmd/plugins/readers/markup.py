@@ -97,12 +97,12 @@ def attributes_of(marks: str) -> dict[str, str]:
 
 def front_matter(title: str, **fields: str) -> str:
     """Return a title and fields as front matter, without empty ones."""
-    fields = {"title": escape_marks(title).replace("\\<", "&lt;"), **fields}
+    fields = {"title": escape(title).replace("\\<", "&lt;"), **fields}
     lines = [f"{name}: {json.dumps(one_line(value), ensure_ascii=False)}" for name, value in fields.items() if value]
     return "\n".join(["---", *lines, "---"]) if lines else ""
 
 
-def escape_marks(words: str, *, is_code: bool = False) -> str:
+def escape(words: str, *, is_code: bool = False) -> str:
     """Return words on one line, with marks of markdown escaped unless they are code."""
     words = re.sub(r"\s+", " ", words)
     return words if is_code else _INLINE.sub(r"\\\g<0>", words)
@@ -136,7 +136,6 @@ class _Page:
         self._skipped, self._depth = "", 0
 
     def take(self, name: str, marks: str, words: str) -> None:
-        """Process a token."""
         if self._skipped:
             self._depth += (name == self._skipped) - (name == "/" + self._skipped)
             self._skipped *= self._depth > 0
@@ -144,7 +143,7 @@ class _Page:
             self.title = self.title or one_line(expand(words))
         elif not name:
             words = expand("" if marks else words)
-            self._words.append(words if self._code is not None else escape_marks(words, is_code=self._is_code))
+            self._words.append(words if self._code is not None else escape(words, is_code=self._is_code))
         elif _is_skipped(name, marks):
             self._skipped, self._depth = name, 1
         elif self._code is not None and name != "/pre":
@@ -167,7 +166,7 @@ class _Page:
             self._link = (len(self._words), address) if address else None
         elif name == "img":
             found = attributes_of(marks)
-            self._words.append(self._link_text(escape_marks(found.get("alt", "")), found.get("src", ""), "!"))
+            self._words.append(self._link_text(escape(found.get("alt", "")), found.get("src", ""), "!"))
 
     def _take_block(self, name: str, tag: str, marks: str) -> None:
         if name == "/pre" and self._code is not None:
@@ -181,7 +180,7 @@ class _Page:
         text = self._take_words()
         # In a heading an escaped mark would still be taken for an element.
         is_heading = self._marker.startswith("#")
-        self._put(text.replace("\n", " ").replace("\\<", "&lt;") if is_heading else _escape(text))
+        self._put(text.replace("\n", " ").replace("\\<", "&lt;") if is_heading else _escape_starts(text))
         if tag in ("ul", "ol", "li"):
             self._take_list(name)
         elif tag == "main":
@@ -216,7 +215,7 @@ class _Page:
         if self._rows and self._rows[-1]:
             self._rows[-1][-1] = self._rows[-1][-1] or text
         else:
-            self._put(_escape(text))
+            self._put(_escape_starts(text))
         if name == "tr":
             self._rows.append([])
         elif name in ("td", "th"):
@@ -251,7 +250,6 @@ class _Page:
         return f"{mark}[{text.strip()}]({f'<{address}>' if re.search(r'[ ()]', address) else address})"
 
     def _put(self, text: str) -> None:
-        """Add a block to the open list or quotation."""
         if not text:
             return
         marker, self._marker = self._marker, ""
@@ -277,5 +275,5 @@ def _language(marks: str) -> str:
     return found[1] if found is not None else ""
 
 
-def _escape(text: str) -> str:
+def _escape_starts(text: str) -> str:
     return _MARK.sub(lambda match: f"{match[1] or ''}\\", text)

@@ -118,7 +118,6 @@ class Database:
             raise as_qmd_error(apsw.InterruptError(), self.path)
 
     def rows(self, sql: str, bindings: Bindings = ()) -> list[Row]:
-        """Return all rows of a statement."""
         self.check()
         try:
             return self.connection.execute(sql, tuple(bindings)).fetchall()

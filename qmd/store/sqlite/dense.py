@@ -28,8 +28,7 @@ LEAST_NEAR = 12_000
 CANDIDATES_PER_HIT = 30
 LEAST_CANDIDATES = 4_000
 """Rows of these that are scored exactly, unless the margin is thin. Of 183 questions on 35,000 passages recall@10 is
-.9995, of a million mixed vectors .980, with a limit of .982 by 8 bits alone and .970 with 2,000 rows.
-"""
+.9995, of a million mixed vectors .980, with a limit of .982 by 8 bits alone and .970 with 2,000 rows."""
 
 _SURE_HITS = 10
 """Number of best rows that must be found for certain, as far as `_MARGIN` allows."""
@@ -42,13 +41,11 @@ NARROW_SHARE = 0.25
 
 MAX_MATRIX_BYTES = 512 * 1024 * 1024
 """Rows of one model cached between queries (1.3 million of 384 dimensions); of larger models single rows are read
-from the file.
-"""
+from the file."""
 
 _READS_ROWS = 8
 """Searches on the sign-bit path that read single rows before all are read: the second costs as much as thirty of
-them, which only pays in a long-running process.
-"""
+them, which only pays in a long-running process."""
 
 _SELECT = "SELECT chunks.slot, documents.id, chunks.start, chunks.end FROM"
 # Without the hint SQLite walks all chunks of the model (45 ms for 180,000 of them, against 1 ms).

@@ -151,7 +151,6 @@ class Documents(IndexReader):
             last = rows[-1][0]
 
     def _stored(self, rows: Iterable[Row]) -> list[StoredDocument]:
-        """Return the documents of rows of `COLUMNS`."""
         with self.database.decoding():
             facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
             return [StoredDocument(*one) for one in facts]
@@ -169,7 +168,6 @@ class SqlCondition(Struct, frozen=True):
 
 
 def scope_condition(database: Database, scope: Scope) -> SqlCondition:
-    """Translate a scope."""
     writer = SqlScope(database)
     return SqlCondition(" AND ".join(writer.scope(scope)), tuple(writer.bindings))
 

@@ -16,8 +16,7 @@ from qmd.switches import busy_timeout_ms
 
 PAGE_BYTES = 8192
 """Page size of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the
-ends of their pages empty; 16384 gains one per cent more, and every change writes more.
-"""
+ends of their pages empty; 16384 gains one per cent more, and every change writes more."""
 
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 

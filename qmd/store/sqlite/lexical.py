@@ -20,14 +20,12 @@ from qmd.store.sqlite.scoped_ranking import (
 FIELD_WEIGHTS = (3.0, 1.0, 1.5, 1.0, 0.5)
 """BM25 weight of title, headings, path, body, extra (unitless, > 0). A title occurs in three of the fields. nDCG@10
 with these and with (4, 2, 1.5, 1, .5): cranfield .529 and .526, cacm .476 and .476, nlcmd .319 and .320; fused with
-vectors .569 and .568, .519 and .514, .443 and .443.
-"""
+vectors .569 and .568, .519 and .514, .443 and .443."""
 
 ANCHOR_WEIGHT = 2.0
 """Weight of the texts of links to a document, next to its own words. MRR of `search` with 0 and 2 on 275 written
 questions: two vaults .769 and .772, .690 and .690, meeting notes .500 and .529; queries equal to the text of a link
-that is not a note's name, .69 and .97, .58 and .94, .41 and .65.
-"""
+that is not a note's name, .69 and .97, .58 and .94, .41 and .65."""
 
 ANCHOR_CANDIDATES = 50
 """Most documents found by their anchors alone."""

@@ -86,8 +86,7 @@ ALTER TABLE documents ADD COLUMN heading TEXT;
 ALTER TABLE documents ADD COLUMN date TEXT;
 """
 """Filled by the next update, as this migration came with a new analysis version. `heading` is a title taken from the
-text, stored because `title` is the file's name if many notes share the heading.
-"""
+text, stored because `title` is the file's name if many notes share the heading."""
 
 _LINKS = f"""
 CREATE TABLE links (source INTEGER PRIMARY KEY, packed BLOB NOT NULL);
@@ -188,7 +187,6 @@ def migrate(database: Database) -> None:
 
 
 def apply_step(database: Database, step: str | Callable[[Database], None]) -> None:
-    """Migrate a file by one version."""
     if isinstance(step, str):
         database.run(step)
     else:

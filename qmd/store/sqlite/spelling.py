@@ -19,8 +19,7 @@ STEMS = 8
 
 LONG_STEM = 5
 """Fewest letters of a stem that is recognisable without its ending: if documents only have `aggressively`,
-`agressive` means that.
-"""
+`agressive` means that."""
 
 LONGER_ENDING = 2
 """Further edits allowed for the ending of such a word."""
@@ -119,9 +118,7 @@ def _near_stems(database: Database, word: str, own: str, starts: Iterable[str], 
 
 
 def _common_front(stem: str) -> str:
-    """Return the common beginning of all words of this stem: the stemmer makes `happi` of `happy` and `hope` of
-    `hoping`.
-    """
+    """Return the common beginning of a stem's words: `happy` has stem `happi`, `hoping` has `hope`."""
     return stem[:-1] if stem[-1] in "ie" and len(stem) > 3 else stem
 
 

@@ -31,8 +31,7 @@ _LAYOUT = "v0.1."
 
 _ROWS_PER_CHUNK = 64
 """Rows of int8 vectors in one value: single rows are read in a quarter of the time that 1,024 of them take, as
-SQLite walks the pages of a value from its start; all of them are read, written and searched as fast.
-"""
+SQLite walks the pages of a value from its start; all of them are read, written and searched as fast."""
 
 _SIGNS_PER_CHUNK = 4096
 """Sign bits are always read as a whole, and counted in half the time that chunks of 1,024 take."""
@@ -194,7 +193,6 @@ class Vec0Table:
 
 
 def vectors_of(database: Database, model: int, dim: int) -> Vec0Table:
-    """Return the table of a model's vectors."""
     return Vec0Table(database, f"vectors_{model}", "embedding", dim)
 
 
@@ -204,7 +202,6 @@ def signs_of(database: Database, model: int, dim: int) -> Vec0Table:
 
 
 def create_vectors(database: Database, model: int, dim: int) -> None:
-    """Create the table of a model's vectors."""
     enable(database)
     database.run(
         f"CREATE VIRTUAL TABLE vectors_{model} USING vec0"
@@ -213,7 +210,6 @@ def create_vectors(database: Database, model: int, dim: int) -> None:
 
 
 def create_signs(database: Database, model: int, dim: int) -> None:
-    """Create the table of a model's sign bits."""
     enable(database)
     database.run(
         f"CREATE VIRTUAL TABLE signs_{model} USING vec0"

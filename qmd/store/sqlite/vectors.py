@@ -27,8 +27,7 @@ _VECTORS_AT_A_TIME = 4_096
 
 _NEW_GENERATION = "generation = random()"
 """A new random number for every change of a model's vectors, never a counter: row ids are used again after `embed
---force`, so a counter that restarts would let a warm server take new vectors for its cached ones.
-"""
+--force`, so a counter that restarts would let a warm server take new vectors for its cached ones."""
 
 ROWS_PER_BLOCK = 64
 _SCALE_BYTES = 4
@@ -36,8 +35,7 @@ _MODEL_SHIFT = 32
 _BLOCKS_AT_ONCE = 16
 """Versions of the schema before 8 kept vectors in `vector_blocks`: sixty-four rows are one value, whose id is `model
 << 32 | block`, slots being numbered from 0; a row is a float32 scale, which follows from the rest, and `dim` int8
-values.
-"""
+values."""
 
 
 def put_vectors(
@@ -125,7 +123,6 @@ def drop_unused(database: Database, *, dry_run: bool = False) -> int:
 
 
 def _append(database: Database, model: int, dim: int, keys: Iterable[bytes], rows: npt.NDArray[np.int8]) -> None:
-    """Store rows under their keys."""
     before = database.row("SELECT n_vectors, centre FROM models WHERE id = ?", (model,))
     n_vectors, centre_bytes = before if before else (0, None)
     table = vectors_of(database, model, dim)
