@@ -1,4 +1,4 @@
-"""The rule of qmd's own files: readable by their owner alone, links and other people's folders left as they are."""
+"""Private files of qmd: readable by their owner alone, links and other people's folders unchanged."""
 
 import os
 import stat

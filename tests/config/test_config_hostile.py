@@ -1,4 +1,4 @@
-"""Configuration files made to hang or break the program, as a cloned project may bring: each is one line of error."""
+"""Configuration files made to hang or break the program, as a cloned project may contain: each is one line of error."""
 
 import os
 import sys

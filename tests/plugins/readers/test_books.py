@@ -1,4 +1,4 @@
-"""Books: what is read of an EPUB, and archives made to break a reader."""
+"""Books: the text of an EPUB, and archives made to break a reader."""
 
 from io import BytesIO
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile
@@ -62,7 +62,7 @@ def test_a_book_is_its_chapters_in_their_order() -> None:
         book({"META-INF/container.xml": b"\0\1"}),
     ],
 )
-def test_what_is_no_book_says_so_on_one_line(raw: bytes) -> None:
+def test_a_file_that_is_not_a_book_is_one_line_of_error(raw: bytes) -> None:
     with pytest.raises(UnindexableFileError) as caught:
         parse_document("a.epub", raw)
     assert caught.value.message.startswith("'a.epub' cannot be read as a book: ")

@@ -1,4 +1,4 @@
-"""Mails: what is read of them, and mails made to break a reader."""
+"""Mails: their text, and mails made to break a reader."""
 
 import pytest
 
