@@ -60,7 +60,7 @@ def checked_path(words: str, source: str) -> str:
     """Check a foreign path of valid names between slashes. Raises a ModelError that names the source."""
     names = PurePosixPath(words).parts
     if not 0 < len(names) <= _MOST_FOLDERS or not all(map(is_name, names)):
-        raise ModelError(f"'{source}' names '{short(words)}', which is no file of its folder", "use another model")
+        raise ModelError(f"'{source}' names '{short(words)}', which is not a file in its folder", "use another model")
     return "/".join(names)
 
 

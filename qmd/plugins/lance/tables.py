@@ -99,11 +99,11 @@ def reason_and_hint(text: str) -> tuple[str, str]:
     if "credentials" in text.lower():
         return "there are no credentials for it", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     if "resolve region" in text:
-        return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or see the name"
+        return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or check the name"
     said = _STORE_MESSAGES.search(text)
     reason = " ".join((said[1] if said else _IN_ITS_SOURCE.sub("", text)).split())
     if _ELSEWHERE.search(text):
-        return reason[:300], "see that the place can be reached and written, then run the command again"
+        return reason[:300], "check that the place can be reached and written, then run the command again"
     return reason[:300], REBUILD
 
 
