@@ -17,27 +17,27 @@ _INDEX = r"\?index=[^/?]*\Z"
 
 
 def without_scheme(address: str) -> str | None:
-    """What stands behind `qmd://`, `qmd:` or `//`, without `?index=NAME`; None for what has no scheme."""
+    """Return the part after `qmd://`, `qmd:` or `//` without `?index=NAME`; None without a scheme."""
     scheme = re.match(_SCHEME, address)
     return re.sub(_INDEX, "", address[scheme.end() :]) if scheme is not None else None
 
 
 def split_address(address: str, names: Iterable[str]) -> tuple[str, str] | None:
-    """(collection, path in it) of `collection/path`, the path empty for a collection alone; None for no known one.
+    """Split `collection/path` into both, the path empty for a collection alone; None if the collection is unknown.
 
-    Names may hold a `/`: of two that fit the longer one is meant.
+    Names may contain a `/`: the longest match wins.
     """
     name = max((name for name in names if address == name or address.startswith(f"{name}/")), key=len, default=None)
     return None if name is None else (name, address[len(name) + 1 :])
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a collection-relative path is `folder`, or in it; everything is in the empty one."""
+    """Return whether a collection-relative path is `folder` or in it; everything is in the empty folder."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 class _HasPath(Protocol):
-    """What lies in a folder, or is a file: a `Collection`."""
+    """A file or folder, such as a `Collection`."""
 
     @property
     def path(self) -> Path: ...
@@ -47,11 +47,11 @@ P = TypeVar("P", bound=_HasPath)
 
 
 def places_on_disk(path: Path, collections: Iterable[P]) -> Iterator[tuple[P, str]]:
-    """(collection, path in it, empty for its folder) of each collection that holds an absolute path, innermost first.
+    """Yield (collection, path in it, empty for its folder) for each collection that contains the path, innermost first.
 
-    As the path is written, then with its links resolved: the folder may itself be named through a link.
+    Try the absolute path as written, then with its links resolved: the folder itself may be named through a link.
     """
-    # Programs can send what no file system holds.
+    # Programs can send paths that no file system accepts.
     if "\0" in str(path):
         return
     roots = [(root, one) for one in collections for root in dict.fromkeys((one.path, one.path.resolve()))]

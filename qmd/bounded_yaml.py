@@ -1,7 +1,7 @@
-"""YAML from anywhere, read within bounds of size, depth and expansion, so that no file can hang the program.
+"""YAML from untrusted files, read within bounds of size, depth and expansion, so that no file can hang the program.
 
-Front matter and `index.yml` come with folders that somebody else wrote. A few hundred bytes of aliases stand for more
-values than memory holds, and brackets nested deep enough keep the parser for seconds.
+Front matter and `index.yml` may come from someone else's folders. A few hundred bytes of aliases can expand to more
+values than fit in memory, and deeply nested brackets keep the parser busy for seconds.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 from qmd.file_names import escape_bytes
 
 MAX_CHARACTERS = 256 * 1024
-"""The parser takes up to four seconds for a megabyte of plain lines, and nobody writes a quarter of one by hand."""
+"""The parser takes up to four seconds for a megabyte of plain lines; handwritten files stay far below this."""
 
 _MAX_WEIGHT = 640 * 1024
 _NODE_WEIGHT = 80
-"""A value weighs this and its characters, each time that an alias stands for it: 8,000 values take most of a second."""
+"""Each value weighs this plus its characters, once per alias that refers to it: 8,000 values take most of a second."""
 
 _MAX_DEPTH = 64
 _MAX_BRACKET_DEPTH = 500
-"""The scanner looks at every open bracket for every token, before a value is made of any: seconds for 3,000."""
+"""For every token the scanner looks at every open bracket before it makes a value: seconds for 3,000."""
 
 _MAX_DIGITS = 1_000
-"""Python refuses to print integers beyond 4,300 digits, long after reading them."""
+"""Python cannot print integers beyond 4,300 digits and only fails long after reading them."""
 
 _BRACKET = r"[\[\]{}]"
 _HALF_CHARACTER = "[\ud800-\udfff]"
 
 
 class UnreadableYamlError(ValueError):
-    """The text is no YAML, or more than can be read; one line says why."""
+    """The text is not YAML or exceeds the bounds; the message is one line."""
 
 
 def load_yaml(text: str, *, allow_duplicate_keys: bool = False) -> object:
-    """The single document in `text` as plain values; None for an empty one.
+    """Parse the single document in `text` into plain values; None for an empty one.
 
     Raises:
         UnreadableYamlError: If it is malformed or beyond the bounds.
@@ -51,14 +51,14 @@ def load_yaml(text: str, *, allow_duplicate_keys: bool = False) -> object:
     yaml.Composer = _bounded_composer()
     try:
         loaded: object = yaml.load(text)
-    # A parser that meets what it was not written for fails in ways of its own; none of them may end the program.
+    # On unexpected input the parser fails with arbitrary errors; none of them may end the program.
     except Exception as exc:
         raise UnreadableYamlError(" ".join(str(exc).split()) or type(exc).__name__) from exc
     return loaded
 
 
 def _bracket_depth(text: str) -> int:
-    """How deep brackets are nested, those in quotes and comments counted too."""
+    """Return the nesting depth of brackets, including those in quotes and comments."""
     depth = deepest = 0
     for match in re.finditer(_BRACKET, text):
         depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
@@ -68,7 +68,7 @@ def _bracket_depth(text: str) -> int:
 
 @cache
 def _bounded_composer() -> Any:
-    """ruamel's composer, which turns events into nodes, with a running weight; made when the parser is imported."""
+    """Return ruamel's composer (events to nodes) with a running weight; local as the parser loads lazily."""
     from ruamel.yaml.composer import Composer
     from ruamel.yaml.events import AliasEvent, ScalarEvent
 
@@ -79,20 +79,20 @@ def _bounded_composer() -> Any:
             self._weight = 0
             self._nesting = 0
             self._weights: dict[str, int] = {}
-            """Weight of what each anchor names; an anchor whose value is still being read has none."""
+            """Weight of each anchor's value; an anchor whose value is still being read has none."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.parser.peek_event()
             if isinstance(event, AliasEvent):
                 if event.anchor in self.anchors and event.anchor not in self._weights:
-                    raise UnreadableYamlError(f"the value of '&{event.anchor}' holds itself")
+                    raise UnreadableYamlError(f"the value of '&{event.anchor}' contains itself")
                 self._add(self._weights.get(event.anchor, 0), "its aliases stand for too many values")
                 return super().compose_node(parent, index)
             if isinstance(event, ScalarEvent):
                 event.value = _whole_characters(event.value)
             before = self._weight
             self._weights.pop(event.anchor, None)
-            self._add(_NODE_WEIGHT + len(getattr(event, "value", "")), "it holds too many values")
+            self._add(_NODE_WEIGHT + len(getattr(event, "value", "")), "it contains too many values")
             self._nesting += 1
             if self._nesting > _MAX_DEPTH:
                 raise UnreadableYamlError(f"values are nested more than {_MAX_DEPTH} deep")
@@ -113,17 +113,17 @@ def _bounded_composer() -> Any:
 
 
 def _whole_characters(value: str) -> str:
-    r"""`value` with escaped surrogate pairs (`\ud83d\ude00`, as JSON writes them) joined.
+    r"""Join escaped surrogate pairs in `value` (`\ud83d\ude00`, as JSON writes them).
 
     Undecodable bytes of file names, which earlier versions wrote as `\udce9`, take the form of `qmd.file_names`.
 
     Raises:
-        UnreadableYamlError: If half a pair is left over, or a NUL: no file name, index or terminal takes them.
+        UnreadableYamlError: If half a pair or a NUL is left: no file name, index or terminal accepts them.
     """
     if re.search(_HALF_CHARACTER, value) is not None:
         value = escape_bytes(value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
         if re.search(_HALF_CHARACTER, value) is not None:
-            raise UnreadableYamlError("an escape stands for half a character")
+            raise UnreadableYamlError("an escape means half a character")
     if "\0" in value:
-        raise UnreadableYamlError("a value holds a NUL character")
+        raise UnreadableYamlError("a value contains a NUL character")
     return value

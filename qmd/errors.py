@@ -5,13 +5,13 @@ QmdError                 exit 1
 ├── NotFoundError        exit 3   no index, collection, document
 │   └── MissingDocumentError      no document of a name
 ├── ModelError           exit 4   model or runtime unavailable, broken model file
-├── BusyError            exit 5   another process holds the index
-│   ├── AlreadyEmbeddingError     another process has its vectors
+├── BusyError            exit 5   another process uses the index
+│   ├── AlreadyEmbeddingError     another process is embedding
 │   └── BusyModelError            another process works on the files of a model
-├── DeadlineError        exit 1   a server gave a request up because it took too long
+├── DeadlineError        exit 1   a server stopped a request because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
-│   └── UnknownOriginError         the index of a project was not made here
-├── UnindexableFileError exit 1   a file of a collection is no text, too large, unreadable; said of it alone
+│   └── UnknownOriginError        the index of a project was not made here
+├── UnindexableFileError exit 1   one file of a collection is not text, too large or unreadable
 └── ConfigError          exit 1   index.yml cannot be read
 """
 
@@ -66,7 +66,7 @@ class NotFoundError(QmdError):
 
 
 class MissingDocumentError(NotFoundError):
-    """No document has the name; there may be a file of it that is not indexed."""
+    """No document has the name; an unindexed file may have it."""
 
 
 class ModelError(QmdError):
@@ -77,14 +77,14 @@ class ModelError(QmdError):
 
 
 class BusyError(QmdError):
-    """Another process holds the index."""
+    """Another process uses the index."""
 
     code = "busy"
     exit_code = EXIT_BUSY
 
 
 class AlreadyEmbeddingError(BusyError):
-    """Another process has the vectors of the index."""
+    """Another process is embedding the documents of the index."""
 
 
 class BusyModelError(BusyError):
@@ -92,13 +92,13 @@ class BusyModelError(BusyError):
 
 
 class GrammarError(QmdError):
-    """The declarations of a language cannot be found, because its grammar is missing or unusable."""
+    """The grammar of a language is missing or unusable, so its declarations cannot be found."""
 
     code = "grammar"
 
 
 class DeadlineError(QmdError):
-    """A server gave a request up because it took too long."""
+    """A server stopped a request because it took too long."""
 
     code = "deadline"
 
@@ -110,7 +110,7 @@ class StoreError(QmdError):
 
 
 class UnknownOriginError(StoreError):
-    """The index of a project was not made here, or holds what we did not make: it came with its folder."""
+    """The index of a project came with its folder or contains objects that qmd did not create."""
 
     code = "strange_index"
 
@@ -121,25 +121,25 @@ class UnknownOriginError(StoreError):
 
 
 class ConfigError(QmdError):
-    """`index.yml` cannot be read or holds something qmd does not understand."""
+    """`index.yml` cannot be read or contains something qmd does not understand."""
 
     code = "config"
 
 
 def nearest_name(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known name that `name` was most likely meant to be, for a hint; None when none is near.
+    """Return the known name most similar to `name`, for a hint; None if none is near.
 
-    Letter case, `-` and `_` make no difference. `least` is how much both must have in common, in [0, 1].
+    Letter case, `-` and `_` make no difference. `least` is the required similarity, in [0, 1].
     """
     from difflib import get_close_matches
 
-    folded = {_folded(one): one for one in known}
-    near = get_close_matches(_folded(name), folded, n=1, cutoff=least)
+    folded = {_fold(one): one for one in known}
+    near = get_close_matches(_fold(name), folded, n=1, cutoff=least)
     return folded[near[0]] if near else None
 
 
 def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
-    """The error for an unknown collection; the hint names the nearest."""
+    """Return the error for an unknown collection; its hint names the nearest."""
     near = nearest_name(name, known)
     if near is not None:
         hint = f"did you mean '{near}'? see: qmd collection list"
@@ -151,10 +151,10 @@ def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
-    """Check that each name is one of the `known` collections.
+    """Check that every name is a known collection.
 
     Raises:
-        NotFoundError: A name that is not; the hint names the nearest.
+        NotFoundError: A name is unknown; the hint names the nearest.
     """
     known = [*known]
     for name in names:
@@ -162,7 +162,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
             raise collection_not_found(name, known)
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
 
 

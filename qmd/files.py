@@ -1,11 +1,11 @@
-"""Files that qmd itself keeps: written in one step, locked between processes, readable by their owner alone.
+"""Private files of qmd: atomic writes, locks between processes, owner-only permissions.
 
-The rule: what qmd makes is private from its first byte (files 0600, folders 0700), and a file of its own that others
-could read is closed when it is next opened for writing. Only what belongs to this user is closed, never what a symlink
-leads to: a configuration may lie in a repository of dotfiles. On Windows the rights of the user's profile hold instead.
+qmd creates its files as 0600 and its folders as 0700. Opening an existing file of qmd for writing restores those
+permissions, but only if this user owns it and never through a symlink: a configuration may lie in a repository of
+dotfiles. On Windows the permissions of the user's profile apply instead.
 
-A project's `.qmd` is another matter: a clone may bring it along. In a folder of that name no link is followed, and
-nothing is taken but regular files of this user's that have no second name.
+A project's `.qmd` may come with a clone. In a folder of that name qmd follows no links and accepts only regular files
+without hard links that this user owns.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from typing import BinaryIO
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
-"""An index holds the text of notes, so others must not read it even where the notes' folder would keep them out."""
+"""An index contains the text of notes, so others must not read it even if the notes' folder already excludes them."""
 
 PROJECT_FOLDER = ".qmd"
 
 _OTHERS = 0o077
 _NAME_SURROGATE = 0x20000000
-"""The bit in the tag of a reparse point of Windows that leads elsewhere; those of synchronised folders do not."""
+"""Tag bit of a Windows reparse point that leads elsewhere; reparse points of synchronised folders lack it."""
 _LOCK_POLL_S = 0.02
 _ABANDONED_S = 600.0
-"""A write takes milliseconds; only a killed one leaves a temporary file that is older."""
+"""A write takes milliseconds; only a killed one leaves an older temporary file."""
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder of qmd's own, and those above it; one that is there stays as it is.
+    """Create a private folder and its parents; leave an existing one unchanged.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If it cannot be created.
     """
     try:
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
@@ -51,8 +51,8 @@ def make_private_folder(folder: Path) -> None:
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
-def tighten(path: Path) -> None:
-    """Take from everybody else what they may do with a file or folder of qmd's own; a missing one is nothing."""
+def restrict_to_owner(path: Path) -> None:
+    """Remove the permissions of group and others from a file or folder of qmd; ignore a missing one."""
     if os.name != "posix":
         return
     with suppress(OSError):
@@ -62,26 +62,26 @@ def tighten(path: Path) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file of qmd's own, where there is none.
+    """Create an empty private file if none exists.
 
-    One that is there is not even opened: closing it again would drop the locks that SQLite holds on it in this process.
+    An existing file is not even opened: closing it would drop the locks that SQLite has on it in this process.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If it cannot be created.
     """
     with suppress(FileExistsError):
         os.close(_open(resolve_own_file(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def renew_mark(mark: Path) -> None:
-    """Make an empty file, or one that is there new; where it cannot be made things go on without."""
+    """Create an empty file or renew its time; ignore failures."""
     with suppress(OSError):
         create_private(mark)
         os.utime(mark)
 
 
 def is_recent(mark: Path, age_s: float) -> bool:
-    """Whether a file is there and was made, or renewed, less than so many seconds ago."""
+    """Return whether a file exists and was created or renewed less than `age_s` seconds ago."""
     try:
         return 0 <= time.time() - mark.stat().st_mtime < age_s
     except OSError:
@@ -89,42 +89,42 @@ def is_recent(mark: Path, age_s: float) -> bool:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file of qmd's own, made when missing; the descriptor, which child processes do not inherit.
+    """Open a private file, created if missing, and return a descriptor that child processes do not inherit.
 
     Args:
         path: The file; its folder must exist.
         flags: As for `os.open`.
 
     Raises:
-        OSError: If it cannot be made or opened.
+        OSError: If it cannot be created or opened.
     """
     descriptor = _open(path, flags | os.O_CREAT)
-    tighten(path)
+    restrict_to_owner(path)
     return descriptor
 
 
 def _refusal_reason(status: os.stat_result, *, takes_any_owner: bool) -> str | None:
-    """What keeps a file of a project's `.qmd`, by its own status, from being used; to follow its name."""
+    """Return the reason not to use a file of a project's `.qmd`, as a predicate for its name; None if there is none."""
     if _is_link(status):
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_nlink > 1:
         return "is a hard link"
-    # Who works as another user in a folder of their own means their own files.
+    # A user who works as another user in their own folder means their own files.
     is_own = os.name != "posix" or str(status.st_uid) in (str(os.geteuid()), os.environ.get("SUDO_UID"))
     return None if takes_any_owner or is_own else "belongs to another user"
 
 
 def resolve_own_file(path: Path, *, takes_any_owner: bool = True) -> Path:
-    """Where a file of qmd's own lies once links are followed, which in a project's `.qmd` they are not.
+    """Resolve the links of a private file's path; refuse links in a project's `.qmd`.
 
     Raises:
-        OSError: It is refused there: a link, no regular file, a hard link, or another user's where that matters.
+        OSError: The file there is a link, not regular, a hard link, or another user's where that matters.
     """
     if path.parent.name != PROJECT_FOLDER:
         return Path(os.path.realpath(path))
-    with suppress(FileNotFoundError), _folder(path.parent):
+    with suppress(FileNotFoundError), _open_folder(path.parent):
         reason = _refusal_reason(path.lstat(), takes_any_owner=takes_any_owner)
         if reason is not None:
             raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}")
@@ -132,14 +132,14 @@ def resolve_own_file(path: Path, *, takes_any_owner: bool = True) -> Path:
 
 
 def resolve_external_file(path: Path, *, follows_links: bool) -> Path:
-    """Where a file of another program's lies that is to be changed: there is none, or a regular one of this user's.
+    """Resolve another program's file that qmd is about to change: missing, or a regular file of this user.
 
     Raises:
-        OSError: It is another, or may not be written; or a link, or below one, unless those are followed.
+        OSError: It is something else, not writable, or, unless links are followed, a link or below one.
     """
     place = Path(os.path.realpath(path)) if follows_links else path
     reason = "is a link to nothing" if path.is_symlink() else None
-    with suppress(FileNotFoundError), _folder(place.parent):
+    with suppress(FileNotFoundError), _open_folder(place.parent):
         status = place.lstat()
         is_writable = status.st_mode & stat.S_IWUSR
         reason = _refusal_reason(status, takes_any_owner=False) or (None if is_writable else "is read-only")
@@ -149,14 +149,14 @@ def resolve_external_file(path: Path, *, follows_links: bool) -> Path:
 
 
 def _open(path: Path, flags: int) -> int:
-    """`os.open` for a file of qmd's own: in a project's `.qmd` relative to the folder itself, and never by a link."""
+    """Open a private file; in a project's `.qmd` relative to the folder itself and never through a link."""
     if PROJECT_FOLDER not in str(path) or path.parent.name != PROJECT_FOLDER:
         return os.open(path, flags, PRIVATE_FILE)
     resolve_own_file(path)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with _folder(path.parent) as folder:
+    with _open_folder(path.parent) as folder:
         descriptor = os.open(path if folder is None else path.name, flags, PRIVATE_FILE, dir_fd=folder)
-    # Where the system opens nothing relative to a folder, what was opened must be what lies there under that name.
+    # If the system cannot open relative to a folder, compare the opened file with the one of that name.
     if folder is None and not os.path.samestat(os.fstat(descriptor), path.lstat()):
         os.close(descriptor)
         raise OSError(errno.ELOOP, f"'{path}' has changed while it was opened")
@@ -164,8 +164,8 @@ def _open(path: Path, flags: int) -> int:
 
 
 @contextmanager
-def _folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
-    """A handle of a folder that is no link itself, by one of the folder it lies in; None where the system has none."""
+def _open_folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
+    """Yield a handle of a folder that is not a link, relative to its parent; None if the system has no handles."""
     if above is None and _is_link(folder.lstat()):
         raise OSError(errno.ELOOP, f"'{folder}' is a link")
     if os.open not in os.supports_dir_fd:
@@ -181,25 +181,24 @@ def _folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
 
 @contextmanager
 def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
-    """Make a user's file below a folder, or open one to read it and write at its end, up to a MiB in one piece.
+    """Create a user's file below a folder, or open one to read it and append to it, up to 1 MiB in one piece.
 
-    Folders are made where they are missing. No link below `root` is followed, nor one that takes a folder's place
-    meanwhile.
+    Missing folders are created. Links below `root` are not followed, nor a link that replaces a folder meanwhile.
 
     Raises:
-        OSError: It cannot be opened, is no regular file or has a second name; a new one, there is something.
+        OSError: It cannot be opened, is not a regular file, has a second name, or already exists although it is new.
     """
     place = Path(os.path.realpath(root))
     *folders, name = path.split("/")
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if is_new else 0)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with ExitStack() as opened:
-        handle = opened.enter_context(_folder(place))
+        handle = opened.enter_context(_open_folder(place))
         for folder in folders:
             place /= folder
             with suppress(FileExistsError):
                 os.mkdir(place if handle is None else folder, dir_fd=handle)
-            handle = opened.enter_context(_folder(place, handle))
+            handle = opened.enter_context(_open_folder(place, handle))
         place /= name
         descriptor = os.open(place if handle is None else name, flags, 0o666, dir_fd=handle)
         opened.callback(os.close, descriptor)
@@ -216,9 +215,9 @@ def _is_link(status: os.stat_result) -> bool:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether the group or everybody can read a file or list a folder, links and the folders above it considered.
+    """Return whether group or others can read a file or list a folder, links and parent folders considered.
 
-    False for what is missing, or cannot be looked at.
+    False for a missing or inaccessible path.
     """
     if os.name != "posix":
         return False
@@ -226,7 +225,7 @@ def is_open_to_others(path: Path) -> bool:
         real = path.resolve()
         mode = real.stat().st_mode
         above = [folder.stat().st_mode for folder in real.parents]
-    except (OSError, RuntimeError):  # the latter for a loop of links
+    except (OSError, RuntimeError):  # ValueError for NUL, RuntimeError for a loop of links
         return False
     return any(
         mode & may_read and all(folder & may_enter for folder in above)
@@ -235,9 +234,9 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def write_atomically(path: Path, text: str, *, keeps_mode: bool = False) -> None:
-    """Replace the file at `path` in one step; a symlink keeps pointing at its target, save in a project's `.qmd`.
+    """Replace the file at `path` in one step; follow a symlink to its target, except in a project's `.qmd`.
 
-    One that is there is closed to others, as qmd's own, unless it `keeps_mode`.
+    An existing file becomes private unless it `keeps_mode`.
 
     Raises:
         OSError: If the folder or the file cannot be written.
@@ -260,7 +259,7 @@ def write_atomically(path: Path, text: str, *, keeps_mode: bool = False) -> None
 
 
 def _mode_for(path: Path, target: Path, *, keeps_mode: bool) -> int:
-    """The permissions of what replaces `target`: its own where it is linked to or another's, else the owner's alone."""
+    """Return the mode of the file that replaces `target`: unchanged for a linked or foreign file, else owner-only."""
     try:
         found = target.stat()
     except FileNotFoundError:
@@ -272,9 +271,9 @@ def _mode_for(path: Path, target: Path, *, keeps_mode: bool) -> int:
 
 
 def _sweep_temporaries(target: Path) -> None:
-    """Remove what writes of `target` left behind that were killed, some minutes after the last could have been one."""
+    """Remove temporary files of killed writes to `target`, several minutes after the last write could have ended."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
-    # What others hold or remove meanwhile must not keep the file from being written.
+    # A temporary file that others lock or remove meanwhile must not prevent the write.
     with suppress(OSError):
         for path in target.parent.iterdir():
             if name.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
@@ -282,9 +281,9 @@ def _sweep_temporaries(target: Path) -> None:
 
 
 def read_regular_file(path: Path, max_bytes: int) -> bytes:
-    """The first `max_bytes` of a file; never waits, whatever has taken the file's place since it was listed.
+    """Return the first `max_bytes` of a file without waiting, whatever replaced the file since it was listed.
 
-    A pipe without a writer would keep its reader for ever, and a device or a file that grows would never end.
+    Reading a pipe without a writer, a device or a growing file would never end.
 
     Raises:
         OSError: If it cannot be read, or is a folder, pipe, socket or device.
@@ -313,13 +312,13 @@ def _read_up_to(descriptor: int, n_bytes: int) -> bytes:
 
 @contextmanager
 def exclusive_lock(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock file at `path` while the block runs; yields False when another holds it longer than `wait_s`.
+    """Lock the file at `path` while the block runs; yield False if another process keeps it longer than `wait_s`.
 
-    The system drops the lock when its holder dies, however it dies, so a stale one cannot exist. Two holders in one
-    process exclude each other too.
+    The system drops the lock when its process dies, so a stale one cannot exist. Two locks in one process exclude each
+    other too.
 
     Raises:
-        OSError: If the lock file cannot be made.
+        OSError: If the lock file cannot be created.
     """
     make_private_folder(path.parent)
     descriptor = open_private(path, os.O_RDWR)
@@ -335,7 +334,7 @@ def exclusive_lock(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process holds the lock file at `path`; a missing one, or one that cannot be opened, is not held."""
+    """Return whether a process has locked the file at `path`; False for a missing or unreadable file."""
     try:
         descriptor = _open(path, os.O_RDWR)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where this program was installed from, and the commands that change what is installed."""
+"""The source of this installation and the commands that change it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from qmd.distributions import TWINS
 
 
 class Installation(Struct, frozen=True):
-    """Where the program came from, as its installer noted it; without a note its own folder."""
+    """The source of this program, as its installer recorded it; without a record its own folder."""
 
     name: str = TWINS[0][0]
     place: str = Path(__file__).parents[1].as_uri()
-    """Address of a folder, an archive or a revision; empty for an index of packages."""
+    """Address of a folder, an archive or a revision; empty for a package index."""
     flag: str = ""
     is_cpu: bool = False
     program: str = "pip"
 
 
 def find_installation() -> Installation:
-    """This one."""
+    """Return the source of the running program."""
     for name in TWINS[0]:
         with suppress(metadata.PackageNotFoundError):
             noted = metadata.distribution(name)
@@ -46,10 +46,10 @@ def find_installation() -> Installation:
 
 
 def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
-    """What adds an extra to this installation, the environment at `prefix`; for None puts the build for the CPU there.
+    """Return the command that adds an extra to the environment at `prefix`; for None it installs the CPU build.
 
-    From where it was installed: only what came from an index is named by its name alone, as on another index that name
-    may be a stranger's.
+    The command names the source of this installation: a name alone is only used for a package index, as on another
+    index that name may belong to someone else.
     """
     here, extras, is_windows = find_installation(), {extra} - {None}, platform == "win32"
     program, name, place = here.program, here.name, here.place
@@ -57,7 +57,7 @@ def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform
     if (prefix / "pipx_metadata.json").is_file():
         program = f"pipx runpip {prefix.name}"
     elif (receipt := prefix / "uv-receipt.toml").is_file():
-        # Extras that are not named again would go.
+        # Extras that are not repeated would be removed.
         asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
         extras.update(one for part in asked if part["name"] in TWINS[0] for one in part.get("extras", ()))
         # These two exclude each other.
@@ -68,7 +68,7 @@ def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform
         start = f"{program} uninstall {gone}" + ("; " if is_windows else " && ")
         extras -= {"cuda", "cuda12"}
         if not is_built:
-            # A wheel holds one build; the other is where it was.
+            # A wheel contains one build; the other one is at its source.
             name, place = TWINS[0][1], place.replace("qmd_search-", "qmd_search_cpu-")
     if is_built and (extra is None or here.is_cpu):
         start += '$env:QMD_RUNTIME="cpu"; ' if is_windows else "QMD_RUNTIME=cpu "

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 _STEPS = 2_000
-"""Points of a job that are remembered at most: enough for any bar, and bounded however long it takes."""
+"""Measured points of a job: enough for any bar, and bounded however long the job takes."""
 
 
 class Progress(Struct, frozen=True):
-    """How far a job is."""
+    """Completed and total amount of a job, and its current rate."""
 
     done: int
     total: int
     """In the unit of the job: characters, files, bytes."""
     elapsed_s: float = 0.0
     rate: float | None = None
-    """Units per second of late; None before there is anything to measure."""
+    """Recent units per second; None before any measurement."""
     left_s: float | None = None
 
     @property
@@ -35,7 +35,7 @@ class Progress(Struct, frozen=True):
 
 
 def duration_text(seconds: float) -> str:
-    """A time that is still to come, as exactly as it can be known: `45 s`, `1 min 15 s`, `12 min`, `1 h 05 min`."""
+    """Format a remaining time, as exactly as it is known: `45 s`, `1 min 15 s`, `12 min`, `1 h 05 min`."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     if seconds < 600:
@@ -48,11 +48,11 @@ def duration_text(seconds: float) -> str:
 
 
 class Pace:
-    """Measures a job while it runs, from the first state on: what came before it was preparation, or another run's.
+    """Rate of a running job, measured from the first state on: earlier work was preparation or another run's.
 
-    What is left is counted at the rate of the later half of what was done: it forgets a start that was not like the
-    rest (a model that warmed up, vectors that were there already), and half a job is too much to be misled by a few
-    odd files. `tests/benchmarks/bench_progress.py` compares it with the rate over everything.
+    The remaining time uses the rate of the later half of the finished work: this ignores an untypical start (a model
+    that warmed up, vectors that were there already), and half a job is long enough not to be misled by a few odd files.
+    `tests/benchmarks/bench_progress.py` compares it with the overall rate.
 
     Args:
         total: Size of the job.
@@ -66,7 +66,7 @@ class Pace:
         self._at_s: list[float] = []
 
     def at(self, done: int) -> Progress:
-        """The state once `done` is done, which never falls."""
+        """Return the state once `done` is done; it never falls."""
         now = self._clock()
         done = min(max(done, self._done[-1] if self._done else 0), self._total)
         if not self._done or done - self._done[-1] > self._total / _STEPS:

@@ -14,17 +14,17 @@ _DEFAULT_BUSY_TIMEOUT_MS = 120_000
 
 
 def is_off(value: str | None) -> bool:
-    """Whether an environment variable switches off: `0`, `off`, `no`, `false`, `none`, `never`, `disable(d)`."""
+    """Return whether an environment variable switches off: `0`, `off`, `no`, `false`, `none`, `never`, `disable(d)`."""
     return value is not None and value.strip().lower() in _OFF_WORDS
 
 
 def is_on(value: str | None) -> bool:
-    """Whether an environment variable switches on: it is set, not blank, and no word that switches off."""
+    """Return whether an environment variable switches on: set, not blank, and not a word that switches off."""
     return value is not None and bool(value.strip()) and not is_off(value)
 
 
 def busy_timeout_ms() -> int:
-    """How long to wait for another process, from the environment or the default, in milliseconds."""
+    """Return the wait for another process in milliseconds, from the environment or the default."""
     raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
-    # SQLite counts to no more.
+    # SQLite's maximum
     return min(int(raw), 2**31 - 1) if raw.isdecimal() and len(raw) < 20 else _DEFAULT_BUSY_TIMEOUT_MS

@@ -9,43 +9,43 @@ if TYPE_CHECKING:
 
 
 UNKNOWN_TIME_NS = -1
-"""Instead of a time that need not tell a change."""
+"""Placeholder for a file time that may miss a later change."""
 
 
 def utc_now() -> datetime:
-    """The time now, aware of its zone."""
+    """Return the current time in UTC, with its zone."""
     from datetime import UTC, datetime
 
     return datetime.now(UTC)
 
 
 def local_today() -> date:
-    """The day that it is where the user is: what `yesterday` is counted from."""
+    """Return the user's local date, from which `yesterday` is counted."""
     return utc_now().astimezone().date()
 
 
 def time_text(moment: datetime, precision: Literal["seconds", "milliseconds"] = "milliseconds") -> str:
-    """A time in UTC as text: `2026-03-14T09:26:53.589Z`."""
+    """Format a time in UTC: `2026-03-14T09:26:53.589Z`."""
     return moment.isoformat("T", precision).replace("+00:00", "Z")
 
 
 def file_time_text(time_ns: int) -> str:
-    """A file's time, in nanoseconds since 1970, as text; one that the calendar cannot hold counts as the epoch."""
+    """Format a file's time, in nanoseconds since 1970; a time outside the calendar counts as the epoch."""
     from datetime import UTC, datetime
 
     try:
         moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
         if moment.year in (1, 9999):
-            raise OverflowError  # east or west of here it is another
+            raise OverflowError  # Other zones have another local time.
     except (OverflowError, ValueError, OSError):
         moment = datetime.fromtimestamp(0, UTC)
     return time_text(moment)
 
 
 def settled_time(time_ns: int, looked_at_ns: int) -> int:
-    """The time by which a file or folder may be known again after a look.
+    """Return the time by which a later look may recognise an unchanged file or folder.
 
-    What changed shortly before may change again within the same tick of its file system's clock, with equal size and
+    A recent change may be followed by another within the same tick of the file system's clock, with equal size and
     time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds.
     """
     tick_ns = 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
@@ -53,7 +53,7 @@ def settled_time(time_ns: int, looked_at_ns: int) -> int:
 
 
 def parse_time(text: str) -> datetime:
-    """A time that was written as ISO 8601; UTC when it names no zone."""
+    """Parse an ISO 8601 time; UTC if it names no zone."""
     from datetime import UTC, datetime
 
     parsed = datetime.fromisoformat(text)
@@ -61,5 +61,5 @@ def parse_time(text: str) -> datetime:
 
 
 def days_since(text: str) -> int:
-    """Whole days between a time that was written as ISO 8601 and now."""
+    """Return the whole days between an ISO 8601 time and now."""
     return (utc_now() - parse_time(text)).days

@@ -1,4 +1,4 @@
-"""The call paths of docs/dev/architecture.md are those that the program takes."""
+"""The call paths of docs/dev/architecture.md are those of the program."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Trace:
     called: dict[str, None] = field(default_factory=dict)
 
     def see(self, frame: FrameType, event: str, argument: object) -> None:
-        """A function for `sys.setprofile`."""
+        """Count a call, for `sys.setprofile`."""
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             self.called.setdefault(_name(frame))
 
@@ -61,7 +61,7 @@ def traced() -> Iterator[Trace]:
 
 
 def described(path: str) -> list[str]:
-    """The functions of a call path in the document."""
+    """Return the functions of a call path in the document."""
     text = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     block = re.search(rf"```calls {path}\n(.*?)```", text, re.DOTALL)
     assert block is not None
@@ -81,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "# Pricing\n\nWe chose per-seat pricing after the interviews.\n", encoding="utf-8"
     )
     (notes / "roses.md").write_text("# Roses\n\nPrune roses in winter.\n", encoding="utf-8")
-    # What is of this very moment would be looked at again by the next search.
+    # The next search would check files of this very moment again.
     for place in (*notes.iterdir(), notes):
         os.utime(place, (1_700_000_000, 1_700_000_000))
     return notes

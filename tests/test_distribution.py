@@ -1,4 +1,4 @@
-"""The distribution is called `qmd-search`; the package index has a stranger's project called `qmd`."""
+"""The distribution is called `qmd-search`; `qmd` on the package index is another project."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _EXTRA = re.compile(r"(?<![\w-])qmd\[\w")
 
 
 def _mistakes(text: str) -> list[str]:
-    """Commands that would install the stranger's project, and its name with one of our extras."""
+    """Commands that would install the other project, and its name with one of our extras."""
     commands = [found[0] for found in _INSTALLS.finditer(text) if _STRANGER.search(found[1])]
     return commands + [found[0] for found in _EXTRA.finditer(text)]
 
@@ -39,14 +39,14 @@ def _files() -> Iterator[Path]:
         )
 
 
-def test_no_file_says_to_install_the_project_of_another_author() -> None:
+def test_no_file_recommends_the_project_of_another_author() -> None:
     found = {str(file.relative_to(ROOT)): _mistakes(file.read_text("utf-8", "replace")) for file in _files()}
     assert len(found) > 150
     assert {file: mistakes for file, mistakes in found.items() if mistakes} == {}
 
 
-def test_no_file_says_to_install_a_name_that_nobody_holds_yet() -> None:
-    """Whoever registers it first could be anybody; `install_command` knows where this program came from."""
+def test_no_file_recommends_an_unregistered_name() -> None:
+    """Anyone could register the name first; `install_command` uses the source of this program."""
     found = {str(file.relative_to(ROOT)): _UNHELD.findall(file.read_text("utf-8", "replace")) for file in _files()}
     assert {file: commands for file, commands in found.items() if commands} == {}
     assert _UNHELD.search("`pip install 'qmd-search[code]'`") and not _UNHELD.search("pipx uninstall qmd-search")
@@ -78,7 +78,7 @@ def test_the_installed_distribution_is_ours_and_brings_the_command() -> None:
     with pytest.raises(metadata.PackageNotFoundError):
         metadata.version("qmd")
     scripts = [one for one in metadata.distribution("qmd-search").entry_points if one.group == "console_scripts"]
-    # `uvx qmd-search` runs the command that is called like the distribution.
+    # `uvx qmd-search` runs the command with the name of the distribution.
     assert {one.name: one.value for one in scripts} == dict.fromkeys(("qmd", "qmd-search"), "qmd.__main__:run")
 
 

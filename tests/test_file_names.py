@@ -54,5 +54,5 @@ def test_a_path_through_a_link_belongs_to_the_collection_that_it_leads_into(tmp_
         ("2024-03-01 Tides.md", "2024-03-01 Tides.md", []),
     ],
 )
-def test_what_programs_call_a_file_is_told_by_its_name(path: str, page: str, aliases: list[str]) -> None:
+def test_the_name_of_a_page_in_its_program_follows_from_its_file(path: str, page: str, aliases: list[str]) -> None:
     assert (page_path(path), list(page_aliases(path))) == (page, aliases)

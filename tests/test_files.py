@@ -1,4 +1,4 @@
-"""The rule of qmd's own files: readable by their owner alone, links and other people's folders left as they are."""
+"""Private files of qmd: readable by their owner alone, links and other people's folders unchanged."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ from qmd.files import (
     is_open_to_others,
     make_private_folder,
     open_private,
-    tighten,
+    restrict_to_owner,
     write_atomically,
 )
 
@@ -76,7 +76,7 @@ def test_a_configuration_linked_from_a_repository_keeps_its_place_and_permission
         write_atomically(path, "a: 2\n")
         assert (repository / "index.yml").read_text() == "a: 2\n"
         assert _mode(repository / "index.yml") == 0o644
-        tighten(path.parent)
+        restrict_to_owner(path.parent)
     assert (ours / "index.yml").is_symlink()
     assert (_mode(repository), _mode(ours)) == (0o755, 0o700)
 
@@ -86,7 +86,7 @@ def test_what_belongs_to_another_user_is_left_alone(tmp_path: Path, monkeypatch:
     file.write_text("")
     file.chmod(0o644)
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
-    tighten(file)
+    restrict_to_owner(file)
     write_atomically(file, "new")
     assert _mode(file) == 0o644
 
@@ -95,8 +95,8 @@ def test_tightening_keeps_what_the_owner_may_do_and_a_missing_file_is_nothing(tm
     file = tmp_path / "read-only"
     file.write_text("")
     file.chmod(0o444)
-    tighten(file)
-    tighten(tmp_path / "missing")
+    restrict_to_owner(file)
+    restrict_to_owner(tmp_path / "missing")
     assert _mode(file) == 0o400
 
 

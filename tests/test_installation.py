@@ -1,4 +1,4 @@
-"""Commands that change what is installed, and what overwrites what."""
+"""Commands that change the installation, and packages that overwrite each other."""
 
 import json
 import shlex
@@ -28,7 +28,7 @@ def installed(
     name: str = "qmd-search",
     runtime: str = "onnxruntime-gpu",
 ) -> Path:
-    """The environment in which the program was installed from `origin`; None for an index of packages."""
+    """Simulate the environment of an installation from `origin`; None for a package index."""
     noted = folder / f"{name.replace('-', '_')}-9.dist-info"
     noted.mkdir(parents=True)
     (noted / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9\nRequires-Dist: {runtime}>=1\n")
@@ -145,7 +145,7 @@ def test_the_build_for_the_cpu_takes_the_place_of_this_one(
     assert install_command(None, folder, platform) == command
 
 
-def test_a_tool_is_made_anew_for_the_cpu_with_the_extras_that_need_no_card(
+def test_a_tool_is_reinstalled_for_the_cpu_with_the_extras_that_need_no_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = installed(monkeypatch, tmp_path, {"url": "file:///src", "dir_info": {}}, "uv")

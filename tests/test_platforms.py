@@ -1,6 +1,6 @@
-"""Which systems the package installs on from wheels alone, as a resolver sees them; asks the package index.
+"""Systems on which the package installs from wheels alone, as a resolver sees them; asks the package index.
 
-And what `hatch_build.py` makes of the lists in pyproject.toml.
+Also the lists that `hatch_build.py` makes from pyproject.toml.
 """
 
 import os
@@ -39,7 +39,7 @@ _SYSTEMS = [
 
 
 def _resolve(platform: str, python: str, pair: str, *options: str, **environ: str) -> list[str]:
-    """Names of the distributions that a system gets with a pair or an extra; skips where no package index is asked."""
+    """Return the distributions that a system gets with a pair or an extra; skip without a package index."""
     pairs = _HOOKS["custom"]
     uv = shutil.which("uv", path=sysconfig.get_path("scripts")) or shutil.which("uv")
     if uv is None:
@@ -103,7 +103,7 @@ def test_the_libraries_of_cuda_come_with_the_runtime_that_is_built_for_them(extr
 
 
 def _build(monkeypatch: pytest.MonkeyPatch, file: Path, **environ: str) -> dict[str, Any]:
-    """The metadata of a build, for hatchling, which calls the hook."""
+    """Return the metadata of a build, for hatchling, which calls the hook."""
     monkeypatch.setitem(
         sys.modules, "hatchling.metadata.plugin.interface", SimpleNamespace(MetadataHookInterface=object)
     )
@@ -149,7 +149,7 @@ def test_a_build_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, e
         _build(monkeypatch, _ROOT / "hatch_build.py", **environ)
 
 
-def test_a_source_archive_says_that_it_keeps_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_source_archive_reports_that_it_keeps_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copy(_ROOT / "hatch_build.py", tmp_path)
     (tmp_path / "PKG-INFO").touch()
     assert _build(monkeypatch, tmp_path / "hatch_build.py")["name"] == "qmd-search"

@@ -1,4 +1,4 @@
-"""How long a job will still take."""
+"""Remaining time of a job."""
 
 import pytest
 
@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
     def run(self, pace: Pace, steps: list[tuple[int, float]]) -> Progress:
-        """The last state after jobs of (units, seconds)."""
+        """Return the last state after jobs of (units, seconds)."""
         done = 0
         progress = pace.at(done)
         for units, seconds in steps:
@@ -38,7 +38,7 @@ def test_a_start_that_cost_nothing_is_forgotten() -> None:
     assert progress.left_s == pytest.approx(40.0, rel=0.05)
 
 
-def test_what_came_before_the_first_state_says_nothing_about_the_rate() -> None:
+def test_work_before_the_first_state_does_not_count_for_the_rate() -> None:
     clock = Clock()
     pace = Pace(1_000, clock=clock)
     clock.now += 60.0
@@ -72,5 +72,5 @@ def test_a_job_never_goes_back_nor_beyond_its_end() -> None:
         (40_000.0, "11 h"),
     ],
 )
-def test_a_time_is_told_as_exactly_as_it_can_be_known(seconds: float, text: str) -> None:
+def test_a_time_is_as_exact_as_it_can_be_known(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

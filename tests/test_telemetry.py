@@ -1,4 +1,4 @@
-"""What `import qmd` switches off, before any package that reports home can be loaded."""
+"""Switches that `import qmd` sets before any package that reports home is loaded."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_the_hub_client_adds_nothing_to_its_requests(tmp_path: Path) -> None:
 
 
 def test_events_of_a_runtime_that_was_loaded_before_qmd_are_switched_off(tmp_path: Path) -> None:
-    # The upload of the process's start cannot be called back; what would follow can.
+    # The upload at the start of the process cannot be prevented; later ones can.
     program = (
         "import onnxruntime as runtime; calls = []\n"
         "runtime.disable_telemetry_events = lambda: calls.append('off')\n"

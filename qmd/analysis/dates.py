@@ -1,4 +1,4 @@
-"""Days as terms of full text: what a note names, and what a search asks for."""
+"""Days as full-text terms of notes and queries."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 _MONTH_DAYS = 28
 MANY_DAYS = 62
-"""Days from which a span is known, and searched, by its months alone."""
+"""Longest span in days that is indexed and searched by its days; longer ones use only months."""
 
 
 def date_terms(spans: Iterable[DateSpan]) -> list[str]:
-    """Every day and every month that spans touch, each once; of a month or more the days inside are left out.
+    """Return every day and month that spans touch, each once; of a month or more only months.
 
-    No text holds such words (`onday20181017`, `onmonth201810`), and nobody types them.
+    No text contains such words (`onday20181017`, `onmonth201810`), and no one types them.
     """
-    return list(dict.fromkeys(term for span in spans for term in _terms_of(span.first, span.last)))
+    return list(dict.fromkeys(term for span in spans for term in _span_terms(span.first, span.last)))
 
 
 @lru_cache(maxsize=1_000)
-def _terms_of(first: date, last: date) -> tuple[str, ...]:
+def _span_terms(first: date, last: date) -> tuple[str, ...]:
     """Cached, as notes share their days."""
     n_days = (last - first).days + 1
     days = [first + timedelta(days=number) for number in (range(n_days) if n_days < _MONTH_DAYS else (0, n_days - 1))]
     kept = [day for day in days if n_days < _MONTH_DAYS or day not in month_of(day.year, day.month)]
-    return (*map(_day_term, kept), *_months(first, last))
+    return (*map(_day_term, kept), *_month_terms(first, last))
 
 
 def terms_within(first: date, last: date) -> list[str]:
-    """Terms of which every note has one that names a day from `first` to `last`, or a whole month among them."""
-    return [_months(day, day)[0] if is_month else _day_term(day) for day, is_month in days_and_months(first, last)]
+    """Return terms such that every note naming a day, or a whole month, from `first` to `last` has one of them."""
+    return [_month_terms(day, day)[0] if is_month else _day_term(day) for day, is_month in days_and_months(first, last)]
 
 
 def days_and_months(first: date, last: date) -> list[tuple[date, bool]]:
-    """The days of a span, whole months as their first day and True; of a long span nothing but months."""
+    """Return the days of a span, whole months as their first day and True; of a long span only months."""
     parts: list[tuple[date, bool]] = []
     day = first
     while day <= last:
@@ -55,6 +55,6 @@ def _day_term(day: date) -> str:
     return "onday" + day.isoformat().replace("-", "")
 
 
-def _months(first: date, last: date) -> list[str]:
+def _month_terms(first: date, last: date) -> list[str]:
     touched = range(first.year * 12 + first.month - 1, last.year * 12 + last.month)
     return [f"onmonth{number // 12:04}{number % 12 + 1:02}" for number in touched]

@@ -1,27 +1,27 @@
-"""How far two spellings are apart."""
+"""Edit distances between spellings."""
 
 from __future__ import annotations
 
 import string
 
 LONG_WORD = 8
-"""Letters from which a word may have two typing errors; two edits make any shorter word into many others."""
+"""Shortest word that may have two typing errors; two edits turn a shorter word into many others."""
 
 
 def edit_distance(left: str, right: str, limit: int) -> int:
-    """Edits (insert, delete, substitute, swap of neighbours) between two words, or `limit + 1` when there are more."""
+    """Return the edits (insert, delete, substitute, swap of neighbours) between two words, at most `limit + 1`."""
     if abs(len(left) - len(right)) > limit:
         return limit + 1
     return min(_distances(left, right, limit)[-1], limit + 1)
 
 
 def front_distance(left: str, right: str, limit: int) -> int:
-    """Edits between `left` and the beginning of `right` that is nearest to it, or `limit + 1` when there are more."""
+    """Return the edits between `left` and the nearest beginning of `right`, at most `limit + 1`."""
     return min(*_distances(left, right[: len(left) + limit], limit), limit + 1)
 
 
 def other_starts(word: str) -> set[str]:
-    """Beginnings of words whose first letter is not that of `word` and of which one edit makes `word`.
+    """Return word beginnings with another first letter that become a beginning of `word` by one edit.
 
     The first letter is seldom wrong, so these are for when nothing else is near. Each is shared by few words.
     """
@@ -30,7 +30,7 @@ def other_starts(word: str) -> set[str]:
 
 
 def _distances(left: str, right: str, limit: int) -> list[int]:
-    """Edits between `left` and each beginning of `right`, the empty one first; all of them too many beyond `limit`."""
+    """Return the edits between `left` and each beginning of `right`, the empty one first; inexact above `limit`."""
     before: list[int] = []
     above = list(range(len(right) + 1))
     for i, a in enumerate(left, start=1):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
-    # In code `c++` in lower case is an increment: it counts only where prose would have it.
+    # In code a lower-case `c++` is an increment: it counts only where prose would have it.
     (
         "+",
         r"\+\+(?<=([Ccg])\+\+)(?:(?<!c\+\+)(?![\w+])|(?=[\s.,?!:]|\Z))(?<![\w+$]...)",
@@ -16,8 +16,8 @@ _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ("#", r"#(?<=([CcFf])#)(?<![\w#]..)(?![\w#])", {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"}),
     (".", r"(\.)(?:NET(?<!\.....)|net(?<![\w.]....))\b", {".": "dotnet"}),
 )
-"""(what has to be there, pattern, term by its group). Conditions on what comes before are written after the symbols:
-what begins with a literal is searched at memory speed."""
+"""(required substring, pattern, term by its group). Lookbehinds follow the symbols: a pattern that begins with a
+literal is searched at memory speed."""
 
 _PART = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
 _PLURAL_ACRONYM = r"[A-Z]{2,}s\Z"
@@ -30,12 +30,12 @@ _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
 _CAPITAL = rb"A(?:(?<= A)A++a|(?<=aA))[aA0]*+"
-"""One that begins a word with others (`HTMLParser`), or follows a small letter, and the word to its end."""
+"""A capital that begins a word with others (`HTMLParser`) or follows a small letter, and the word to its end."""
 
 
 @lru_cache(maxsize=1 << 16)
 def identifier_parts(word: str) -> tuple[str, ...]:
-    """Lower-case parts of a camelCase word (`getUserName` → get, user, name); empty when it has fewer than two."""
+    """Return the lower-case parts of a camelCase word (`getUserName` → get, user, name); empty if fewer than two."""
     if _CAMEL_WORD.search(word) is None or re.match(_PLURAL_ACRONYM, word):
         return ()
     parts = tuple(part.lower() for part in re.findall(_PART, word))
@@ -43,14 +43,14 @@ def identifier_parts(word: str) -> tuple[str, ...]:
 
 
 def symbol_terms(text: str) -> list[str]:
-    """Terms for names that are told apart by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
+    """Return terms for names that differ by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
     # Looking for one character is much cheaper, and most texts have no `+`.
     named = [(set(re.findall(pattern, text)), terms) for sign, pattern, terms in _SYMBOLS if sign in text]
     return list(dict.fromkeys(term for names, terms in named for name, term in terms.items() if name in names))
 
 
 def camel_words(text: str) -> Iterable[str]:
-    """Distinct camelCase words of `text`, sorted."""
+    """Return the distinct camelCase words of `text`, sorted."""
     raw = f" {text} ".encode("utf-8", "replace")
     classes = raw.translate(_CLASSES)
     places = re.finditer(_CAPITAL, classes)

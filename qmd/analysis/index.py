@@ -1,4 +1,4 @@
-"""What full-text search is given of a document."""
+"""Full-text columns of a document."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from qmd.analysis.stopwords import LANGUAGE_MARK, LANGUAGES, language_of_words
 from qmd.records import Document, IndexTerms
 
 _BEGINNING, _SIGNS = 1_000, 3
-"""Code points of a text by which its language is told, a hundredth of what it costs to index, and fewest signs."""
+"""Code points of a text that decide its language, at a hundredth of its indexing cost, and the fewest matches."""
 
 
 def analyze_document(document: Document) -> IndexTerms:
-    """The FTS5 columns of `document`.
+    """Return the FTS5 columns of `document`.
 
-    `title` holds all that the note is called. `body` is the whole text, front matter included: its keywords and
-    descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once,
-    among them the dates that the note names, and its language where that is not English.
+    `title` contains all names of the note. `body` is the whole text, front matter included: its keywords and
+    descriptions are written to be found. ASCII text passes unchanged. `extra` contains each derived term once, among
+    them the dates that the note names, and its language if that is not English.
     """
     path, text = document.path, document.text
     names = "\n".join(note_names(document))

@@ -1,4 +1,4 @@
-"""What notes are called, when two names are the same, and which of the notes of one name a link means."""
+"""Names of notes, their comparison, and the target of a link."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from qmd.file_names import file_name
 from qmd.note_names import is_descriptive, page_path
 from qmd.records import Document, NameKind
 
-_BETWEEN = re.compile(r"[^\w+#&@]+|_+")
-_ASCII = bytes(ord(_BETWEEN.sub(" ", chr(code)).lower()) for code in range(128)).ljust(256)
-"""The same and small letters for each sign of ASCII, which bytes are given ten times as fast."""
+_SEPARATORS = re.compile(r"[^\w+#&@]+|_+")
+_ASCII = bytes(ord(_SEPARATORS.sub(" ", chr(code)).lower()) for code in range(128)).ljust(256)
+"""The lower-case form of each ASCII character, which bytes are mapped to ten times as fast."""
 
 
 @lru_cache(maxsize=1_000)
 def name_key(name: str) -> str:
-    """A name in the form in which two are equal: case, accents, hyphens, punctuation and emoji do not matter.
+    """Normalise a name for comparison: case, accents, hyphens, punctuation and emoji do not matter.
 
-    `+` and `#` do (`C++`, `C#`), but for the sign of a tag. A name of nothing but signs stands for itself.
+    `+` and `#` do (`C++`, `C#`), except the sign of a tag. A name of signs alone stays as it is.
     """
     if name.isascii():
         words = name.encode().translate(_ASCII).split()
         return b" ".join(words).decode().lstrip("#") or name.strip()
-    key = " ".join(_BETWEEN.sub(" ", without_accents(normalize(name))).split()).lower().lstrip("#")
+    key = " ".join(_SEPARATORS.sub(" ", without_accents(normalize(name))).split()).lower().lstrip("#")
     return key or name.strip()
 
 
 def note_names(document: Document) -> tuple[str, ...]:
-    """Title, file name where it says something, and aliases; of equal names the first."""
+    """Return title, descriptive file name and aliases; of equal names the first."""
     file = file_name(document.path)
     named: dict[str, str] = {}
     for name in (document.title, *([file] if is_descriptive(file) else ()), *document.aliases):
@@ -41,13 +41,11 @@ def note_names(document: Document) -> tuple[str, ...]:
     return tuple(named.values())
 
 
-# --- links ----------------------------------------------------------------------------------------
-
 _KINDS: tuple[NameKind, ...] = ("file", "title", "alias")
 
 
 class NamedNote(Struct, frozen=True, gc=False):
-    """A note that has the name: its document, its path as `path_key` writes it, and what the name is there."""
+    """A note with a given name: its document, its path in the form of `path_key`, and the kind of that name."""
 
     document_id: int
     place: str
@@ -55,33 +53,33 @@ class NamedNote(Struct, frozen=True, gc=False):
 
 
 def link_key(target: str) -> str:
-    """The name that a link's target ends with, as `name_key` writes names; empty for a link to the note itself."""
-    return _key_of(target.rstrip("/").rpartition("/")[2])
+    """Return the last name in a link's target, in the form of `name_key`; empty for a link to the note itself."""
+    return _cached_key(target.rstrip("/").rpartition("/")[2])
 
 
 @lru_cache(maxsize=10_000)
-def _key_of(name: str) -> str:
+def _cached_key(name: str) -> str:
     """Cached, as the notes of one folder link to one another."""
     return name_key(name[:-3] if name.lower().endswith(".md") else name) if name else ""
 
 
 def path_key(path: str) -> str:
-    """A path in the form in which two are compared: without `.md`, letter case and Unicode's forms."""
+    """Normalise a path for comparison: no `.md`, letter case or Unicode form."""
     place = normalize(page_path(path)).lower()
     return place[:-3] if place.endswith(".md") else place
 
 
 def choose_target(target: str, source: str, named: Sequence[NamedNote]) -> int | None:
-    """The document that a link means, or None.
+    """Return the document that a link means, or None.
 
     A target with a folder is a path from the note's folder, else from the collection's root, else from above or below
     that root. A mere name is that of a file before a title and an alias; of several notes the one in the same folder,
     else the one with the shortest path.
 
     Args:
-        target: As the link has it.
-        source: Path of the note that holds the link.
-        named: The notes of the same collection that are called `link_key(target)`.
+        target: As written in the link.
+        source: Path of the note with the link.
+        named: The notes of the same collection with the name `link_key(target)`.
     """
     folder = path_key(source).rpartition("/")[0]
     if "/" not in target:
@@ -96,13 +94,13 @@ def choose_target(target: str, source: str, named: Sequence[NamedNote]) -> int |
                 return one.document_id
     while rooted.startswith("../"):
         rooted = rooted[3:]
-    files = [one for one in named if _is_end(one.place, rooted)]
+    files = [one for one in named if _is_suffix(one.place, rooted)]
     files.sort(key=lambda one: (one.place != rooted, *_rank(one, folder)))
     return files[0].document_id if files else None
 
 
-def _is_end(place: str, wanted: str) -> bool:
-    """Whether one path ends with the other; a note at the root is meant by its whole path alone."""
+def _is_suffix(place: str, wanted: str) -> bool:
+    """Return whether one path ends with the other; a note at the root only matches its whole path."""
     return f"/{place}".endswith(f"/{wanted}") or ("/" in place and wanted.endswith(f"/{place}"))
 
 

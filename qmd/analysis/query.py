@@ -14,10 +14,10 @@ from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm
 
 _TOKEN = re.compile(r"[^\W_]+")
-# What separates words of a query. What is left out joins: - _ . / : @ \ # + $ ' and combining marks.
+# Separators of query words. All other signs join: - _ . / : @ \ # + $ ' and combining marks.
 _WORD = re.compile(r"[^\s,;!?(){}\[\]<>\"|*&%^=~`«»‹›„“”‚‘…、。，！？：；（）「」『』【】《》〈〉・—–¿¡]+")
 _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
-# Kept as text: `re` compiles them when a query first asks, and a plain search never does; so with the endings below.
+# Kept as text: `re` compiles it on first use, and a plain search never needs it; so with the endings below.
 _JOINER = r"[-_./:@\\#+$'’]+"
 _VERSION = r"(?i)v?(\d+(?:\.\d+)+)\Z"
 _LEX_ITEM = r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))'
@@ -27,7 +27,7 @@ _IDENTIFIER = (
     r"\w*[a-z0-9][A-Z]\w*|\w+_\w*|_\w+|[A-Z]{1,5}-?\d{2,}\w*|\w+(?:::|\.|/|->|\\)[\w./:\\-]+|--?[A-Za-z][\w-]+"
     r"|[\w.:]+\(\)|0x[0-9a-fA-F]+|\.?[\w-]+\.\w{1,5}"
 )
-# Endings that Russian and Ukrainian words lose, longest first; what is left is searched as a prefix.
+# Endings of Russian and Ukrainian words, longest first; the rest is searched as a prefix.
 _CYRILLIC = r"[\u0400-\u04ff]{5,}\Z"
 _CYRILLIC_ENDING = (
     r"(?:иями|ями|ами|ого|его|ому|ему|ыми|ими|иях|иям|ией|ение|ения|ению|ать|ять|ить|еть|ует|ает|яет|ются|ется|ться|ов|ев|ей|ой"
@@ -37,9 +37,9 @@ _MIN_STEM = 4
 _JOINED = r"[^\W\d_]+(?:-[^\W\d_]+)+"
 
 LONG_QUERY = 5
-"""Words from which a hyphenated word is searched by its parts alone: there its phrase counts one idea twice. nDCG@10 on
-cranfield: BM25 .535 instead of .529, hybrid .571 instead of .569; nlcmd: hybrid .444 instead of .443; cacm: BM25 .473
-instead of .476, hybrid .518 instead of .519."""
+"""Query length from which a hyphenated word is searched by its parts alone: there its phrase counts one idea twice.
+nDCG@10 on cranfield: BM25 .535 instead of .529, hybrid .571 instead of .569; nlcmd: hybrid .444 instead of .443; cacm:
+BM25 .473 instead of .476, hybrid .518 instead of .519."""
 
 
 class _Word(Struct, frozen=True):
@@ -48,7 +48,7 @@ class _Word(Struct, frozen=True):
     main: LexicalTerm
     others: tuple[LexicalTerm, ...] = ()
     is_joined: bool = False
-    """Whether it is plain words with hyphens between them (`high-speed`), no name of a thing."""
+    """Whether it is plain words with hyphens between them (`high-speed`), not the name of a thing."""
 
     def terms(self, *, is_long: bool) -> tuple[LexicalTerm, ...]:
         if is_long and self.is_joined and self.others:
@@ -57,46 +57,46 @@ class _Word(Struct, frozen=True):
 
 
 def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
-    """Optional terms of a plain-language query, each once, in order; no operators are read.
+    """Return the optional terms of a plain-language query, each once, in order; operators are not parsed.
 
-    Stop words of the query's language are left out unless nothing else is left. Identifiers give a phrase and their
-    parts, CJK runs one term per character pair. Empty when `text` has no letter or digit.
+    Skips stop words of the query's language unless nothing else remains. Identifiers give a phrase and their parts, CJK
+    runs one term per character pair. Empty if `text` has no letter or digit.
     """
-    words = list(_words(text))
+    words = list(_split_words(text))
     stop = stop_words_of([word.main.text for word in words])
     kept = [word for word in words if word.main.text not in stop] or words
     is_long = len(kept) >= LONG_QUERY
-    return _unique(term for word in kept for term in word.terms(is_long=is_long))
+    return _drop_duplicates(term for word in kept for term in word.terms(is_long=is_long))
 
 
 def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
-    """Terms of a lex query: plain words optional, `"phrase"` and `+word` required, `-word` and `-"phrase"` excluded.
+    """Parse a lex query: plain words optional, `"phrase"` and `+word` required, `-word` and `-"phrase"` excluded.
 
-    `word*` is a prefix search. A quote left open ends with the text. The result may hold excluded terms only.
+    `word*` is a prefix search. An open quote ends with the text. The result may contain only excluded terms.
     """
     plain: list[str] = []
     marked: list[LexicalTerm] = []
     for match in re.finditer(_LEX_ITEM, text):
         sign = match["sign"]
         if match["phrase"] is not None:
-            term = _phrase(match["phrase"])
+            term = _phrase_term(match["phrase"])
             if term is not None:
                 marked.append(replace(term, required=sign != "-", excluded=sign == "-"))
             continue
         word = match["word"]
         if sign and word[0] not in "+-":
-            marked.extend(_marked_word(word, excluded=sign == "-"))
+            marked.extend(_marked_terms(word, excluded=sign == "-"))
         elif word.endswith("*"):
-            marked.extend(_prefix_word(word))
+            marked.extend(_prefix_terms(word))
         else:
             plain.append(word)
     optional = [term for term in marked if not (term.required or term.excluded)]
     decided = [term for term in marked if term.required or term.excluded]
-    return _unique((*analyze_query(" ".join(plain)), *optional, *decided))
+    return _drop_duplicates((*analyze_query(" ".join(plain)), *optional, *decided))
 
 
 def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
-    """`term` as a prefix search (`auth` finds `authentication`); None unless it is a word of three letters or more."""
+    """Return `term` as a prefix search (`auth` finds `authentication`); None unless it has three letters."""
     match = re.fullmatch(r'"([^\W_]{3,})"', term.fts)
     if match is None or has_cjk(match[1]):
         return None
@@ -104,27 +104,24 @@ def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
 
 
 def has_user_operators(text: str) -> bool:
-    """Whether `text` uses the lexical syntax: a quoted phrase, `+word`, `-word` or `word*`."""
+    """Return whether `text` uses the lexical syntax: a quoted phrase, `+word`, `-word` or `word*`."""
     return not _OPERATOR_SIGNS.isdisjoint(text) and re.search(_OPERATORS, text) is not None
 
 
 def is_identifier_like(text: str) -> bool:
-    """Whether `text` is one to three words that all look like code: `getUserName`, `std::vector`, `C2065`, `--flag`."""
+    """Return whether all of one to three words look like code: `getUserName`, `std::vector`, `C2065`, `--flag`."""
     words = text.split()
     return 0 < len(words) <= 3 and all(re.fullmatch(_IDENTIFIER, word) for word in words)
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _unique(terms: Iterable[LexicalTerm]) -> tuple[LexicalTerm, ...]:
+def _drop_duplicates(terms: Iterable[LexicalTerm]) -> tuple[LexicalTerm, ...]:
     found: dict[tuple[str, bool, bool], LexicalTerm] = {}
     for term in terms:
         found.setdefault((term.fts, term.required, term.excluded), term)
     return tuple(found.values())
 
 
-def _words(text: str) -> Iterator[_Word]:
+def _split_words(text: str) -> Iterator[_Word]:
     for match in _WORD.finditer(text):
         symbols = symbol_terms(match[0])
         for symbol in symbols:
@@ -133,39 +130,39 @@ def _words(text: str) -> Iterator[_Word]:
             continue
         for piece, is_cjk in cjk_segments(normalize(match[0])):
             if not is_cjk:
-                yield from _plain_words(piece)
+                yield from _split_plain(piece)
                 continue
             for pair in bigrams(piece):
                 yield _Word(LexicalTerm(pair, _quote(pair) + "*" * (len(piece) == 1)))
 
 
 def _is_symbol_name(raw: str) -> bool:
-    """Whether the word is nothing but a name like `C++` or `.NET`, whose letters alone mean something else."""
+    """Return whether the word is a name like `C++` or `.NET`, whose letters alone mean something else."""
     return sum(map(str.isalnum, raw)) == 1 or raw.lower().strip("/:@$'-") in (".net", ".net.")
 
 
-def _plain_words(raw: str) -> Iterator[_Word]:
-    """Words of a piece without spaces or CJK: one, or the halves of an elision (`l'homme`, `what's`)."""
+def _split_plain(raw: str) -> Iterator[_Word]:
+    """Split a piece without spaces or CJK into words: one, or the halves of an elision (`l'homme`, `what's`)."""
     halves = _APOSTROPHE.split(raw)
     if len(halves) > 1:
         for half in halves:
             if sum(map(str.isalnum, half)) > 1:
-                yield from _plain_words(half)
+                yield from _split_plain(half)
         return
     tokens = _TOKEN.findall(raw)
     if tokens:
-        yield _single(tokens[0]) if len(tokens) == 1 else _compound(raw, tokens)
+        yield _read_token(tokens[0]) if len(tokens) == 1 else _join_tokens(raw, tokens)
 
 
-def _single(token: str) -> _Word:
+def _read_token(token: str) -> _Word:
     lower = token.lower()
     parts = identifier_parts(token) if token.isascii() else ()
     others = tuple(LexicalTerm(part, _quote(part)) for part in parts if len(part) > 1)
-    return _Word(LexicalTerm(lower, _stemmed(lower)), others)
+    return _Word(LexicalTerm(lower, _quote_stem(lower)), others)
 
 
-def _stemmed(word: str) -> str:
-    """The quoted word; for inflected Cyrillic words the prefix before the ending, as `porter` knows English alone."""
+def _quote_stem(word: str) -> str:
+    """Quote a word; cut the ending of an inflected Cyrillic word, as `porter` knows only English."""
     if not word.isascii() and re.match(_CYRILLIC, word):
         stem = re.sub(_CYRILLIC_ENDING, "", word)
         if len(stem) >= _MIN_STEM:
@@ -173,8 +170,8 @@ def _stemmed(word: str) -> str:
     return _quote(word)
 
 
-def _compound(raw: str, tokens: list[str]) -> _Word:
-    """A word with inner symbols: the phrase of its tokens, and its parts where they mean something alone."""
+def _join_tokens(raw: str, tokens: list[str]) -> _Word:
+    """Return a word with inner symbols: the phrase of its tokens, and its meaningful parts."""
     text = raw.strip("-_./:@\\#+$'’").lower()
     phrase = _quote(" ".join(tokens).lower())
     version = re.match(_VERSION, text)
@@ -186,7 +183,7 @@ def _compound(raw: str, tokens: list[str]) -> _Word:
         for token in tokens:
             for part in (token.lower(), *identifier_parts(token)):
                 if len(part) > 1 and not part.isdigit():
-                    parts.setdefault(part, LexicalTerm(part, _stemmed(part)))
+                    parts.setdefault(part, LexicalTerm(part, _quote_stem(part)))
         for stop in stop_words_of(list(parts)):
             del parts[stop]
     return _Word(LexicalTerm(text, phrase), tuple(parts.values()), is_joined=re.fullmatch(_JOINED, raw) is not None)
@@ -196,11 +193,8 @@ def _quote(text: str) -> str:
     return f'"{text}"'
 
 
-# --- marked words and phrases ---------------------------------------------------------------------
-
-
-def _phrase(text: str) -> LexicalTerm | None:
-    """The words of `text` in sequence, CJK as its character pairs; None without a letter or digit."""
+def _phrase_term(text: str) -> LexicalTerm | None:
+    """Return the words of `text` in sequence, CJK as its character pairs; None without a letter or digit."""
     tokens: list[str] = []
     only_single = False
     for piece, is_cjk in cjk_segments(normalize(text)):
@@ -216,24 +210,24 @@ def _phrase(text: str) -> LexicalTerm | None:
     return LexicalTerm(" ".join(text.split()), _quote(" ".join(tokens)) + ("*" if only_single else ""))
 
 
-def _marked_word(raw: str, *, excluded: bool) -> list[LexicalTerm]:
-    """A `+` or `-` word: its own expression alone, never its parts, which would demand or exclude too much."""
+def _marked_terms(raw: str, *, excluded: bool) -> list[LexicalTerm]:
+    """Return the terms of a `+` or `-` word without its parts, which would require or exclude too much."""
     symbols = symbol_terms(raw)
     terms: Iterable[LexicalTerm]
     if symbols and _is_symbol_name(raw):
         terms = [LexicalTerm(raw, _quote(symbols[0]))]
     elif raw.endswith("*"):
-        terms = _prefix_word(raw)
+        terms = _prefix_terms(raw)
     elif has_cjk(raw) or _APOSTROPHE.search(raw):
-        phrase = _phrase(raw)
+        phrase = _phrase_term(raw)
         terms = [phrase] if phrase else []
     else:
-        terms = [word.main for match in _WORD.finditer(raw) for word in _plain_words(normalize(match[0]))]
+        terms = [word.main for match in _WORD.finditer(raw) for word in _split_plain(normalize(match[0]))]
     return [replace(term, required=not excluded, excluded=excluded) for term in terms]
 
 
-def _prefix_word(raw: str) -> list[LexicalTerm]:
-    phrase = _phrase(raw)
+def _prefix_terms(raw: str) -> list[LexicalTerm]:
+    phrase = _phrase_term(raw)
     if phrase is None:
         return []
     return [LexicalTerm(raw, phrase.fts if phrase.fts.endswith("*") else phrase.fts + "*")]

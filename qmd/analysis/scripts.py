@@ -1,4 +1,4 @@
-"""Normal forms and scripts: what is done to text that is not plain ASCII, at index and at query time alike."""
+"""Normal forms and scripts of text that is not plain ASCII, for index and query alike."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ CJK_CLASS = (
 # First bytes in UTF-8 of scripts of Europe and the Near East, of typographic signs, and of Chinese, Japanese or Korean.
 _NEAR_LATIN, _HAN = bytes(range(0xE1)) + b"\xe2", bytes(range(0xE5, 0xEA))
 _CJK_RUN = f"[{CJK_CLASS}]+"
-"""Kept as text: `re` compiles it, for 3 ms, when a text first asks, and most searches never do."""
+"""Kept as text: `re` compiles it, for 3 ms, on first use, and most searches never need it."""
 
 _MARK_RUN = re.compile(r"[^\0-\x7f\w]{64,}")
 _SAMPLED_RUN = re.compile(r"[^\0-\x7f\w]{4}")
-"""Such a run among every sixteenth character, which are looked at first."""
+"""Such a run among every sixteenth character, which are searched first."""
 
-_PLAINER = [(sign, unicodedata.normalize("NFKC", sign)) for sign in "\u00a0…（），：；？！"] + [("\u00ad", "")]
-"""What is met most of that NFKC makes another of, and soft hyphens: without them most texts are in that form."""
+_NFKC_SIGNS = [(sign, unicodedata.normalize("NFKC", sign)) for sign in "\u00a0…（），：；？！"] + [("\u00ad", "")]
+"""Soft hyphens and the common signs that NFKC changes: texts without them are usually in that form."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 def has_cjk(text: str) -> bool:
-    """Whether `text` holds a Chinese, Japanese or Korean character."""
+    """Return whether `text` contains a Chinese, Japanese or Korean character."""
     raw = b"" if text.isascii() else text.encode("utf-8", "replace")
     far = raw.translate(None, _NEAR_LATIN)
-    # A Han character says so without the whole class; emoji, and the signs that colour them, are none.
+    # A Han character decides without the whole class; emoji and their colour modifiers are not CJK.
     if not far or any(map(far.__contains__, _HAN)):
         return bool(far)
     far = raw.replace(b"\xf0\x9f", b"").replace(b"\xef\xb8", b"").translate(None, _NEAR_LATIN)
@@ -42,12 +42,12 @@ def has_cjk(text: str) -> bool:
 
 
 def script_of(letter: str) -> str | None:
-    """The script of a letter as the first word of its Unicode name (`LATIN`, `CJK`); None for what is no letter."""
+    """Return the script of a letter as the first word of its Unicode name (`LATIN`, `CJK`); None for a non-letter."""
     return unicodedata.name(letter, "UNKNOWN").split()[0] if letter.isalpha() else None
 
 
 def cjk_share(text: str) -> float:
-    """Share of CJK characters among the letters of `text`, in [0, 1]; 0 when it has no letter."""
+    """Return the share of CJK characters among the letters of `text`, in [0, 1]; 0 without letters."""
     if not has_cjk(text):
         return 0.0
     n_cjk = sum(map(len, re.findall(_CJK_RUN, text)))
@@ -55,19 +55,19 @@ def cjk_share(text: str) -> float:
 
 
 def without_accents(text: str) -> str:
-    """`text` without accents; one with Chinese, Japanese or Korean as it is, where they make other letters."""
+    """Remove accents from `text` without CJK; in CJK they make other letters."""
     return text if text.isascii() or has_cjk(text) else _ACCENTS.sub("", normal_form("NFD", text))
 
 
 def normalize(text: str) -> str:
-    """NFKC and case folding, without soft hyphens and lone surrogates; ASCII comes back as it is.
+    """Apply NFKC and case folding, drop soft hyphens and lone surrogates; return ASCII unchanged.
 
     FTS5 lower-cases by itself but knows neither full-width forms nor `ß` = `ss`; it treats a soft hyphen as a border
     and cannot store half a surrogate pair.
     """
     if text.isascii():
         return text
-    for sign, plain in _PLAINER:
+    for sign, plain in _NFKC_SIGNS:
         text = text.replace(sign, plain)
     folded = normal_form("NFKC", text).casefold()
     try:
@@ -78,10 +78,10 @@ def normalize(text: str) -> str:
 
 
 def normal_form(form: Literal["NFKC", "NFD"], text: str) -> str:
-    """`text` in a normal form of Unicode, in time proportional to its length.
+    """Convert `text` to a Unicode normal form in time proportional to its length.
 
     Python sorts the marks on one letter by insertion: 80,000 of them would take 14 seconds. No letter of any language
-    has more than a dozen, so longer runs of what is no letter are parted by spaces.
+    has more than a dozen, so spaces divide longer runs of non-letters.
     """
     if not text.isascii() and _SAMPLED_RUN.search(text[::16]):
         text = _MARK_RUN.sub(_part_run, text)
@@ -94,7 +94,7 @@ def _part_run(match: re.Match[str]) -> str:
 
 
 def bigrams(run: str) -> list[str]:
-    """Overlapping character pairs of a CJK run; a run of one character is itself."""
+    """Return overlapping character pairs of a CJK run; a run of one character is itself."""
     return list(map(operator.add, run, run[1:])) or [run]
 
 
@@ -105,7 +105,7 @@ def _index_run(match: re.Match[str]) -> str:
 
 
 def cjk_segments(text: str) -> list[tuple[str, bool]]:
-    """`text` cut at the borders of CJK runs: (piece, whether it is CJK), empty pieces left out."""
+    """Cut `text` at the borders of CJK runs into non-empty (piece, whether it is CJK)."""
     if not has_cjk(text):
         return [(text, False)] if text else []
     pieces: list[tuple[str, bool]] = []
@@ -121,7 +121,7 @@ def cjk_segments(text: str) -> list[tuple[str, bool]]:
 
 
 def analyze_text(text: str) -> str:
-    """`text` as FTS5 is to see it: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
+    """Prepare `text` for FTS5: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
     if text.isascii():
         return text
     text = normalize(text)

@@ -1,4 +1,4 @@
-"""Short lists of words that name nothing, for nine languages, and what they tell of a text's language."""
+"""Stop words of nine languages, and language detection by them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import filterfalse
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-ENGLISH = _words(
+ENGLISH = _word_set(
     "a about after all also am an and any are as at be because been before being between both but by can could"
     " did do does doing don during each few for from had has have having he her here hers him his how i if in into"
     " is it its just me more most my no nor not of off on once only or other our out over own s same she should so"
@@ -20,43 +20,43 @@ ENGLISH = _words(
 )
 
 _OTHERS: Mapping[str, frozenset[str]] = {
-    "de": _words(
+    "de": _word_set(
         "aber als am an auch auf aus bei bin bis das dass dem den der des die durch ein eine einem einen einer eines"
         " er es für gibt hat haben ich ihr im in ist kann man mein mit nach nicht noch oder sich sie sind so um und"
         " uns von vor wann war warum was welche welcher welches wenn wer werden wie wir wird wo zu zum zur über"
     ),
-    "fr": _words(
+    "fr": _word_set(
         "au aux avec c ce ces cette comment d dans de des du elle en es est et eux il ils j je l la le les leur lui"
         " ma mais me mes mon n ne nos notre nous on ou où par pas pour pourquoi qu quand que quel quelle quels qui"
         " quoi s sa se ses son sont sur ta te tes ton tu un une vos votre vous y à été être"
     ),
-    "es": _words(
+    "es": _word_set(
         "a al como con cuando cuál cómo de del desde donde dónde e el ella en entre era es esta este está estos hay"
         " la las le les lo los me mi muy más no nos o para pero por porque que qué se ser si sin sobre son su sus"
         " también te tiene un una uno y ya yo él"
     ),
-    "pt": _words(
+    "pt": _word_set(
         "a ao aos as com como da das de do dos e ela ele em entre era essa esse esta este eu foi isso já mais mas me"
         " meu minha muito na nas no nos não o onde os ou para pela pelo por porque qual quando que quem se sem ser seu"
         " sua são também tem um uma você à é"
     ),
-    "it": _words(
+    "it": _word_set(
         "a ai al alla anche che chi ci come con cosa da dal dalla de dei del della delle di dove e ed era gli ha ho i"
         " il in io la le lo ma mi nel nella non o per perché più quale quando quello questa questo se si sono su sul"
         " sulla un una uno è"
     ),
     # Without `die`, `door` and `hoe`: `the door is hot` minus its article would be taken for Dutch.
-    "nl": _words(
+    "nl": _word_set(
         "aan als bij dat de deze dit een en er geen had heb heeft het hij hun ik in is je kan maar me met"
         " mijn naar niet nog of om ook op over te tot uit van voor waar waarom wanneer was wat we welke werd wie wij"
         " worden wordt ze zich zij zijn zo zonder"
     ),
-    "ru": _words(
+    "ru": _word_set(
         "а без бы был была были было быть в вам вас весь во вот все всё где да для до его ее если есть же за и из или"
         " им их к как какая какие какой когда кто ли мне можно мы на надо не него нет ни но о об он она они от по под"
         " при с со так такое там то только у уже что чтобы эта эти это этот я"
     ),
-    "sv": _words(
+    "sv": _word_set(
         "att av de den denna det detta dig du där efter eller en ett från för hon hur här i inte jag kan med mig min"
         " mitt måste ni när och också om på sig sin ska som till under utan vad var varför vi vilka vilken är över"
     ),
@@ -70,13 +70,13 @@ LANGUAGES: Mapping[str, str] = dict(zip(_OTHERS, _NAMES.split(), strict=True))
 """Languages other than English, with their names."""
 
 LANGUAGE_MARK = "in0"
-"""What the term begins with by which an index knows the language of a document; no text holds `in0de0`."""
+"""Prefix of the index term for the language of a document; no text contains `in0de0`."""
 
 
 def stop_words_of(words: Sequence[str]) -> frozenset[str]:
-    """The stop words among `words` (lower-case), in the one language whose list covers most of them.
+    """Return the stop words among `words` (lower-case), in the one language whose list covers most of them.
 
-    Another language than English needs at least two of its words and more than English has: `die hard` is no German.
+    Another language than English needs at least two of its words and more than English has: `die hard` is not German.
     """
     best: Collection[str] = ENGLISH
     most = max(sum(word in ENGLISH for word in words), 1)
@@ -88,16 +88,16 @@ def stop_words_of(words: Sequence[str]) -> frozenset[str]:
 
 
 def language_of(text: str, least: int = 1) -> str | None:
-    """The language that most words of a text show, as ISO 639-1, by its list and its letters; if not English, `least`.
+    """Return the ISO 639-1 language of most words, by its list and letters; a foreign one needs `least` matches.
 
-    None where two come out even, as for keywords without a function word.
+    None on a tie, as for keywords without a function word.
     """
-    # One letter shows nothing: `c` is French, and a programming language.
+    # A single letter proves nothing: `c` is French, and a programming language.
     return language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
 
 
 def language_of_words(words: Collection[str], least: int) -> str | None:
-    """The same of words in small letters; what signs stand around them hides some."""
+    """Return the language of lower-case words; surrounding signs hide some."""
     accents = set(filterfalse(str.isascii, words))
     english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
     if len(english) > len(foreign) + len(accents):

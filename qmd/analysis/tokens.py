@@ -1,8 +1,8 @@
-"""How many tokens a text costs a model: an estimate for o200k that never counts too little.
+"""Estimated token counts for o200k that are never too low.
 
 A text is split as o200k splits it. A piece that is a token counts as one, as nearly all do; others are cut greedily
-into the longest tokens. Which strings are tokens a Bloom filter knows (Bloom 1970, with the double hashing of Kirsch
-and Mitzenmacher 2006): 300 kB in place of the 2 MB of the vocabulary with its merges.
+into the longest tokens. A Bloom filter stores the set of tokens (Bloom 1970, with the double hashing of Kirsch and
+Mitzenmacher 2006): 300 kB instead of the 2 MB of the vocabulary with its merges.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from math import ceil
 _HASHES = 8
 
 _LONGEST, _LONGEST_CJK, _CJK_FROM = 16, 5, "\u2e80"
-"""Characters of a token within a longer piece, for scripts without spaces fewer: longer ones would often be taken for
-tokens by chance."""
+"""Longest token within a longer piece, in characters, fewer for scripts without spaces: longer strings would often be
+taken for tokens by chance."""
 
 _MISS, _MISS_CJK = 1.15, 1.03
-"""What one token of a piece that is cut counts: merges cut less well than the longest tokens do."""
+"""Weight of a token of a cut piece: merges cut less well than the longest tokens do."""
 
 _MARGIN, _FIRST = 1.03, 3
-"""With them none of 4,000 samples of more than 150 tokens is counted too low, and of 2,700 shorter ones two, by two
-tokens; the median is 7 % too high, 99 % are less than 13 %."""
+"""With these margins none of 4,000 samples of more than 150 tokens is counted too low, and two of 2,700 shorter ones,
+by two tokens; the median is 7 % too high, 99 % are less than 13 %."""
 
 _LONGEST_TOKEN = 128
 """Characters of the longest token, which is of spaces."""
 
 _MARKS = "[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0980-\u0e4e]"
-"""Accents and vowel signs, which are no letters to Python."""
+"""Accents and vowel signs, which are not letters to Python."""
 
 _PIECE = re.compile(
     rf"""(?:[^\r\n\w]|_)?(?:[^\W\d_]|{_MARKS})+(?:'(?:s|t|re|ve|m|ll|d))?  # a word, the sign before it, its 's
@@ -42,14 +42,14 @@ _PIECE = re.compile(
     | \s+""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""The pieces that tokens of o200k do not cross, but that it splits every script before a capital,"""
+"""Pieces whose borders no o200k token crosses; o200k also splits every script before a capital,"""
 
 _HUMP = re.compile("(?<=[a-zß-öø-ÿа-я])(?=[A-ZÀ-ÖØ-ÞА-Я])")
 """and this Latin and Cyrillic letters."""
 
 
 def count_tokens(text: str) -> int:
-    """Tokens (o200k) of `text`, rounded up; at least as many as there are in prose, code, tables, JSON and CJK."""
+    """Estimate the tokens (o200k) of `text`, rounded up; never too few for prose, code, tables, JSON and CJK."""
     total = sum(map(_count_piece, _PIECE.findall(text)))
     return ceil(total * _MARGIN + _FIRST) if text else 0
 
@@ -81,7 +81,7 @@ def _count_part(piece: str) -> float:
 
 
 def places_of(token: str, n_bits: int) -> Iterator[int]:
-    """The bits of a filter of `n_bits` that say that it holds `token`."""
+    """Yield the bits that mark `token` in a filter of `n_bits`."""
     digest = int.from_bytes(blake2b(token.encode(errors="replace"), digest_size=8).digest(), "little")
     first, step = digest & 0xFFFFFFFF, digest >> 32
     return ((first + n * step) % n_bits for n in range(_HASHES))
@@ -89,7 +89,7 @@ def places_of(token: str, n_bits: int) -> Iterator[int]:
 
 @lru_cache(maxsize=1 << 16)
 def _is_token(text: str) -> bool:
-    bits = _filter()
+    bits = _load_filter()
     return all(bits[place >> 3] >> (place & 7) & 1 for place in places_of(text, len(bits) * 8))
 
 
@@ -97,5 +97,5 @@ _count_short = lru_cache(maxsize=1 << 16)(_count_parts)
 
 
 @cache
-def _filter() -> bytes:
+def _load_filter() -> bytes:
     return files("qmd.analysis").joinpath("o200k.bloom").read_bytes()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config
 from qmd.errors import UnknownOriginError
-from qmd.files import is_recent, renew_mark, tighten
+from qmd.files import is_recent, renew_mark, restrict_to_owner
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -28,7 +28,7 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     from qmd.store.opening import open_writer
 
     for folder in locations.own_folders:
-        tighten(folder)
+        restrict_to_owner(folder)
     is_made = locations.address is None and not own_index(locations.database).exists()
     try:
         writer = open_writer(locations.database, locations.address)
@@ -56,9 +56,9 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     far away, is read only then; its damaged tables are emptied, and the others stay.
     """
     if locations.address is not None:
-        from qmd.store.opening import opening_at
+        from qmd.store.opening import load_store_module
 
-        damaged = opening_at(locations.address).mend(locations.address, locations.database, thorough=always)
+        damaged = load_store_module(locations.address).mend(locations.address, locations.database, thorough=always)
         if damaged:
             say(f"index '{locations.address}' was damaged: {', '.join(damaged)} are built again from your files")
         return

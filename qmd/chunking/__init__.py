@@ -1,10 +1,10 @@
-"""A document's text, headings or declarations, and token positions come in; chunks within a token budget go out.
+"""Chunks of documents within a token budget.
 
-Borders depend on the text near them alone, so an edit changes the chunks around it and no others.
-It must not know files, models or the index.
+Comes in: a document's text, headings or declarations, and token positions. Goes out: chunks whose borders depend only
+on nearby text, so an edit changes the chunks around it and no others. Must not know files, models or the index.
 """
 
 from __future__ import annotations
 
 CHUNKING_VERSION = 3
-"""To be raised with every change that moves a border: texts that were cut by another version are cut again."""
+"""Raise this with every change that moves a border: texts cut by another version are cut again."""

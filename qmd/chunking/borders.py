@@ -1,4 +1,4 @@
-"""Where a long section may be cut: natural borders near a position, weighed against the room they waste."""
+"""Natural borders for cutting a long section near a position, weighed against unused budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qmd.ingest.markdown import Span
 _BORDER = re.compile(
     r"(?P<blank>\n[ \t\r]*\n\s*)"
     r"|(?P<item>\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]|[ \t]*\|))"
-    # Not beyond the line's end: what follows there may be a better border.
+    # Not beyond the line's end: what follows may be a better border.
     r"|(?P<sentence>[.!?…]['\")\]*_»”’]*(?:[^\S\n]+|(?=\n))|[。！？]['\")\]」』”’]*[^\S\n]*)"
     r"|(?P<line>\n)"
 )
@@ -28,7 +28,7 @@ not a half-empty one."""
 
 
 def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | None:
-    """The best offset in (low, high] to end a chunk at: where the next line or word begins; None without a border."""
+    """Return the best offset in (low, high] to end a chunk: where the next line or word begins; None if none."""
     best: int | None = None
     best_score = 0.0
     width = max(high - low, 1)
@@ -55,7 +55,7 @@ def _last_word(text: str, low: int, high: int) -> int | None:
 
 
 def overlap_start(text: str, low: int, high: int, *, is_code: bool) -> int:
-    """Where in [low, high] the next chunk begins so as to repeat the end of the last one.
+    """Return the start in [low, high] of the next chunk, so that it repeats the end of the last one.
 
     At a line or sentence in the first two thirds, else at a word, else at `high` (no overlap). In code only at a line.
     """

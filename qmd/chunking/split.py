@@ -1,4 +1,4 @@
-"""Cut a document into chunks: whole sections where they fit, small neighbours together, long sections in windows.
+"""Cut a document into chunks: whole sections if they fit, small neighbours together, long sections in windows.
 
 A section is a heading with its text or, in source code, a declaration with its comments.
 """
@@ -21,8 +21,8 @@ OVERLAP_TOKENS = 30
 """Enough for one sentence that a window border would otherwise part from its subject."""
 
 _RESET_PERIOD = 8
-"""One section in so many begins a new pack whatever precedes it, chosen by its own words. It bounds how far a changed
-section can shift the packs after it, for about 6 % more chunks."""
+"""One section in so many begins a new pack, chosen by its own words. This bounds how far a changed section can shift
+the packs after it, for about 6 % more chunks."""
 
 _HASHED_CHARS = 200
 
@@ -33,10 +33,10 @@ _SETEXT_HEADING = re.compile(r"[^\n]*\n {0,3}(?:=+|-+)[ \t\r]*\Z")
 
 
 class Declaration(Struct, frozen=True):
-    """One named part of a source: `text[start:end]`, whole lines where it stands on lines of its own."""
+    """One named part of a source: `text[start:end]`, extended to whole lines if it is alone on them."""
 
     name: str
-    """Keyword and name as people say them: `class Store`, `def open`, `impl Display for Store`."""
+    """Keyword and name as people write them: `class Store`, `def open`, `impl Display for Store`."""
     start: int
     end: int
     children: tuple[Declaration, ...] = ()
@@ -54,7 +54,7 @@ class _Section(Struct, frozen=True):
 
 
 class _Budget(Struct, frozen=True):
-    """Tokens of the text, and how many of them a chunk may hold, share with its neighbour, and gather in a pack."""
+    """Token positions of the text, and the token limits of a chunk, its overlap and a pack."""
 
     token_starts: Sequence[int]
     max_tokens: int
@@ -73,27 +73,27 @@ def split_document(
     max_tokens: int,
     overlap_tokens: int = OVERLAP_TOKENS,
 ) -> tuple[Chunk, ...]:
-    """Chunks that cover every non-blank character of `text[body_offset:]`, in order.
+    """Split `text[body_offset:]` into chunks that cover every non-blank character, in order.
 
     A section that fits is never cut; neighbours share a chunk while they fit and the next one is not of a higher level.
-    Only windows of one long section overlap. `heading_path` is what all sections of a chunk have in common.
+    Only windows of one long section overlap. `heading_path` is the part of the path that all sections of a chunk share.
 
     Args:
         text: The document, front matter included.
-        headings: Ascending by offset; those before `body_offset` are passed over.
+        headings: Ascending by offset; those before `body_offset` are ignored.
         body_offset: Where prose begins.
         token_starts: Offsets in `text` of the model's tokens, ascending.
         max_tokens: Budget of one chunk, at least 1.
         overlap_tokens: Tokens repeated between windows; at most a quarter of the budget is used.
 
     Returns:
-        Chunks with ascending starts and no blank ends; empty when the body is blank.
+        Chunks with ascending starts and no blank ends; empty if the body is blank.
 
     Raises:
         ValueError: If `max_tokens` is less than 1.
     """
-    budget = _budget(token_starts, max_tokens, overlap_tokens)
-    return _chunks(text, _sections(text, headings, body_offset), budget)
+    budget = _make_budget(token_starts, max_tokens, overlap_tokens)
+    return _make_chunks(text, _split_sections(text, headings, body_offset), budget)
 
 
 def split_code(
@@ -103,28 +103,28 @@ def split_code(
     max_tokens: int,
     overlap_tokens: int = OVERLAP_TOKENS,
 ) -> tuple[Chunk, ...]:
-    """Chunks of a source file, cut where declarations begin and end; they cover every non-blank character.
+    """Split a source file into chunks at declarations; they cover every non-blank character.
 
     A declaration that fits is one chunk, or shares one with small neighbours; a longer one is cut where its own
-    declarations (the methods of a class) begin, and only what remains too long in windows. `heading_path` is the
-    qualified name: `("class Store", "def open")`.
+    declarations (the methods of a class) begin, and only the parts that remain too long in windows. `heading_path` is
+    the qualified name: `("class Store", "def open")`.
 
     `declarations` are the outermost ones, ascending and apart; for the rest see `split_document`.
     """
-    budget = _budget(token_starts, max_tokens, overlap_tokens)
+    budget = _make_budget(token_starts, max_tokens, overlap_tokens)
     budget = replace(budget, pack_tokens=max_tokens // _CODE_PACK_SHARE)
-    return _chunks(text, _code_sections(text, (0, len(text)), declarations, (), budget), budget)
+    return _make_chunks(text, _split_parts(text, (0, len(text)), declarations, (), budget), budget)
 
 
-def _budget(token_starts: Sequence[int], max_tokens: int, overlap_tokens: int) -> _Budget:
+def _make_budget(token_starts: Sequence[int], max_tokens: int, overlap_tokens: int) -> _Budget:
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
     return _Budget(token_starts, max_tokens, max(0, min(overlap_tokens, max_tokens // 4)), max_tokens)
 
 
-def _chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tuple[Chunk, ...]:
+def _make_chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
-    for start, end, path in _spans(text, sections, budget):
+    for start, end, path in _cut_spans(text, sections, budget):
         piece = text[start:end]
         start += len(piece) - len(piece.lstrip())
         piece = piece.strip()
@@ -133,32 +133,32 @@ def _chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tuple[C
     return tuple(chunks)
 
 
-def _spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """(start, end, heading path) of every chunk, blank ends not yet removed."""
+def _cut_spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    """Yield (start, end, heading path) of every chunk, blank ends not yet removed."""
     pack: list[_Section] = []
     used = 0
     for section in sections:
         n_tokens = budget.count(section.start, section.end)
         fits = used + n_tokens <= budget.pack_tokens
-        if pack and not (fits and _may_follow(section, pack[0]) and not _resets(text, section)):
-            yield _packed(pack)
+        if pack and not (fits and _may_follow(section, pack[0]) and not _starts_pack(text, section)):
+            yield _join_pack(pack)
             pack, used = [], 0
         if n_tokens <= budget.max_tokens:
             pack.append(section)
             used += n_tokens
             continue
-        for start, end in _windows(text, section, budget):
+        for start, end in _split_windows(text, section, budget):
             yield start, end, section.path
     if pack:
-        yield _packed(pack)
+        yield _join_pack(pack)
 
 
 def _may_follow(section: _Section, first: _Section) -> bool:
-    """Whether a section may follow in one chunk: not of a higher level, and no declaration after a file's imports."""
+    """Return whether a section may follow in one chunk: not of a higher level, and not a declaration after imports."""
     return section.level >= first.level and not (first.is_code and not first.path)
 
 
-def _packed(pack: Sequence[_Section]) -> tuple[int, int, tuple[str, ...]]:
+def _join_pack(pack: Sequence[_Section]) -> tuple[int, int, tuple[str, ...]]:
     # Loose statements after a declaration do not take its name from it.
     paths = [section.path for section in pack if section.path or not section.is_code] or [()]
     shared = paths[0]
@@ -172,12 +172,12 @@ def _packed(pack: Sequence[_Section]) -> tuple[int, int, tuple[str, ...]]:
     return pack[0].start, pack[-1].end, shared
 
 
-def _resets(text: str, section: _Section) -> bool:
+def _starts_pack(text: str, section: _Section) -> bool:
     sample = text[section.start : min(section.end, section.start + _HASHED_CHARS)]
     return zlib.crc32(sample.encode("utf-8", "replace")) % _RESET_PERIOD == 0
 
 
-def _sections(text: str, headings: Sequence[Heading], body_offset: int) -> Iterator[_Section]:
+def _split_sections(text: str, headings: Sequence[Heading], body_offset: int) -> Iterator[_Section]:
     marks = [heading for heading in headings if heading.offset >= body_offset]
     first = marks[0].offset if marks else len(text)
     if text[body_offset:first].strip():
@@ -191,7 +191,7 @@ def _sections(text: str, headings: Sequence[Heading], body_offset: int) -> Itera
         stack.append(heading)
         start, level = joined or (heading.offset, heading.level)
         is_parent = i + 1 < len(marks) and marks[i + 1].level > heading.level
-        # A heading alone says nothing by itself, and its words belong to what it introduces.
+        # A heading has no content of its own; its words belong to the section that it introduces.
         bare = text[heading.offset : end].strip()
         if is_parent and ("\n" not in bare or _SETEXT_HEADING.match(bare)):
             joined = (start, level)
@@ -200,15 +200,15 @@ def _sections(text: str, headings: Sequence[Heading], body_offset: int) -> Itera
         yield _Section(start, end, level, tuple(h.text for h in stack))
 
 
-def _code_sections(
+def _split_parts(
     text: str, span: Span, declarations: Sequence[Declaration], path: tuple[str, ...], budget: _Budget
 ) -> Iterator[_Section]:
-    """The declarations in a span, and the code between them; those too long for a chunk in their parts."""
+    """Yield the declarations in a span and the code between them; split those too long for a chunk into their parts."""
     position, end = span
     inner = len(path) + 1
     for declaration in declarations:
         if text[position : declaration.start].strip():
-            # What stands before the first member is the declaration's own head, which its members come under.
+            # Code before the first member is the declaration's own head, under which its members come.
             level = inner - 1 if position == span[0] else inner
             yield _Section(position, declaration.start, level, path, is_code=True)
         name = (*path, declaration.name)
@@ -216,17 +216,17 @@ def _code_sections(
         if fits or not declaration.children:
             yield _Section(declaration.start, declaration.end, inner, name, is_code=True)
         else:
-            yield from _code_sections(text, (declaration.start, declaration.end), declaration.children, name, budget)
+            yield from _split_parts(text, (declaration.start, declaration.end), declaration.children, name, budget)
         position = declaration.end
     if text[position:end].strip():
         yield _Section(position, end, inner, path, is_code=True)
 
 
-def _windows(text: str, section: _Section, budget: _Budget) -> Iterator[Span]:
-    """Spans of at most `max_tokens` tokens over a section that is longer than that."""
+def _split_windows(text: str, section: _Section, budget: _Budget) -> Iterator[Span]:
+    """Yield spans of at most `max_tokens` tokens over a longer section."""
     start, end, is_code = section.start, section.end, section.is_code
     token_starts, max_tokens, overlap = budget.token_starts, budget.max_tokens, budget.overlap
-    # In code a blank line parts more than a full stop does, as it does inside a fence.
+    # In code, as in a fence, a blank line parts more than a full stop does.
     fences = ((start, end),) if is_code else code_fences(text, start, end)
     last = bisect_left(token_starts, end)
     position = start

@@ -23,36 +23,36 @@ Change = Callable[[YamlMap], None]
 """An edit of the whole configuration, in place."""
 
 Target = Locations | Callable[[Change], Config]
-"""What is edited: the configuration file of an index, or a function that edits a configuration kept elsewhere."""
+"""The configuration file of an index, or a function that edits a configuration stored elsewhere."""
 
 _P = ParamSpec("_P")
 
 _LOCK_WAIT_S = 10.0
-"""An edit takes milliseconds, so whoever holds the file for longer hangs."""
+"""An edit takes milliseconds, so a process that locks the file longer hangs."""
 
 
 def edit_config(locations: Locations, change: Change) -> Config:
     """Apply `change` to the parsed file, write it back, and return the new configuration.
 
-    The file is created when missing and left alone when `change` alters nothing. Edits of several processes follow one
-    another, so that none is lost.
+    Creates a missing file and leaves the file alone if `change` alters nothing. Edits of several processes run one
+    after another, so none is lost.
 
     Raises:
-        BusyError: If another process keeps the file from being edited.
-        ConfigError: If the file cannot be parsed or written.
+        BusyError: Another process keeps the file locked.
+        ConfigError: The file cannot be parsed or written.
     """
     path = locations.config_file
     with locked_config_file(path):
-        load_config(locations)  # refuses a damaged file before anything is touched
+        load_config(locations)  # Refuse a damaged file before changing anything.
         from ruamel.yaml import YAML
         from ruamel.yaml.comments import CommentedMap
 
         yaml = YAML()
         yaml.preserve_quotes = True
-        yaml.width = 100_000  # a folded note would no longer be the line that the user typed
+        yaml.width = 100_000  # Folding would split a note that the user typed as one line.
         yaml.indent(mapping=2, sequence=4, offset=2)
         text = config_text(read_regular_file(path, MAX_BYTES)) if path.exists() else ""
-        root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
+        root = yaml.load(text if text.strip() else "")  # a tab alone is not YAML
         root = CommentedMap() if root is None else root
         before = _dump(yaml, root)
         change(root)
@@ -64,18 +64,18 @@ def edit_config(locations: Locations, change: Change) -> Config:
 
 @contextmanager
 def locked_config_file(path: Path) -> Iterator[None]:
-    """Keep other processes from changing a configuration file between reading it and writing it back.
+    """Lock a configuration file from reading it to writing it back.
 
     Raises:
-        BusyError: If another process does so for too long.
+        BusyError: Another process keeps it locked for too long.
     """
     with ExitStack() as stack:
         try:
-            # Beside the file itself: two symlinks to one file must share its lock.
+            # Next to the file itself: two symlinks to one file must share its lock.
             target = resolve_own_file(path)
             held = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
         except OSError:
-            # A folder that takes no lock file takes no other file either; `write_config_file` says so if it must write.
+            # A folder that rejects a lock file rejects any file; `write_config_file` reports this if it must write.
             held = True
         if not held:
             raise BusyError(f"'{path}' is being changed by another process", "wait for the other qmd, then try again")
@@ -92,7 +92,7 @@ def write_config_file(path: Path, text: str) -> None:
     """Replace a configuration file in one step.
 
     Raises:
-        ConfigError: If it cannot be written.
+        ConfigError: It cannot be written.
     """
     try:
         write_atomically(path, text)
@@ -101,7 +101,7 @@ def write_config_file(path: Path, text: str) -> None:
 
 
 def _edit(change: Callable[Concatenate[YamlMap, _P], None]) -> Callable[Concatenate[Target, _P], Config]:
-    """Make a change of the parsed file an edit of a target, which returns the new configuration."""
+    """Turn a change of the parsed file into an edit of a target that returns the new configuration."""
 
     @wraps(change)
     def edit(target: Target, /, *args: _P.args, **kwargs: _P.kwargs) -> Config:
@@ -123,10 +123,10 @@ def add_collection(
     *,
     gitignore: bool = True,
 ) -> None:
-    """Add a collection; other keys of an entry of that name and folder stay.
+    """Add a collection; other keys of an existing entry with that name and folder stay.
 
     Raises:
-        UsageError: If the name has another folder, perhaps since a moment ago and by another process.
+        UsageError: The name has another folder, perhaps set a moment ago by another process.
     """
     entry = _child(_child(root, "collections"), name)
     if entry.get("path") not in (None, to_text(path)):
@@ -141,13 +141,13 @@ def add_collection(
 
 @_edit
 def remove_collection(root: YamlMap, name: str) -> None:
-    """Drop a collection's entry; no entry, no change."""
+    """Remove a collection's entry, if any."""
     _child(root, "collections").pop(name, None)
 
 
 @_edit
 def rename_collection(root: YamlMap, old: str, new: str) -> None:
-    """Give a collection another name; its entry moves to the end. No entry, no change."""
+    """Rename a collection; its entry, if any, moves to the end."""
     collections = _child(root, "collections")
     if old in collections:
         collections[new] = collections.pop(old)
@@ -161,13 +161,13 @@ def set_update_command(root: YamlMap, name: str, command: str | None) -> None:
 
 @_edit
 def set_included(root: YamlMap, name: str, included: bool) -> None:
-    """Make a collection part of unscoped searches, or not. True is the default and is not written."""
+    """Include a collection in unscoped searches, or exclude it. True is the default and is not written."""
     _put(_entry(root, name), "includeByDefault", None if included else False)
 
 
 @_edit
 def take_git_ignored(root: YamlMap, name: str) -> None:
-    """Let a collection take what git ignores."""
+    """Include the files of a collection that git ignores."""
     _put(_entry(root, name), "gitignore", False)
 
 
@@ -179,17 +179,17 @@ def set_global_context(root: YamlMap, text: str | None) -> None:
 
 @_edit
 def set_context(root: YamlMap, name: str, prefix: str, text: str) -> None:
-    """Attach a note to a path prefix; an entry that spells the prefix with another slash is reused."""
+    """Attach a note to a path prefix; reuse an entry that spells the prefix with another slash."""
     context = _child(_entry(root, name), "context")
     context[_existing_key(context, prefix) or prefix] = text
 
 
 @_edit
 def remove_context(root: YamlMap, name: str, prefix: str) -> None:
-    """Remove the note of a path prefix, whichever way its slashes are written.
+    """Remove the note of a path prefix, regardless of its slashes.
 
     Raises:
-        NotFoundError: If there is no such note.
+        NotFoundError: There is no such note.
     """
     entry = _entry(root, name)
     context = _child(entry, "context")
@@ -213,7 +213,7 @@ def _entry(root: YamlMap, name: str) -> YamlMap:
 
 
 def _child(parent: YamlMap, key: str) -> YamlMap:
-    """The mapping under `key`, made when absent; an empty `{}` becomes a block, so that entries get their own lines."""
+    """Return the mapping under `key`, created if absent; an empty `{}` becomes a block, for one entry per line."""
     if not parent.get(key):
         from ruamel.yaml.comments import CommentedMap
 

@@ -1,4 +1,4 @@
-"""Where the configuration, the database and the models of an index lie."""
+"""Paths of the configuration, the database and the models of an index."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from qmd.file_names import to_text, typed_path
 
 _BESIDE = ".qmd"
 _READABLE = 100
-"""Characters of an address that names of files tell; the digits behind them tell the rest apart."""
+"""Characters of an address that its file name shows; the following digits make the name unique."""
 
 
 class Locations(Struct, frozen=True):
-    """Absolute paths of everything that belongs to one index. Nothing needs to exist."""
+    """Absolute paths of everything that belongs to one index. None need exist."""
 
     index_name: str
     config_file: Path
     database: Path
-    """The file of the index. At an address there is none, and beside this path lies what this machine keeps of it."""
+    """The file of the index. An index at an address has none; its local files are named after this path."""
     cache: Path
     """Folder for pid files, logs and markers."""
     models: Path
     config_dir: Path
     """The user's configuration folder, also for project-local indexes."""
     project_root: Path | None
-    """Folder that holds `.qmd`, for a project-local index only."""
+    """Folder that contains `.qmd`, for a project-local index only."""
     home: Path
     cwd: Path
     own_folders: tuple[Path, ...] = ()
-    """Folders that hold nothing but what qmd keeps: closed to others when the index is written."""
+    """Folders that contain only files of qmd: made private when the index is written."""
     address: str | None = None
-    """Where an index lies that is no file of SQLite's: a scheme of `plugins.STORES` and a place."""
+    """Address of an index that is not an SQLite file: a scheme of `plugins.STORES` and a place."""
 
     @property
     def base(self) -> Path:
@@ -49,62 +49,62 @@ class Locations(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where the index lies, as a person is told and may type it."""
+        """The place of the index as users see and type it."""
         return self.address or to_text(self.database)
 
     @property
     def keeps_configuration(self) -> bool:
-        """Whether an index has a configuration of its own; one that is opened by its path alone has only its copy."""
+        """Whether an index has its own configuration; one opened by its path alone has only its stored copy."""
         return bool(self.config_file.suffix)
 
     @property
     def stem(self) -> str:
-        """The name of the index as a part of names of files."""
+        """The name of the index as a part of file names."""
         return self.config_file.stem
 
     @property
     def key(self) -> str:
-        """What tells this index from others in the names of files in the cache: each project's has the same name."""
+        """A unique name of this index for files in the cache: all project indexes have the same name."""
         return f"{crc32(os.fsencode(self.database)):08x}"
 
     def expand(self, path: str) -> Path:
-        """`path` made absolute: `~` is the home folder, anything relative starts at `base`; symlinks stay."""
+        """Make `path` absolute: `~` is the home folder, relative paths start at `base`; symlinks stay."""
         is_home = path == "~" or path.startswith(("~/", "~\\"))
         return Path(os.path.normpath(self.home / path[2:] if is_home else self.base / path))
 
 
 def expand_home(path: str | Path) -> Path:
-    """The file that a person means by `path`: a leading `~` or `~user` is a home folder; an unknown user's, a name."""
+    """Return the file that a user means by `path`: a leading `~` or `~user` is a home folder, if the user exists."""
     typed = typed_path(path)
     try:
         return typed.expanduser()
-    except (RuntimeError, ValueError):  # the latter for a NUL in the user's name
+    except (RuntimeError, ValueError):  # ValueError for a NUL in the user's name
         return typed
 
 
-def index_beside(path: Path) -> Path:
-    """Where our index lies when another program has a database at `path`: the same name with `.qmd` in it.
+def index_next_to(path: Path) -> Path:
+    """Return the path of our index if another program has a database at `path`: the same name with `.qmd` in it.
 
-    The original qmd has the same default file, and either program breaks what the other one wrote.
+    The original qmd has the same default file, and each program breaks the file of the other.
     """
     return path if path.stem.endswith(_BESIDE) else path.with_name(f"{path.stem}{_BESIDE}{path.suffix}")
 
 
 def own_index(path: Path) -> Path:
-    """`path`, or the index beside it where there is one: once it lies there, the other program can have `path`."""
-    beside = index_beside(path)
-    # Unlike `Path.exists` this takes any name, also one that no file can have.
+    """Return `path`, or the index next to it if there is one; from then on the other program can have `path`."""
+    beside = index_next_to(path)
+    # Unlike `Path.exists`, this accepts any name, even one that no file can have.
     return beside if os.path.exists(beside) else path  # noqa: PTH110
 
 
 def index_address(text: str, cwd: Path, home: Path) -> str | None:
-    """The address that a person means by `text`, in full; None for the name of an index and the path of a file.
+    """Return the full address that a user means by `text`; None for the name of an index or the path of a file.
 
     Raises:
-        UsageError: It is at a place that qmd does not know.
+        UsageError: The address has an unknown scheme or place.
     """
     scheme, colon, _ = text.partition(":")
-    # One letter is a drive of Windows.
+    # One letter is a Windows drive.
     if not colon or len(scheme) < 2 or not scheme.isascii() or not scheme.isalnum():
         return None
     store = plugins.find(plugins.STORES, scheme)
@@ -112,23 +112,23 @@ def index_address(text: str, cwd: Path, home: Path) -> str | None:
     if address is None:
         *forms, last = [one.form for one in plugins.all_of(plugins.STORES)]
         hint = f"give a name, {', '.join(forms)} or {last}"
-        raise UsageError(f"index '{text}' is at no place that qmd knows", hint)
+        raise UsageError(f"index '{text}' is not at a place that qmd knows", hint)
     return address
 
 
 def address_stem(address: str) -> str:
-    """A name for files of the index at `address`: readable, and no other address's."""
+    """Return a readable, unique file name for the index at `address`."""
     readable = "".join(one if one.isalnum() or one in "-." else "_" for one in address)[:_READABLE]
     return f"{'_'.join(filter(None, readable.split('_')))}-{crc32(os.fsencode(address)):08x}"
 
 
 def address_state(address: str, cache: Path) -> Path:
-    """The path beside which this machine keeps what concerns the index at `address`: locks, marks, how far a run is."""
+    """Return the base path of the local files of the index at `address`: locks, markers, progress of a run."""
     return cache / f"{address_stem(address)}.{plugins.store_at(address).name}"
 
 
 def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str], *, takes_link: bool = False) -> Locations:
-    """Paths of the index that a command started in `cwd` works on.
+    """Return the paths of the index for a command started in `cwd`.
 
     Args:
         index_name: Value of `--index`, a name or an address; None selects the nearest project-local index, else the
@@ -138,11 +138,11 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str], *, tak
         takes_link: Whether a project's `.qmd` may be a link that the user has not trusted yet.
 
     Raises:
-        ConfigError: A project's `.qmd` is such a link, or holds links.
-        UsageError: The address is none that qmd knows.
+        ConfigError: A project's `.qmd` is such a link, or contains links.
+        UsageError: The address is unknown.
     """
     home = _home(environ)
-    # A folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may hold more than what qmd keeps.
+    # A folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may contain other files too.
     own_config_dir = _user_folder("config", home, environ)
     chosen = environ.get("QMD_CONFIG_DIR")
     config_dir = Path(chosen).absolute() if chosen else own_config_dir
@@ -174,7 +174,7 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str], *, tak
 
 
 def user_cache(environ: Mapping[str, str]) -> Path:
-    """The user's folder for what qmd keeps."""
+    """Return the user's cache folder of qmd."""
     return _user_folder("cache", _home(environ), environ)
 
 
@@ -183,10 +183,11 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[str, str]) -> Path:
-    """The user's folder for what qmd configures or keeps.
+    """Return the user's folder for qmd's configuration or cache.
 
-    On macOS as on Linux, because there the original has its files, and programs look for them. A test holds these two
-    rules against platformdirs, which only knows the environment of this process, and whose import a search would feel.
+    macOS uses the Linux paths, because the original qmd has its files there, and programs look for them. A test
+    compares these two rules with platformdirs, which only reads the environment of this process and would slow a search
+    by its import.
     """
     chosen = environ.get(f"XDG_{kind.upper()}_HOME")
     if chosen:
@@ -201,7 +202,7 @@ def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[
 
 
 def _plain_name(index_name: str | None, cwd: Path) -> str:
-    """A file name for `--index`: a value with a separator is a path, whose separators become underscores."""
+    """Return a file name for `--index`: the separators of a path become underscores."""
     if not index_name:
         return "index"
     if "/" not in index_name and os.sep not in index_name:

@@ -1,6 +1,6 @@
-"""A project's `.qmd`: where it is found, and what must hold before anything in it is opened.
+"""A project's `.qmd`: its discovery and the checks before anything in it is opened.
 
-A checkout can bring one along. Links in it would lead qmd to files outside, so it is refused for any; a `.qmd` that is
+A checkout may contain one. Links in it would lead qmd to files outside, so any link in it is refused; a `.qmd` that is
 a link itself is used once the user has trusted its target by name (`qmd trust`).
 """
 
@@ -16,41 +16,41 @@ from qmd.files import PROJECT_FOLDER, read_regular_file, resolve_own_file
 from qmd.switches import is_on
 
 TRUST_FILE = "trusted.json"
-"""In the user's configuration folder: what the user trusts, by the path of a project's configuration."""
+"""In the user's configuration folder: the trusted items, by the path of a project's configuration."""
 
 _MAX_BYTES = 10_000_000
 
 _FILES = ("index.yaml", "index.yml")
 _OF_QMD = ("index.", ".index.")
-"""What the names of all files begin with that qmd makes there."""
+"""Prefixes of all files that qmd creates there."""
 
 _TRUST_VARIABLES = ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS")
 
 
 def is_trusted_by_environment(environ: Mapping[str, str]) -> bool:
-    """Whether the environment says that projects are the user's own."""
+    """Return whether the environment marks projects as the user's own."""
     return any(is_on(environ.get(name)) for name in _TRUST_VARIABLES)
 
 
 def find_project_file(cwd: Path) -> Path | None:
-    """The configuration of the nearest project, in `cwd` or a folder above it."""
+    """Return the configuration of the nearest project, in `cwd` or a folder above it."""
     for folder in (cwd, *cwd.parents):
         for name in _FILES:
             candidate = folder / PROJECT_FOLDER / name
-            # Also what is no file: another project must not be taken in its place without a word.
+            # Include non-files: another project must not silently replace it.
             if os.path.lexists(candidate):
                 return candidate
     return None
 
 
 def linked_target(folder: Path) -> Path | None:
-    """What a `.qmd` that is a link leads to, in full; None for a folder."""
+    """Return the full target of a `.qmd` that is a link; None for a folder."""
     real = Path(os.path.realpath(folder))
     return None if real == Path(os.path.realpath(folder.parent), folder.name) else real
 
 
 def refuse_links(folder: Path, environ: Mapping[str, str]) -> None:
-    """Make sure that the files of qmd in a project's folder are regular files of this user's.
+    """Check that the files of qmd in a project's folder are regular files of this user.
 
     Raises:
         ConfigError: One is not, or the folder cannot be listed.
@@ -69,7 +69,7 @@ def refuse_links(folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def read_trust(config_dir: Path) -> dict[str, dict[str, str]]:
-    """All records of trust; a missing or damaged file trusts nothing."""
+    """Read all records of trust; a missing or damaged file trusts nothing."""
     import json
 
     try:
@@ -82,15 +82,16 @@ def read_trust(config_dir: Path) -> dict[str, dict[str, str]]:
 
 
 def checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, takes_link: bool) -> Path:
-    """The folder of a project's configuration: where it leads to, once the user has trusted that by name.
+    """Return the folder of a project's configuration, or its target once the user has trusted that by name.
 
     Args:
+        file: The project's configuration.
         config_dir: The user's configuration folder, which has the records of trust.
-        environ: May vouch for projects.
+        environ: May mark projects as trusted.
         takes_link: Whether the folder may be a link that the user has not trusted yet.
 
     Raises:
-        ConfigError: It is such a link, or holds links.
+        ConfigError: It is such a link, or contains links.
     """
     folder = file.parent
     target = linked_target(folder)

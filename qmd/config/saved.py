@@ -1,4 +1,4 @@
-"""Searches that the user keeps by name, in a file of the user's own: a project's `.qmd` has no say in them."""
+"""Named searches of the user, stored in a file of the user's own: a project's `.qmd` cannot change them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _NAME = r"@?([^\W_][\w-]{0,49})\s*\Z"
 
 
 def saved_searches(config_dir: Path) -> dict[str, str]:
-    """Name → query, in the order in which they were saved; ConfigError where the file holds anything else."""
+    """Return name → query, in the order of saving; ConfigError if the file has other content."""
     path = config_dir / _FILE
     try:
         return json.decode(read_regular_file(path, _MAX_BYTES), type=dict[str, str])
     except FileNotFoundError:
         return {}
     except (OSError, MsgspecError, UnicodeError) as exc:
-        raise ConfigError(f"cannot read '{path}': {exc}", "mend or remove that file") from exc
+        raise ConfigError(f"cannot read '{path}': {exc}", "correct or remove that file") from exc
 
 
 def named_query(text: str, config_dir: Path) -> str:
-    """The saved query that `text` names as `@name`; where none is saved under that name, `text` as words."""
+    """Return the saved query for `@name`; `text` itself if none has that name."""
     name = re.match(_NAME, text) if text.startswith("@") else None
     return saved_searches(config_dir).get(name[1], text) if name else text
 
 
 def save_search(config_dir: Path, name: str, query: str | None) -> str | None:
-    """Keep a query under a name, or with None forget it; returns what was kept there before."""
+    """Save a query under a name, or delete it with None; return the previous one."""
     found = re.match(_NAME, name)
     if found is None:
         raise UsageError(f"'{name}' cannot be the name of a search", "use up to 50 letters, digits, - and _")

@@ -1,4 +1,4 @@
-"""`index.yml` as records. The YAML reader is imported only when a file must really be parsed."""
+"""`index.yml` as records. The YAML reader is imported only when a file must be parsed."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ MODEL_OPTIONS = (
     *("rerank.context", "generate.context", "generate.max_tokens"),
     *("rerank_form", "generate_form", "threads", "gpu_layers"),
 )
-"""What is said besides the models: of the one before the dot, or of all."""
+"""Options of the model before the dot, or of all models."""
 SAMPLING_KEY = "sampling"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
 class Config(Struct, frozen=True):
-    """What the user configured for one index. `digest` identifies it (see `config_digest`)."""
+    """The user's settings for one index. `digest` identifies them (see `config_digest`)."""
 
     collections: tuple[Collection, ...] = ()
     global_context: str | None = None
     editor_uri: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)
-    """Slot (`embed`, `generate`, `rerank`) → model reference as written; and what is said besides (`MODEL_OPTIONS`)."""
+    """Slot (`embed`, `generate`, `rerank`) → model reference as written; also the options of `MODEL_OPTIONS`."""
     sampling: Mapping[str, object] | None = None
-    """How the expansion model's tokens are drawn; None where the file does not say."""
+    """Sampling settings of the expansion model; None if the file has none."""
     auto_update: bool = True
-    """Whether a search takes up changed files first."""
+    """Whether a search updates changed files first."""
     auto_embed: bool = True
-    """Whether servers compute missing vectors while nobody asks them anything."""
+    """Whether servers compute missing vectors while idle."""
     digest: str = ""
     writable: tuple[str, ...] = ()
-    """Names of the collections to which agents may add; none of a project's, which a stranger may have written."""
+    """Names of the collections to which agents may add; none of a project's, which may be untrusted."""
 
     def collection(self, name: str) -> Collection | None:
-        """The collection called `name`, or None."""
+        """Return the collection with a name, or None."""
         return next((collection for collection in self.collections if collection.name == name), None)
 
     def require(self, name: str) -> Collection:
-        """The collection called `name`.
+        """Return the collection with a name.
 
         Raises:
             NotFoundError: There is none; the hint names the nearest.
@@ -64,40 +64,40 @@ class Config(Struct, frozen=True):
 
 
 def config_digest(locations: Locations) -> str:
-    """SHA-256 hex over the file's bytes and the folders that its paths resolve against.
+    """Return the SHA-256 hex of the file's bytes and the folders that its paths resolve against.
 
-    Equal to the digest mirrored in the database when nothing changed since, so the YAML need not be parsed.
-    A missing file counts as an empty one.
+    Equal to the digest mirrored in the database if nothing changed since, so the YAML need not be parsed. A missing
+    file counts as an empty one.
     """
     return _digest(_read(locations), locations)
 
 
 def needs_full_config(locations: Locations) -> bool:
-    """True when the file holds settings that the database does not mirror (models, sampling, editor link)."""
+    """Return whether the file has settings that the database does not mirror (models, sampling, editor link)."""
     raw = _read(locations)
     return any(key.encode() in raw for key in ("models", SAMPLING_KEY, *EDITOR_KEYS))
 
 
 def names_auto_update(locations: Locations) -> bool:
-    """Whether the file may say if searches take up changed files; where it does not it need not be parsed for that."""
+    """Return whether the file may set `auto_update`; if not, it need not be parsed for that."""
     return AUTO_UPDATE_KEY.encode() in _read(locations)
 
 
 def load_config(locations: Locations) -> Config:
-    """The parsed configuration; empty when the file is missing or empty.
+    """Load the configuration; empty if the file is missing or empty.
 
     Raises:
-        ConfigError: If the file cannot be read or parsed, or holds a value of the wrong kind.
+        ConfigError: The file cannot be read or parsed, or has a value of the wrong kind.
     """
     raw = _read(locations)
     return parse_config(_parse(raw, locations), locations, _digest(raw, locations))
 
 
 def parse_config(content: Mapping[object, object], locations: Locations, digest: str) -> Config:
-    """The configuration in a mapping of the shape of `index.yml`.
+    """Read the configuration from a mapping with the shape of `index.yml`.
 
     Raises:
-        ConfigError: If it holds a value of the wrong kind; the message names `locations.config_file`.
+        ConfigError: It has a value of the wrong kind; the message names `locations.config_file`.
     """
     collections = _mapping(content.get("collections"), "collections", locations)
     return Config(
@@ -126,7 +126,7 @@ def _read(locations: Locations) -> bytes:
 
 
 def config_text(raw: bytes) -> str:
-    """The text of a configuration file; a byte that is no UTF-8 can be a part of a file's name."""
+    """Decode a configuration file; a byte that is not UTF-8 may be part of a file's name."""
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return raw.decode("utf-16", "replace")
     return escape_bytes(raw.decode("utf-8", "surrogateescape")).removeprefix("\ufeff")
@@ -153,7 +153,7 @@ def _mapping(value: object, where: str, locations: Locations) -> Mapping[object,
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise _wrong(where, "a mapping", value, locations)
+        raise _value_error(where, "a mapping", value, locations)
     return cast("Mapping[object, object]", value)  # YAML gives no static types
 
 
@@ -161,27 +161,27 @@ def _text(value: object, where: str, locations: Locations) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str | int | float):
-        raise _wrong(where, "text", value, locations)
+        raise _value_error(where, "text", value, locations)
     return str(value)
 
 
 def _models(slots: Mapping[object, object], locations: Locations) -> Mapping[str, str]:
-    """Each slot's model, and what is said besides."""
+    """Return each slot's model and the options of `MODEL_OPTIONS`."""
     models = {str(slot): _model(one, f"models.{slot}", locations) for slot, one in slots.items() if one}
     for option in MODEL_OPTIONS:
         slot, _, name = option.rpartition(".")
         of = slots.get(slot) if slot else slots
         value = of.get(name) if isinstance(of, Mapping) else None
         if value is not None:
-            # An empty prompt says that there is to be none.
+            # An empty prompt means no prompt.
             models[option] = _text(value, f"models.{option}", locations) or ""
     return models
 
 
 def _model(value: object, where: str, locations: Locations) -> str:
-    """A model as one word.
+    """Return a model as one word.
 
-    It may be written as a mapping of `model` and, for a server, `url` and perhaps `api`: then `api+url#model`.
+    A mapping of `model` and, for a server, `url` and optionally `api` becomes `api+url#model`.
     """
     if not isinstance(value, Mapping):
         return str(value)
@@ -189,12 +189,12 @@ def _model(value: object, where: str, locations: Locations) -> str:
     if not model and not url and not api and where != "models.embed":
         return "auto"
     if not model:
-        raise _wrong(where, "a name, or a mapping with 'model' (and 'url' for a server)", dict(value), locations)
+        raise _value_error(where, "a name, or a mapping with 'model' (and 'url' for a server)", dict(value), locations)
     return f"{f'{api}+' if api else ''}{url}#{model}" if url else model
 
 
 def _sampling(value: object, locations: Locations) -> Mapping[str, object] | None:
-    """What is written of how tokens are drawn, each setting one that its plug-in takes."""
+    """Return the sampling settings as written; each must be one of its plug-in's."""
     written = {str(key): item for key, item in _mapping(value, SAMPLING_KEY, locations).items()}
     if not written:
         return None
@@ -206,11 +206,11 @@ def _sampling(value: object, locations: Locations) -> Mapping[str, object] | Non
             raise ConfigError(message, f"it has {', '.join(hooks.SAMPLING_NAMES)}")
         expected = hooks.expected_sampling(key, item)
         if expected is not None:
-            raise _wrong(f"{SAMPLING_KEY}.{key}", expected, item, locations)
+            raise _value_error(f"{SAMPLING_KEY}.{key}", expected, item, locations)
     return written
 
 
-def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:
+def _value_error(where: str, expected: str, value: object, locations: Locations) -> ConfigError:
     return ConfigError(
         f"{where} in '{locations.config_file}' must be {expected}, not {value!r}",
         "edit the file, then run this again",
@@ -242,11 +242,11 @@ def _takes_notes(name: str, value: object, locations: Locations) -> bool:
 
 
 def _switch(value: object, where: str, locations: Locations) -> bool:
-    """A setting that is on unless it is written otherwise."""
+    """Read a setting that is on by default."""
     if value is None:
         return True
     if not isinstance(value, bool):
-        raise _wrong(where, "true or false", value, locations)
+        raise _value_error(where, "true or false", value, locations)
     return value
 
 
@@ -256,5 +256,5 @@ def _globs(value: object, where: str, locations: Locations) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
-        raise _wrong(where, "a list of globs", value, locations)
+        raise _value_error(where, "a list of globs", value, locations)
     return tuple(str(glob) for glob in value)

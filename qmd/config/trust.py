@@ -1,7 +1,7 @@
-"""Whether a project's own `.qmd` configuration may run commands, read outside the project, choose models or link away.
+"""Trust in a project's own `.qmd` configuration: commands, outside folders, models and links.
 
-A checkout can bring a `.qmd/index.yml` along. What it could do harm with is gated until the user trusts exactly that
-set of items; the record holds a digest of the set, so a later change asks again.
+A checkout may contain a `.qmd/index.yml`. Its dangerous items are gated until the user trusts exactly that set; the
+record contains a digest of the set, so a later change asks again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEFAULT_MODELS = frozenset({"auto", "built-in"}) | ORIGINAL_MODELS
 
 
 class GatedItems(Struct, frozen=True):
-    """What needs the user's trust, each as (collection or model slot, value), sorted."""
+    """Items that need the user's trust, each as (collection or model slot, value), sorted."""
 
     hooks: tuple[tuple[str, str], ...] = ()
     paths: tuple[tuple[str, str], ...] = ()
@@ -48,15 +48,15 @@ class GatedItems(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 hex that changes with any item."""
+        """Return a SHA-256 hex that changes with any item."""
         content = {"hooks": self.hooks, "paths": self.paths, "models": self.models}
-        # Left out when empty, so that what was trusted before links were gated stays trusted.
+        # Omitted when empty, so that trust from before links were gated stays valid.
         content |= {"links": self.links} if self.links else {}
         return sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def gated_items(config: Config, locations: Locations) -> GatedItems:
-    """The gated items of a project-local configuration; empty for the user's own one."""
+    """Return the gated items of a project-local configuration; empty for the user's own one."""
     if locations.project_root is None:
         return GatedItems()
     root = locations.project_root.resolve()
@@ -70,21 +70,21 @@ def gated_items(config: Config, locations: Locations) -> GatedItems:
 
 
 def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, str]) -> bool:
-    """True when nothing is gated, the environment vouches for it, or the user trusted exactly these items."""
+    """Return whether nothing is gated, the environment trusts projects, or the user trusted exactly these items."""
     if not items or is_trusted_by_environment(environ):
         return True
     return read_trust(locations.config_dir).get(_key(locations), {}).get("hooks") == items.digest
 
 
 def project_link(locations: Locations) -> tuple[Path, Path] | None:
-    """A project's `.qmd` that is a link, and what it leads to; None for a folder, and without a project."""
+    """Return a project's `.qmd` that is a link, and its target; None for a folder, and without a project."""
     folder = locations.project_root and locations.project_root / PROJECT_FOLDER
     target = linked_target(folder) if folder else None
     return (folder, target) if folder and target else None
 
 
 def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str]) -> Config:
-    """`config` without what is gated and not trusted: folders outside the project, commands, models, links."""
+    """Return `config` without gated, untrusted items: folders outside the project, commands, models, links."""
     items = gated_items(config, locations)
     if is_trusted(items, locations, environ):
         return config
@@ -98,7 +98,7 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
 
 
 def record_trust(items: GatedItems, locations: Locations) -> None:
-    """Remember that the user trusts these items of this configuration, and the link to it where it is one."""
+    """Record that the user trusts these items of this configuration and, for a link, its target."""
     with locked_config_file(_file(locations)):
         records = read_trust(locations.config_dir)
         link = project_link(locations)
@@ -108,7 +108,7 @@ def record_trust(items: GatedItems, locations: Locations) -> None:
 
 
 def revoke_trust(locations: Locations) -> bool:
-    """Forget the trust in this configuration; False when there was none."""
+    """Remove the trust in this configuration; return False if there was none."""
     with locked_config_file(_file(locations)):
         records = read_trust(locations.config_dir)
         if records.pop(_key(locations), None) is None:
@@ -118,7 +118,7 @@ def revoke_trust(locations: Locations) -> bool:
 
 
 def trusted_configs(locations: Locations) -> Mapping[str, str]:
-    """Configuration path → ISO time at which it was trusted."""
+    """Return configuration path → ISO time of trust."""
     return {path: record.get("trustedAt", "") for path, record in read_trust(locations.config_dir).items()}
 
 

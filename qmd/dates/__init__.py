@@ -1,7 +1,7 @@
-"""Text → the days that it names, in six languages; dates of ours rather than of a library.
+"""Dates named in text, in six languages.
 
-In: text and, for words like `yesterday`, today. Out: spans of days with their place in the text. Knows neither
-documents nor queries. The general library for this needs 0.4 s to import and 5 s for its first text, takes `do` and
+Comes in: text and, for words like `yesterday`, today. Goes out: spans of days with their place in the text. Must not
+know documents or queries. The general library for this needs 0.4 s to import and 5 s for its first text, takes `do` and
 `set` for dates, and misses `letzte Woche`, `2024-W42` and `20181017`.
 """
 

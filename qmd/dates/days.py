@@ -1,4 +1,4 @@
-"""Spans of days, and the calendar that makes them."""
+"""Spans of days and calendar arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DateSpan(Struct, frozen=True):
 
     @property
     def iso(self) -> str:
-        """The day, or the month where it is exactly one; of any other span the first day."""
+        """Return the day, the month if the span is exactly one, or else the first day."""
         is_month = self.first.day == 1 and self.last == month_of(self.first.year, self.first.month)[1]
         return self.first.isoformat()[: 7 if is_month else 10]
 
@@ -31,36 +31,35 @@ Days = tuple[date, date]
 
 
 def month_of(year: int, month: int) -> Days:
-    """The days of a month."""
     first = date(year, month, 1)
     return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
 
 
 def quarter_of(year: int, quarter: int) -> Days:
-    """The days of a quarter, from 1."""
+    """Return the days of a quarter, from 1."""
     return date(year, 3 * quarter - 2, 1), month_of(year, 3 * quarter)[1]
 
 
 def season_of(year: int, season: int) -> Days:
-    """The days of a season, from 0, the winter that began in the December before; 4 is the one that begins in it."""
+    """Return the days of a season; 0 is the winter that began in the previous year, 4 the one of this December."""
     first = month_of(year, 3 * season)[0] if season else date(year - 1, 12, 1)
     return first, month_of(first.year + first.month // 12, (first.month + 1) % 12 + 1)[1]
 
 
 def season_around(day: date, season: int, shift: int) -> Days:
-    """The last such season that was over by `day`, the nearest (0) or the first that begins after it."""
+    """Return the latest such season before `day` (-1), the nearest (0) or the next one after it (1)."""
     near = (season_of(day.year + number, season) for number in (-1, 0, 1, 2))
     fitting = (one for one in near if not shift or (one[1] < day if shift < 0 else one[0] > day))
     return min(fitting, key=lambda one: max(one[0] - day, day - one[1]))
 
 
 def week_of(year: int, week: int) -> Days:
-    """The days of an ISO week, Monday to Sunday."""
+    """Return the days of an ISO week, Monday to Sunday."""
     return date.fromisocalendar(year, week, 1), date.fromisocalendar(year, week, 7)
 
 
 def unit_around(day: date, unit: Unit, shift: int) -> Days:
-    """The calendar's day, week, month … that lies `shift` of them after the one of `day`.
+    """Return the calendar's day, week, month … that lies `shift` units after the one of `day`.
 
     Raises:
         ValueError, OverflowError: The calendar does not reach that far.
@@ -78,7 +77,7 @@ def unit_around(day: date, unit: Unit, shift: int) -> Days:
 
 
 def days_back(today: date, unit: Unit, count: int) -> Days:
-    """The last `count` days, weeks … up to today.
+    """Return the last `count` days, weeks … up to today.
 
     Raises:
         ValueError, OverflowError: The calendar does not reach that far.

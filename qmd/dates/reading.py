@@ -13,10 +13,10 @@ from qmd.dates.ranges import JOINT, OPEN, ORDINAL, join_ranges
 from qmd.dates.words import MONTHS, ORDINALS, SEASONS
 
 MAX_CHARACTERS = 100_000
-"""What is read of one text; no query and no heading is longer."""
+"""Length of the text that is read; queries and headings are shorter."""
 
 YEAR = re.compile(r"(?:19|20)[0-9]{2}")
-"""Every date that does not depend on today holds a year in full."""
+"""Lookahead for a full year, which every date that does not depend on today contains."""
 
 _ANY_YEAR = f"(?={YEAR.pattern})"
 _LETTER = re.compile(r"[^\W\d_]")
@@ -24,23 +24,23 @@ _LETTER = re.compile(r"[^\W\d_]")
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
 _WORD = r"(?P<w>[^\W\d_]{3,12})"
 _SPACE = r"[ \t\u00a0_\-]{1,4}"
-_GAP = r"[ \t\u00a0_\-]{0,4}"  # bounded: a text of blanks and dashes must not cost more than another
+_GAP = r"[ \t\u00a0_\-]{0,4}"  # bounded, so that a text of blanks and dashes costs no more than another
 _OF = r"(?:(?:of(?: the year)?|del?(?: año)?|de l['’]année|des jahres|von)[ \t])?"
 
 _compiled = cache(re.compile)
-"""Each where a text can hold such a date: to compile all of them takes as long as reading ten notes."""
+"""One pattern, used only where a text can contain such a date: compiling all takes as long as reading ten notes."""
 
 Match = re.Match[str]
 Reader = Callable[[Match, "bool | None"], Sequence[Days]]
-"""What a match means: no days where it is no date, several where it can be read in several ways."""
+"""Meaning of a match: no days if it is not a date, several if it is ambiguous."""
 
 
 def find_dates(text: str, *, day_first: bool | None = None, years: bool = False) -> list[DateSpan]:
-    """The dates in `text` that do not depend on today, by place; one that can be read in two ways comes twice.
+    """Find the dates in `text` that do not depend on today, by place; an ambiguous one comes twice.
 
     Args:
-        day_first: How 5/6/2018 is read; None for both ways. Points (5.6.2018) always mean day first.
-        years: Whether a year alone (`2018`) is one, too.
+        day_first: How to read 5/6/2018; None for both ways. Points (5.6.2018) always mean day first.
+        years: Whether a year alone (`2018`) counts as a date.
     """
     if not YEAR.search(text):
         return []
@@ -50,7 +50,7 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
     has_words = _LETTER.search(text) is not None
     left = [match.start() for match in re.finditer(_ANY_YEAR, text)]
     for source, read, needs_words in _patterns():
-        if (needs_words and not has_words) or (read is _year and not years):
+        if (needs_words and not has_words) or (read is _read_year and not years):
             continue
         if not (left := [start for start in left if taken.find(1, start, start + 4) < 0]):
             break
@@ -69,12 +69,13 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
 
 @cache
 def _patterns() -> tuple[tuple[str, Reader, bool], ...]:
-    """Ways to write a date, and whether they take letters; the more exact first: what one has taken no other reads."""
+    """Return (pattern, reader, whether it needs letters), the more exact first: each takes text from the later ones."""
     return tuple(
         (
             source,
             read,
-            read not in (_day, _day_or_month_first, _month, _year) or (read is not _year and "年" in source),
+            read not in (_read_day, _read_numeric_day, _read_month, _read_year)
+            or (read is not _read_year and "年" in source),
         )
         for source, read in _sources()
     )
@@ -83,54 +84,54 @@ def _patterns() -> tuple[tuple[str, Reader, bool], ...]:
 def _sources() -> Iterator[tuple[str, Reader]]:
     # 2018-10-17, 2018/10/17; a fourth part makes a version of 2018.10.17.1
     first = rf"(?:(?<![0-9])(?<![0-9][-/.])|(?<=-[0-9][0-9]/)){_YEAR}"
-    yield rf"{first}(?P<s>[-/._])(?P<m>[0-9]{{1,2}})(?P=s)(?P<d>[0-9]{{1,2}})(?![0-9]|\.[0-9])", _day
-    # 20181017, also with a time as in 201810171530; beside letters it is an identifier
+    yield rf"{first}(?P<s>[-/._])(?P<m>[0-9]{{1,2}})(?P=s)(?P<d>[0-9]{{1,2}})(?![0-9]|\.[0-9])", _read_day
+    # 20181017, also with a time as in 201810171530; next to letters it is an identifier
     time = r"(?:T?(?:[01][0-9]|2[0-3])[0-5][0-9](?:[0-5][0-9])?Z?)?"
-    yield rf"(?<![0-9A-Z.]){_YEAR}(?P<m>[0-9]{{2}})(?P<d>[0-9]{{2}}){time}(?![0-9A-Z])", _day
+    yield rf"(?<![0-9A-Z.]){_YEAR}(?P<m>[0-9]{{2}})(?P<d>[0-9]{{2}}){time}(?![0-9A-Z])", _read_day
     # 17.10.2018, 17/10/2018, 10/17/2018; not v1.2.2018
     numbers = rf"(?P<a>[0-9]{{1,2}})(?P<s>[-/]|\.[ ]?)(?P<b>[0-9]{{1,2}})(?P=s){_YEAR}"
-    yield rf"(?<![0-9./V])(?<![^.]-)(?<!version )(?<!release ){numbers}(?![0-9]|[-/.][0-9])", _day_or_month_first
+    yield rf"(?<![0-9./V])(?<![^.]-)(?<!version )(?<!release ){numbers}(?![0-9]|[-/.][0-9])", _read_numeric_day
     # 17 October 2018, 17th of October 2018, 17. Oktober 2018, 17 de octubre de 2018, 22-24 May 2018
     several = rf"(?:(?:(?<![^\W_]){OPEN})?(?P<d>[0-9]{{1,2}}){ORDINAL}{JOINT})?(?P<e>[0-9]{{1,2}}){ORDINAL}"
-    yield rf"(?<![0-9.]){several}{_GAP}{_OF}{_WORD}\.?,?{_GAP}{_OF}{_YEAR}(?![0-9])", _named_day
+    yield rf"(?<![0-9.]){several}{_GAP}{_OF}{_WORD}\.?,?{_GAP}{_OF}{_YEAR}(?![0-9])", _read_named_day
     # October 17, 2018, Oct 17th 2018, May 22-24, 2018
     several = rf"(?P<d>[0-9]{{1,2}}){ORDINAL}(?:{JOINT}(?P<e>[0-9]{{1,2}}){ORDINAL})?"
-    yield rf"(?<![^\W_]){_WORD}\.?{_GAP}{several},?{_SPACE}{_YEAR}(?![0-9])", _named_day
+    yield rf"(?<![^\W_]){_WORD}\.?{_GAP}{several},?{_SPACE}{_YEAR}(?![0-9])", _read_named_day
     # 2018-Oct-17, 2018 October 17
-    yield rf"(?<![0-9]){_YEAR}{_SPACE}{_WORD}{_SPACE}(?P<d>[0-9]{{1,2}})(?![0-9])", _named_day
+    yield rf"(?<![0-9]){_YEAR}{_SPACE}{_WORD}{_SPACE}(?P<d>[0-9]{{1,2}})(?![0-9])", _read_named_day
     # 2018年10月17日, 2024年7月, 2024年第三季度
-    yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月[ ]?(?P<d>[0-9]{{1,2}})[ ]?[日号號]?", _day
-    yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月", _month
-    yield rf"{_YEAR}[ ]?年第?(?P<q>[1-4一二三四])季度?", _quarter
+    yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月[ ]?(?P<d>[0-9]{{1,2}})[ ]?[日号號]?", _read_day
+    yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月", _read_month
+    yield rf"{_YEAR}[ ]?年第?(?P<q>[1-4一二三四])季度?", _read_quarter
     # 2024-W42, 2024-W42-3, KW 42 2024, week 42 of 2024
-    yield rf"(?<![0-9]){_YEAR}-?W(?P<k>[0-9]{{2}})(?:-?(?P<n>[1-7]))?(?![0-9])", _week
+    yield rf"(?<![0-9]){_YEAR}-?W(?P<k>[0-9]{{2}})(?:-?(?P<n>[1-7]))?(?![0-9])", _read_week
     week = r"(?:w|kw|week|kalenderwoche|woche|semaine|semana|неделя)"
-    yield rf"(?<![^\W_]){week}{_GAP}(?P<k>[0-9]{{1,2}}){_GAP}[,/]?{_GAP}{_OF}{_YEAR}(?![0-9])", _week
+    yield rf"(?<![^\W_]){week}{_GAP}(?P<k>[0-9]{{1,2}}){_GAP}[,/]?{_GAP}{_OF}{_YEAR}(?![0-9])", _read_week
     # Q3 2024, 2024-Q3, 3. Quartal 2024, first quarter of 2020
-    yield rf"(?<![^\W_])[QT](?P<q>[1-4]){_GAP}[/'’]?{_GAP}{_YEAR}(?![0-9])", _quarter
-    yield rf"(?<![0-9]){_YEAR}{_GAP}[/.]?Q(?P<q>[1-4])(?![0-9])", _quarter
+    yield rf"(?<![^\W_])[QT](?P<q>[1-4]){_GAP}[/'’]?{_GAP}{_YEAR}(?![0-9])", _read_quarter
+    yield rf"(?<![0-9]){_YEAR}{_GAP}[/.]?Q(?P<q>[1-4])(?![0-9])", _read_quarter
     quarter = r"(?:quarter|quartal|trimestre|квартал)[^\W\d_]?"
     ordinal = rf"(?<![^\W_])(?:(?P<q>[1-4]){ORDINAL}{_GAP}|{_WORD}{_SPACE})"
-    yield rf"{ordinal}{quarter}{_SPACE}{_OF}{_YEAR}(?![0-9])", _quarter
+    yield rf"{ordinal}{quarter}{_SPACE}{_OF}{_YEAR}(?![0-9])", _read_quarter
     # winter 2019/20, 2018年夏天, July 2019, julio de 2019, 2019-July, summer of 2018; not `in 2019 may`
-    yield rf"(?<![^\W_]){_WORD}{_SPACE}{_OF}{_YEAR}{_GAP}[/–-](?P<z>(?:[0-9]{{2}}){{1,2}})(?![0-9])", _named
-    yield rf"{_YEAR}[ ]?年[ ]?(?P<w>[春夏秋冬][天季])", _named
-    yield rf"(?<![^\W_]){_WORD}\.?,?{_GAP}{_OF}{_YEAR}(?![0-9])", _named
-    yield rf"(?<![0-9]){_YEAR}[-_/]{_WORD}(?![^\W_])", _named
-    # 2019-07; what a further part follows is a broken date
-    yield rf"(?<![0-9])(?<![0-9][-/.]){_YEAR}(?P<s>[-/_])(?P<m>0[1-9]|1[0-2])(?![0-9])(?!(?P=s)[0-9])", _month
+    yield rf"(?<![^\W_]){_WORD}{_SPACE}{_OF}{_YEAR}{_GAP}[/–-](?P<z>(?:[0-9]{{2}}){{1,2}})(?![0-9])", _read_named_span
+    yield rf"{_YEAR}[ ]?年[ ]?(?P<w>[春夏秋冬][天季])", _read_named_span
+    yield rf"(?<![^\W_]){_WORD}\.?,?{_GAP}{_OF}{_YEAR}(?![0-9])", _read_named_span
+    yield rf"(?<![0-9]){_YEAR}[-_/]{_WORD}(?![^\W_])", _read_named_span
+    # 2019-07; a further part makes it a broken date
+    yield rf"(?<![0-9])(?<![0-9][-/.]){_YEAR}(?P<s>[-/_])(?P<m>0[1-9]|1[0-2])(?![0-9])(?!(?P=s)[0-9])", _read_month
     # 07/2019, 07.2019
-    yield rf"(?<![0-9.\-/])(?P<m>0[1-9]|1[0-2]|[1-9](?=/))[-/.]{_YEAR}(?![0-9]|[-/.][0-9])", _month
+    yield rf"(?<![0-9.\-/])(?P<m>0[1-9]|1[0-2]|[1-9](?=/))[-/.]{_YEAR}(?![0-9]|[-/.][0-9])", _read_month
     # 2018, last because only filters ask for it
-    yield rf"(?<![0-9]){_YEAR}(?![0-9])(?:[ ]?年)?", _year
+    yield rf"(?<![0-9]){_YEAR}(?![0-9])(?:[ ]?年)?", _read_year
 
 
-def _day(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_day(match: Match, day_first: bool | None) -> Sequence[Days]:
     day = date(int(match["y"]), int(match["m"]), int(match["d"]))
     return ((day, day),)
 
 
-def _day_or_month_first(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_numeric_day(match: Match, day_first: bool | None) -> Sequence[Days]:
     year, left, right = int(match["y"]), int(match["a"]), int(match["b"])
     if match["s"][0] == "." or left > 12:
         orders = [(right, left)]
@@ -143,7 +144,7 @@ def _day_or_month_first(match: Match, day_first: bool | None) -> Sequence[Days]:
     return [(day, day) for day in (date(year, month, number) for month, number in orders)]
 
 
-def _named_day(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_named_day(match: Match, day_first: bool | None) -> Sequence[Days]:
     month = MONTHS.get(match["w"].lower())
     if month is None:
         return ()
@@ -153,7 +154,7 @@ def _named_day(match: Match, day_first: bool | None) -> Sequence[Days]:
     return ((first, last),) if first <= last else ()
 
 
-def _named(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_named_span(match: Match, day_first: bool | None) -> Sequence[Days]:
     name, year, further = match["w"].lower(), int(match["y"]), match.groupdict().get("z")
     season = SEASONS.get(name)
     if further:
@@ -164,17 +165,17 @@ def _named(match: Match, day_first: bool | None) -> Sequence[Days]:
     return (season_of(year, season),) if season else () if season is None else (season_of(year, 0), season_of(year, 4))
 
 
-def _month(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_month(match: Match, day_first: bool | None) -> Sequence[Days]:
     return (month_of(int(match["y"]), int(match["m"])),)
 
 
-def _quarter(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_quarter(match: Match, day_first: bool | None) -> Sequence[Days]:
     said = match["q"] or match["w"].lower()
     number = ORDINALS.get(said) or "一二三四".find(said) + 1 or (int(said) if said.isdecimal() else 0)
     return (quarter_of(int(match["y"]), number),) if number else ()
 
 
-def _week(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_week(match: Match, day_first: bool | None) -> Sequence[Days]:
     year, week = int(match["y"]), int(match["k"])
     number = match.groupdict().get("n")
     if number:
@@ -183,6 +184,6 @@ def _week(match: Match, day_first: bool | None) -> Sequence[Days]:
     return (week_of(year, week),)
 
 
-def _year(match: Match, day_first: bool | None) -> Sequence[Days]:
+def _read_year(match: Match, day_first: bool | None) -> Sequence[Days]:
     year = int(match["y"])
     return ((date(year, 1, 1), date(year, 12, 31)),)

@@ -27,7 +27,7 @@ _CHINESE_UNITS = {
 _CHINESE_SHIFTS = {"上": -1, "这": 0, "本": 0, "下": 1}
 _CHINESE_YEARS = {"前年": -2, "去年": -1, "今年": 0, "明年": 1}
 _LARGEST = 4
-"""Digits of a number of days or years that somebody means."""
+"""Most digits of a number of days or years."""
 
 
 class _Word(str):
@@ -38,15 +38,15 @@ class _Word(str):
 
 
 def find_relative(text: str, today: date) -> list[DateSpan]:
-    """The dates in `text` that are said from today, by place."""
+    """Find the dates in `text` that depend on today, by place."""
     text = text[:MAX_CHARACTERS]
-    words = _words(text)
+    words = _split_words(text)
     found: list[DateSpan] = []
     position = 0
     while position < len(words):
         n_words, days = 0, None
         with suppress(ValueError, OverflowError):
-            n_words, days = _read(words, position, today)
+            n_words, days = _read_date(words, position, today)
         if days is not None:
             last = words[position + n_words - 1]
             found.append(DateSpan(*days, words[position].start, last.end, is_relative=True))
@@ -57,7 +57,7 @@ def find_relative(text: str, today: date) -> list[DateSpan]:
     return found
 
 
-def _words(text: str) -> list[_Word]:
+def _split_words(text: str) -> list[_Word]:
     words = []
     # An elided article (d'hier) is a word of its own; aujourd'hui is one, as is avant-hier.
     for match in re.finditer(r"aujourd['’]hui|(?:avant|après)-[^\W_]+|[^\W_]+", text, re.IGNORECASE):
@@ -67,8 +67,8 @@ def _words(text: str) -> list[_Word]:
     return words
 
 
-def _read(words: Sequence[_Word], position: int, today: date) -> tuple[int, Days | None]:
-    """How many words from `position` on are a date, and its days; 0 and None where none begins."""
+def _read_date(words: Sequence[_Word], position: int, today: date) -> tuple[int, Days | None]:
+    """Return how many words from `position` on are a date, and its days; 0 and None if none begins there."""
     following: list[str] = [*words[position : position + 6]]
     word, *rest = following + [""] * 5
     if word in vocabulary.DAYS and not (word == "hier" and not vocabulary.GERMAN.isdisjoint(words)):
@@ -76,29 +76,29 @@ def _read(words: Sequence[_Word], position: int, today: date) -> tuple[int, Days
     if [word, *rest[:2]] == ["day", "before", "yesterday"]:
         return 3, unit_around(today, "day", -2)
     is_counted = position > 0 and words[position - 1].isdecimal()
-    return _ago(word, rest, today, is_counted=is_counted) or _shifted(word, rest, today) or (0, None)
+    return _read_ago(word, rest, today, is_counted=is_counted) or _read_shift(word, rest, today) or (0, None)
 
 
-def _ago(word: str, rest: Sequence[str], today: date, *, is_counted: bool) -> tuple[int, Days] | None:
-    """three days ago, vor drei Tagen, il y a trois jours."""
+def _read_ago(word: str, rest: Sequence[str], today: date, *, is_counted: bool) -> tuple[int, Days] | None:
+    """Read dates like three days ago, vor drei Tagen, il y a trois jours."""
     for n_words, unit, count in (
         (3, rest[0], word if rest[1] in AGO_AFTER else ""),
-        # неделю назад; of `99999999 days ago` nothing is left
+        # неделю назад; nothing is left of `99999999 days ago`
         (2, word, "one" if rest[0] in AGO_AFTER and not is_counted else ""),
         (3, rest[1], rest[0] if word in AGO_BEFORE else ""),
         (5, rest[3], rest[2] if [word, *rest[:2]] == ["il", "y", "a"] else ""),
     ):
-        number = _number(count)
+        number = _parse_number(count)
         if unit in UNITS and number is not None:
             return n_words, unit_around(today, _unit(unit), -number)
     return None
 
 
-def _shifted(word: str, rest: Sequence[str], today: date) -> tuple[int, Days] | None:
-    """last 7 days, last week, lundi prochain."""
+def _read_shift(word: str, rest: Sequence[str], today: date) -> tuple[int, Days] | None:
+    """Read dates like last 7 days, last week, lundi prochain."""
     for shift, count in ((word, rest[0]), (rest[0], word)):
         # last 7 days, les 7 derniers jours
-        number = _number(count)
+        number = _parse_number(count)
         if SHIFTS_BEFORE.get(shift) == -1 and number is not None and rest[1] in UNITS:
             return 3, days_back(today, _unit(rest[1]), number)
     for shifts, shift, unit in ((SHIFTS_BEFORE, word, rest[0]), (SHIFTS_AFTER, rest[0], word)):
@@ -106,7 +106,7 @@ def _shifted(word: str, rest: Sequence[str], today: date) -> tuple[int, Days] | 
             return 2, _weekday(today, WEEKDAYS[unit], shifts[shift])
         if shift in shifts and unit in SEASONS and (shift, unit) != ("this", "fall"):  # does this fall under …
             return 2, season_around(today, SEASONS[unit], shifts[shift])
-        # `this day`, `the last day` are not said from today
+        # `this day`, `the last day` do not depend on today
         if shift in shifts and unit in UNITS and UNITS[unit] != "day":
             return 2, unit_around(today, _unit(unit), shifts[shift])
     return None
@@ -116,14 +116,14 @@ def _unit(word: str) -> Unit:
     return cast(Unit, UNITS[word])
 
 
-def _number(word: str) -> int | None:
+def _parse_number(word: str) -> int | None:
     if word.isdecimal() and len(word) <= _LARGEST:
         return int(word)
     return NUMBERS.get(word)
 
 
 def _weekday(today: date, weekday: int, shift: int) -> Days:
-    """The nearest such day before today, after it, or in its week."""
+    """Return the nearest such day before today, after it, or in its week."""
     ahead = weekday - today.weekday()
     if shift:
         ahead = (ahead - shift) % 7 + shift if shift > 0 else -((-ahead - 1) % 7) - 1
@@ -132,7 +132,7 @@ def _weekday(today: date, weekday: int, shift: int) -> Days:
 
 
 @cache
-def _chinese() -> re.Pattern[str]:
+def _chinese_pattern() -> re.Pattern[str]:
     number = rf"(?P<{{}}>[0-9]{{{{1,{_LARGEST}}}}}|[{_CHINESE_NUMBERS}两]{{{{1,3}}}})"
     unit = "(?P<{}>天|日|周|星期|礼拜|月|季度|年)"
     return re.compile(
@@ -144,9 +144,9 @@ def _chinese() -> re.Pattern[str]:
 
 
 def _find_chinese(text: str, today: date) -> Iterator[DateSpan]:
-    for match in _chinese().finditer(text):
+    for match in _chinese_pattern().finditer(text):
         if match["day"] and any(match["day"] == word.group() for word in re.finditer(r"[^\W_]+", text)):
-            continue  # a word of its own, which has been read
+            continue  # an earlier complete word
         with suppress(ValueError, OverflowError):
             yield DateSpan(*_chinese_days(match, today), match.start(), match.end(), is_relative=True)
 
@@ -173,7 +173,7 @@ def _chinese_unit(text: str) -> Unit:
 
 
 def _chinese_number(text: str) -> int:
-    """A number up to 99: 3, 三, 十二, 二十."""
+    """Parse a number up to 99: 3, 三, 十二, 二十."""
     if text.isdecimal():
         return int(text)
     text = text.replace("两", "二")

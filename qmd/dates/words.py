@@ -1,6 +1,6 @@
-"""The words of dates: English, German, French, Spanish, Russian, and Chinese where one word is enough.
+"""Vocabulary of dates: English, German, French, Spanish, Russian, and Chinese where one word is enough.
 
-A plain search asks `may_name_date` first and reads on only where it says so.
+A plain search calls `may_name_date` first and reads on only if it is true.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Literal
 Unit = Literal["day", "week", "month", "quarter", "year"]
 
 
-def _numbered(*names: str, start: int = 0) -> Mapping[str, int]:
+def _number_names(*names: str, start: int = 0) -> Mapping[str, int]:
     return {name: number for number, line in enumerate(names, start) for name in line.split()}
 
 
-def _named(**names: str) -> Mapping[str, str]:
+def _map_names(**names: str) -> Mapping[str, str]:
     return {name: meaning for meaning, line in names.items() for name in line.split()}
 
 
-MONTHS = _numbered(
+MONTHS = _number_names(
     "january jan januar jänner janvier janv enero ene январь января январе январём январем янв",
     "february feb februar février fevrier févr fevr fév febrero февраль февраля феврале февралём февралем февр фев",
     "march mar märz maerz mär mrz mars marzo март марта марте мартом мар",
@@ -35,7 +35,7 @@ MONTHS = _numbered(
     start=1,
 )
 
-WEEKDAYS = _numbered(
+WEEKDAYS = _number_names(
     "monday montag lundi lunes понедельник",
     "tuesday dienstag mardi martes вторник",
     "wednesday mittwoch mercredi miércoles miercoles среда среду",
@@ -45,15 +45,15 @@ WEEKDAYS = _numbered(
     "sunday sonntag dimanche domingo воскресенье",
 )
 
-SEASONS = _numbered(
+SEASONS = _number_names(
     "winter hiver invierno зима зиму зимы зиме зимой 冬天 冬季",
     "spring frühling frühjahr fruehling printemps primavera весна весну весны весной 春天 春季",
     "summer sommer sommers été ete verano лето лета летом 夏天 夏季",
     "autumn fall herbst automne otoño otono осень осени осенью 秋天 秋季",
 )
-"""In the order of a year: its winter began in the year before."""
+"""In the order of a year: its winter began in the previous year."""
 
-ORDINALS = _numbered(
+ORDINALS = _number_names(
     "first erste erstes ersten premier primer первый первого первом",
     "second zweite zweites zweiten deuxième deuxieme segundo второй второго втором",
     "third dritte drittes dritten troisième troisieme tercer третий третьего третьем",
@@ -63,7 +63,7 @@ ORDINALS = _numbered(
 
 DAYS: Mapping[str, int] = {
     name: number - 2
-    for name, number in _numbered(
+    for name, number in _number_names(
         "vorgestern avant-hier anteayer antier позавчера 前天",
         "yesterday gestern hier ayer вчера 昨天 昨日",
         "today heute aujourd'hui aujourd’hui hoy сегодня 今天 今日",
@@ -71,14 +71,14 @@ DAYS: Mapping[str, int] = {
         "übermorgen après-demain послезавтра 后天",
     ).items()
 }
-"""Days from today. Without German and Spanish tomorrow, which are the morning as well."""
+"""Days from today. Without German and Spanish tomorrow, which also mean the morning."""
 
 GERMAN = frozenset(
-    _numbered("auf das der die ein eine es gibt hat ich im ist kann man mit nicht sind und von was wer wie wir wo")
+    _number_names("auf das der die ein eine es gibt hat ich im ist kann man mit nicht sind und von was wer wie wir wo")
 )
-"""Beside one of these `hier` is German and means here."""
+"""Next to one of these `hier` is German and means here."""
 
-UNITS = _named(
+UNITS = _map_names(
     day="day days tag tage tagen jour jours día dia días dias день дня дней",
     week="week weeks woche wochen semaine semaines semana semanas неделя неделю неделе недели недель",
     month="month months monat monate monaten mois mes meses месяц месяца месяцев месяце",
@@ -88,7 +88,7 @@ UNITS = _named(
 
 SHIFTS_BEFORE: Mapping[str, int] = {
     name: number - 1
-    for name, number in _numbered(
+    for name, number in _number_names(
         "last past previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges vergangene"
         " vergangenen vergangener vergangenes último última últimos últimas ultimo ultima ultimos ultimas derniers"
         " dernières dernieres прошлый прошлая прошлую прошлой прошлом прошлым последние последних",
@@ -97,19 +97,19 @@ SHIFTS_BEFORE: Mapping[str, int] = {
         " следующая следующую следующей следующем следующим",
     ).items()
 }
-"""Units from now, said before the unit."""
+"""Units from now, written before the unit."""
 
 SHIFTS_AFTER: Mapping[str, int] = {
     name: number - 1
-    for name, number in _numbered(
+    for name, number in _number_names(
         "dernier dernière derniere passé passée passe passee pasado pasada",
         "",
         "prochain prochaine próximo próxima proximo proxima",
     ).items()
 }
-"""The same, said after it."""
+"""Units from now, written after the unit."""
 
-NUMBERS = _numbered(
+NUMBERS = _number_names(
     "a an one eine einem einer einen un une una uno один одну",
     "two zwei deux dos два две",
     "three drei trois tres три",
@@ -127,16 +127,16 @@ AGO_BEFORE = frozenset(("vor", "hace"))
 AGO_AFTER = frozenset(("ago", "назад"))
 
 CHINESE = "年月周期天日昨今明"
-"""Every Chinese date holds one of these."""
+"""Characters of Chinese dates; each date contains at least one."""
 
 
 def may_name_date(text: str) -> bool:
-    """Whether `text` holds a digit or a word that dates are made of; cheap, and nothing is imported for it."""
+    """Return whether `text` contains a digit or a word of dates; cheap and without imports."""
     if any(map(str.isdigit, text)):
         return True
     if not text.isascii() and any(character in text for character in CHINESE):
         return True
     words = (word.strip(".,;:!?()[]¿¡\"'’…") for word in text.lower().split())
-    # Behind an elided article, too: d'hier, l'année.
+    # Also after an elided article: d'hier, l'année.
     forms = (form for word in words for form in (word, word[2:] if word[1:2] in ("'", "’") else ""))
     return any(form in DAYS or form in UNITS or form in WEEKDAYS or form in SEASONS for form in forms)

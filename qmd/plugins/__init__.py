@@ -50,7 +50,7 @@ class Store(NamedTuple):
         form: How a person writes an address.
         resolve: `module:function` of (text, cwd, home): the address in full that a person means by `text`, None where
             it is none of this scheme. Asked whenever an index is named, so its module must be quick to import.
-        opening: The module that opens indexes there, as `qmd.store.opening.Opening` says.
+        opening: The module that opens indexes there, as `qmd.store.opening.StoreModule` says.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""What links and headings mean among the notes of a collection, from what an engine stores of them.
+"""Meaning of links and headings among the notes of a collection.
 
-What a link means is decided when it is asked, from the links and names of its collection as they are then: a note that
-is added, renamed or removed changes the meaning of links in others, which are not read again for it.
+A link is resolved on request, from the current links and names of its collection: a note that is added, renamed or
+removed changes the meaning of links in others, which are not read again for it.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ from qmd.records import Link, StoredDocument
 from qmd.store.records import ResolvedLink
 
 MAX_ANCHORS = 50
-"""Texts by which one note is found: those of the first links, by path and place."""
+"""Link texts that find one note: those of the first links, by path and place."""
 
 MANY_LINKS = 200
-"""Links of one name beyond which sharing the note says nothing, and would cost much to find out."""
+"""Links of one name beyond which a shared target means nothing and is expensive to evaluate."""
 
 MAX_SHARED = 50
-"""Notes that one links to that are looked at for who links there, too."""
+"""Most link targets of a note that are checked for other notes linking to them."""
 
 MANY_NOTES = 3
-"""Notes of one collection that make their common heading no title; two may well be drafts of one another."""
+"""Notes with a common heading from which it is not a title; two may well be drafts of one another."""
 
 Written = tuple[int, str, Sequence[Link]]
-"""A document, its path, and links that it holds."""
+"""A document, its path, and its links."""
 
 
 class LinkTables(Protocol):
-    """What an engine holds of links and names."""
+    """An engine's tables of links and names."""
 
     def links_in(self, document_id: int) -> Sequence[Link]:
-        """The links in a document, in its order."""
+        """Return the links in a document, in its order."""
 
     def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterable[Written]:
-        """All links of a collection's documents that hold one with such a key, by path; of so many, where limited."""
+        """Yield all links of the documents that link to one of these keys, by path; at most `limit`."""
 
     def count_links(self, keys: Collection[str]) -> int:
-        """Number of links with one of these keys."""
+        """Count the links with one of these keys."""
 
     def names_of(self, ids: Sequence[int]) -> Iterable[tuple[int, str]]:
-        """(document, name) for each name of these documents."""
+        """Yield (document, name) for each name of these documents."""
 
     def named(self, collection: str, keys: Collection[str]) -> Mapping[str, Sequence[NamedNote]]:
-        """The notes of a collection that have each name, by path."""
+        """Return the notes of a collection that have each name, by path."""
 
 
 def links_from(tables: LinkTables, document: StoredDocument) -> list[ResolvedLink]:
-    """The links in a document, in its order."""
+    """Return the links in a document, in its order."""
     links = tables.links_in(document.id)
     named = tables.named(document.collection, {link_key(link.target) for link in links})
-    return list(_resolved(named, [(document.id, document.path, links)]))
+    return list(_resolve(named, [(document.id, document.path, links)]))
 
 
 def links_to(tables: LinkTables, document_id: int, collection: str, limit: int | None = None) -> list[ResolvedLink]:
-    """The links of other documents that mean this one, by path and place; with a limit, of so many with its name."""
+    """Return the links of other documents that mean this one, by path and place; check at most `limit` by name."""
     keys = {key for _, key in tables.names_of([document_id])}
     documents = tables.written(collection, keys, limit)
     written = [(at, path, [link]) for at, path, links in documents for link in links if link_key(link.target) in keys]
     if limit is not None:
         written = sorted(sorted(written, key=itemgetter(0))[:limit], key=itemgetter(1))
-    found = _resolved(tables.named(collection, keys), written)
+    found = _resolve(tables.named(collection, keys), written)
     return [one for one in found if one.target == document_id != one.source]
 
 
 def count_shared_links(tables: LinkTables, document: StoredDocument) -> dict[int, float]:
-    """Documents that link to what this one links to, and the sum over the shared notes of one by all links to each.
+    """Return the documents that share link targets, with the sum of 1/links over the shared notes.
 
-    A note that many link to says little about those that do, so the most linked ones are passed over.
+    A target with many links means little, so the most linked ones are skipped.
     """
     targets = dict.fromkeys(one.target for one in links_from(tables, document) if one.target != document.id)
     shared: defaultdict[int, float] = defaultdict(float)
@@ -88,17 +88,17 @@ def count_shared_links(tables: LinkTables, document: StoredDocument) -> dict[int
 
 
 def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[int, str]:
-    """What others call each of these documents in their links, and it does not call itself, as full text sees it."""
+    """Return the link texts of each document that are not its own names, as full text sees them."""
     wanted, keys = set(ids), {key for _, key in tables.names_of(ids)}
     texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
     key_of, called, named = cache(link_key), cache(name_key), tables.named(collection, keys)
 
     def adds(link: Link) -> bool:
-        # What calls the note as the target does adds nothing, and most links do.
+        # A link text equal to the target adds nothing, and most links are such.
         return link.text != "" and (key := key_of(link.target)) in named and called(link.text) != key
 
     written = ((source, path, list(filter(adds, links))) for source, path, links in tables.written(collection, keys))
-    for one in _resolved(named, written):
+    for one in _resolve(named, written):
         target, key = one.target, called(one.link.text)
         if target is None or target not in wanted or target == one.source or len(texts[target]) == MAX_ANCHORS:
             continue
@@ -107,8 +107,8 @@ def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _resolved(named: Mapping[str, Sequence[NamedNote]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
-    """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
+def _resolve(named: Mapping[str, Sequence[NamedNote]], written: Iterable[Written]) -> Iterator[ResolvedLink]:
+    """Resolve links with the notes of their collection by name; equal links in one folder are resolved once."""
     known: dict[tuple[str, str], int | None] = {}
     for source, path, links in written:
         folder = path.rpartition("/")[0]
@@ -119,10 +119,10 @@ def _resolved(named: Mapping[str, Sequence[NamedNote]], written: Iterable[Writte
             yield ResolvedLink(source, known.get(place, source), link)
 
 
-def settled_titles(documents: Sequence[tuple[int, str, str, str]]) -> list[tuple[str, int]]:
-    """(title, document) for those of (document, path, title, heading) with another title than they should have.
+def correct_titles(documents: Sequence[tuple[int, str, str, str]]) -> list[tuple[str, int]]:
+    """Return (title, document) for each (document, path, title, heading) with a wrong title.
 
-    That is the file's name for a heading that many of them have, the heading where few have it.
+    The title is the file's name for a heading of many documents, the heading otherwise.
     """
     n_notes, changed = Counter(heading for *_, heading in documents), list[tuple[str, int]]()
     for document_id, path, title, heading in documents:

@@ -1,4 +1,4 @@
-"""Opening an index, whichever engine holds it."""
+"""Opening an index, whatever its engine."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ _Index = TypeVar("_Index", bound=IndexReader)
 _UNFINISHED = "unfinished copy of "
 
 
-class Opening(Protocol):
-    """The module that a row of `plugins.STORES` names; `path` is that beside which this machine keeps what is its own.
+class StoreModule(Protocol):
+    """The module that a row of `plugins.STORES` names; local state lies next to `path`.
 
-    Whatever it opens has to pass the tests in `tests/store/contract`.
+    The index that it opens must pass the tests in `tests/store/contract`.
     """
 
     def open_reader(self, address: str, path: Path) -> IndexReader:
-        """Open an index for reading; raises `NotFoundError` where there is none."""
+        """Open an index for reading; raises `NotFoundError` if there is none."""
 
     def open_writer(self, address: str, path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
-        """Open an index for writing, creating it; a writer waits so long for another one, then `BusyError`."""
+        """Open an index for writing, creating it; wait that long for another writer, then raise `BusyError`."""
 
     def mend(self, address: str, path: Path, *, thorough: bool) -> Sequence[str]:
-        """Look for damage, in all that there is where `thorough`, and begin those parts anew; their names."""
+        """Look for damage, everywhere if `thorough`, and reset the damaged parts; return their names."""
 
 
 def open_reader(path: Path, address: str | None = None) -> IndexReader:
     """Open an index for reading; a writer elsewhere does not disturb it.
 
     Args:
-        path: The database file; where that is another program's, the index beside it is meant. For an index at an
-            address the place beside which its local state lies.
-        address: Where it lies, unless in a file of SQLite's; see `Locations.address`.
+        path: The database file; if it is another program's, the index next to it. For an index at an address the path
+            next to which its local state lies.
+        address: Its address, unless it is an SQLite file; see `Locations.address`.
 
     Raises:
         NotFoundError: No index there.
-        QmdError: What opens an address is not installed.
+        QmdError: The package for the address is not installed.
         StoreError: The index is damaged, unfinished or cannot be opened.
     """
     if address is None:
         from qmd.store.sqlite import opening
 
-        return _finished(opening.open_reader(path), str(path))
-    return _finished(opening_at(address).open_reader(address, path), address)
+        return _check_finished(opening.open_reader(path), str(path))
+    return _check_finished(load_store_module(address).open_reader(address, path), address)
 
 
 def open_writer(
@@ -57,14 +57,14 @@ def open_writer(
     """Open an index for writing, creating or migrating it.
 
     Args:
-        path: The database file, its folder is made when missing; where that is another program's, the index lies
-            beside it. For an index at an address as for `open_reader`.
+        path: The database file, its folder is created if missing; if it is another program's, the index lies next to
+            it. For an index at an address as for `open_reader`.
         address: As for `open_reader`.
-        busy_timeout_ms: How long any statement waits for another process; None = environment or two minutes.
-        takes_unfinished: Whether it may be one that a copy has begun, which is then to be finished.
+        busy_timeout_ms: Longest wait of a statement for another process; None = environment or two minutes.
+        takes_unfinished: Whether to accept the unfinished target of a copy, in order to finish it.
 
     Raises:
-        BusyError: Another process kept the index for longer.
+        BusyError: Another process used the index for longer.
         QmdError: As for `open_reader`.
         StoreError: The index is damaged or unfinished, or the place not writable.
     """
@@ -74,12 +74,12 @@ def open_writer(
 
         writer = opening.open_writer(path, busy_timeout_ms=busy_timeout_ms)
     else:
-        writer = opening_at(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
-    return writer if takes_unfinished else _finished(writer, address or str(path))
+        writer = load_store_module(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
+    return writer if takes_unfinished else _check_finished(writer, address or str(path))
 
 
 def index_exists(path: Path, address: str | None = None) -> bool:
-    """Whether there is an index; at an address it is opened to find out."""
+    """Return whether there is an index; at an address it is opened to find out."""
     if address is None:
         return path.exists()
     try:
@@ -90,18 +90,18 @@ def index_exists(path: Path, address: str | None = None) -> bool:
 
 
 def unfinished_state(source: str) -> str:
-    """What stands for the hash of a configuration in an index that is being filled from `source`."""
+    """Return the marker that replaces the configuration hash while an index is filled from `source`."""
     return f"{_UNFINISHED}{source}"
 
 
 def unfinished_source(index: IndexReader) -> str | None:
-    """What an index was being filled from when that was ended; None for every other index."""
+    """Return the source of an unfinished copy; None for every other index."""
     state = index.config_hash() or ""
     return state.removeprefix(_UNFINISHED) if state.startswith(_UNFINISHED) else None
 
 
-def _finished(index: _Index, place: str) -> _Index:
-    """`index`, unless it lacks a part of what it is to be a copy of."""
+def _check_finished(index: _Index, place: str) -> _Index:
+    """Return `index`, unless it is an unfinished copy."""
     try:
         source = unfinished_source(index)
         if source is not None:
@@ -115,8 +115,8 @@ def _finished(index: _Index, place: str) -> _Index:
     return index
 
 
-def opening_at(address: str) -> Opening:
-    """What opens the index at an address.
+def load_store_module(address: str) -> StoreModule:
+    """Return the module that opens the index at an address.
 
     Raises:
         QmdError: It is not installed.
@@ -124,7 +124,7 @@ def opening_at(address: str) -> Opening:
     store = plugins.store_at(address)
     try:
         # A module has no type of its own; `tests/store/contract` calls its functions.
-        return cast(Opening, plugins.load(store.opening))
+        return cast(StoreModule, plugins.load(store.opening))
     except ImportError as exc:
         from qmd.installation import install_command
 

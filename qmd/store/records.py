@@ -1,6 +1,6 @@
-"""What is handed to an index and comes out of it, beside the records that all of qmd knows.
+"""Records that an index takes and returns, next to those that all of qmd knows.
 
-Texts and links are packed by who makes them, before the transaction, which should not wait for it.
+Callers pack texts and links before the transaction, which should not wait for it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from msgspec import Struct, field
 from qmd.records import Candidate, IndexTerms, Link, NameKind
 
 COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told")
-"""Facts of the index that belong to a collection, whose name follows after a colon."""
+"""Facts of the index that belong to a collection, whose name follows a colon."""
 
 OTHER_KINDS = "other_kinds:"
-"""With the name of a collection the fact that says which files its folder holds besides."""
+"""With the name of a collection: the fact that counts the other files in its folder."""
 
 REPORTED_FILE_TYPES = "kinds_told:"
-"""The same with the endings that a person was told of."""
+"""With the name of a collection: the fact with the reported suffixes."""
 
 
 def kinds_as_fact(kinds: Mapping[str, int]) -> str:
-    """Numbers of files by ending as a fact: `.pdf=3 .png=212`."""
+    """Encode numbers of files by suffix as a fact: `.pdf=3 .png=212`."""
     return " ".join(f"{ending}={n_files}" for ending, n_files in sorted(kinds.items()))
 
 
 def kinds_of_fact(fact: str) -> dict[str, int]:
-    """Ending → number of files; whatever else the fact of a stranger's index holds is passed over."""
+    """Decode a fact into suffix → number of files; ignore any other content, as the index may be untrusted."""
     return {ending: int(n_files) for ending, n_files in re.findall(r"(\.[a-zA-Z0-9]+)=([0-9]{1,12})", fact)}
 
 
@@ -43,7 +43,7 @@ class NewDocument(Struct, frozen=True):
     n_chars: int
     """Length of the text in code points."""
     doc: bytes
-    """The text as the index keeps it (`pack_text`)."""
+    """The text in stored form (`pack_text`)."""
     terms: IndexTerms
     metadata_json: str
     """Compact JSON object of the front matter, `{}` when none."""
@@ -52,16 +52,16 @@ class NewDocument(Struct, frozen=True):
     created_at: str
     modified_at: str
     heading: str | None = None
-    """The title where it is a heading of the text, which other notes may share."""
+    """The title if it is a heading of the text, which other notes may share."""
     names: Mapping[str, NameKind] = field(default_factory=dict)
-    """What the note is called, as keys of `qmd.analysis.note_names`."""
+    """Names of the note, as keys of `qmd.analysis.note_names`."""
     date: str | None = None
     """The day (`2024-02-02`) or month (`2024-02`) that the note is about."""
     links: PackedLinks | None = None
 
 
 class KnownFile(Struct, frozen=True, gc=False):
-    """What the index remembers of a file: enough to skip it unread."""
+    """The stored state of a file: enough to skip it unread."""
 
     document_id: int
     hash: str
@@ -70,7 +70,7 @@ class KnownFile(Struct, frozen=True, gc=False):
 
 
 class StoredFile(Struct, frozen=True):
-    """The file that a document was read from, as it was then."""
+    """The file of a document, as it was when read."""
 
     collection: str
     path: str
@@ -82,26 +82,26 @@ class StoredFile(Struct, frozen=True):
 
 
 STAGING = "anew:"
-"""What stands before a model's fingerprint while its vectors are computed beside those that searches use."""
+"""Prefix of a model's fingerprint while its vectors are computed next to those that searches use."""
 
 
 class StoredModel(Struct, frozen=True):
-    """A model that an index holds vectors of."""
+    """A model with stored vectors."""
 
     fingerprint: str
     dim: int
 
 
 class PackedLinks(Struct, frozen=True):
-    """The links of a document as the index keeps them, in one piece: ten of them take less room than one alone."""
+    """The stored links of a document, in one piece: ten of them take less space than one alone."""
 
     packed: bytes
     counts: Mapping[int, int]
-    """How many there are of each name, as `hash_key` writes it."""
+    """Number of links per name, in the form of `hash_key`."""
 
 
 class ResolvedLink(Struct, frozen=True, gc=False):
-    """A link, the document that holds it, and the one that it means; None where there is no such note."""
+    """A link, its source document, and its target; None if there is no such note."""
 
     source: int
     target: int | None
@@ -113,7 +113,7 @@ class PendingContent(Struct, frozen=True):
 
     hash: str
     path: str
-    """Path of one document that holds it (alphabetically first)."""
+    """Path of one of its documents (alphabetically first)."""
     text: str
 
 
@@ -127,7 +127,7 @@ class ChunkRecord(Struct, frozen=True):
 
 
 class VectorCoverage(Struct, frozen=True):
-    """How far an index has the vectors of one model."""
+    """Coverage of an index by the vectors of one model."""
 
     pending: int
     """Distinct texts without a complete chunk set."""
@@ -135,38 +135,36 @@ class VectorCoverage(Struct, frozen=True):
 
 
 class NamedDocument(Struct, frozen=True):
-    """A document that has a name, and what the name is there."""
+    """A document with a name, and the kind of that name."""
 
     document_id: int
     kind: NameKind
 
 
 _LEVEL = 1
-"""Of ISA-L, which has four. A quarter of the time that zlib takes at its level 5, for a twelfth more room."""
+"""Level of ISA-L, which has four. A quarter of the time of zlib's level 5, for a twelfth more space."""
 
 _LEVEL_OF_ZLIB = 5
-"""Where ISA-L has no wheel: the same format, made more slowly."""
+"""Fallback without a wheel of ISA-L: the same format, made more slowly."""
 
 _DECODER = msgspec.json.Decoder(list[Link])
 
 
 def sort_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Best first; ties by id."""
+    """Return the candidates best first; ties by id."""
     return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.document_id))
 
 
 def pack_text(text: str) -> bytes:
-    """The stored form of a text."""
     return _compress(text.encode("utf-8", "surrogatepass"))
 
 
 def unpack_text(packed: bytes) -> str:
-    """The text that `pack_text` was given; raises `zlib.error` or `ValueError` for anything else."""
+    """Return the text given to `pack_text`; raises `zlib.error` or `ValueError` for anything else."""
     return zlib.decompress(packed).decode("utf-8", "surrogatepass")
 
 
 def pack_links(links: Sequence[Link]) -> PackedLinks:
-    """The stored form of links."""
     from qmd.analysis.note_names import link_key
 
     counts: dict[int, int] = {}
@@ -176,14 +174,14 @@ def pack_links(links: Sequence[Link]) -> PackedLinks:
 
 
 def unpack_links(packed: bytes) -> list[Link]:
-    """The links that `pack_links` was given; raises `zlib.error` or `ValueError` for anything else."""
+    """Return the links given to `pack_links`; raises `zlib.error` or `ValueError` for anything else."""
     return _DECODER.decode(zlib.decompress(packed))
 
 
 def hash_key(key: str) -> int:
-    """A link's key as the index keeps it: 31 bits, the most that SQLite holds in four bytes.
+    """Return the stored form of a link's key: 31 bits, the most that SQLite stores in four bytes.
 
-    Two keys may have the same: what is found by it has to be looked at.
+    Keys may collide: a match must be compared by name.
     """
     return zlib.crc32(key.encode()) >> 1
 

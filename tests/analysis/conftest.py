@@ -1,4 +1,4 @@
-"""A real FTS5 table with the columns and the tokenizer that the index uses."""
+"""A real FTS5 table with the columns and the tokenizer of the index."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ Search = Callable[[dict[str, str], Sequence[LexicalTerm]], list[str]]
 
 
 def expression(terms: Sequence[LexicalTerm]) -> str | None:
-    """The terms joined as the index joins them; None without a term to look for."""
+    """Join the terms as the index does; None without a positive term."""
     optional = " OR ".join(t.fts for t in terms if not (t.required or t.excluded))
     wanted = [t.fts for t in terms if t.required] or ([f"({optional})"] if optional else [])
     if not wanted:
@@ -24,7 +24,7 @@ def expression(terms: Sequence[LexicalTerm]) -> str | None:
 
 @pytest.fixture(scope="session")
 def search() -> Search:
-    """`search(files, terms)` → sorted paths of the files that match."""
+    """Return `search(files, terms)` → sorted paths of the files that match."""
 
     def run(files: dict[str, str], terms: Sequence[LexicalTerm]) -> list[str]:
         match = expression(terms)

@@ -16,7 +16,7 @@ def fts(text: str) -> list[str]:
 
 
 def lex(text: str) -> list[tuple[str, str]]:
-    """(sign, expression) of every term."""
+    """Return (sign, expression) of every term."""
     return [("-" if t.excluded else "+" if t.required else "", t.fts) for t in parse_lex(text)]
 
 

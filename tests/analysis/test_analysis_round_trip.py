@@ -1,4 +1,4 @@
-"""What the index writes, the query finds: documents and queries through one FTS5 table."""
+"""Round trip: documents and queries through one FTS5 table."""
 
 import unicodedata
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What notes are called, as names are compared, and which note a link means."""
+"""Names of notes in comparable form, and targets of links."""
 
 import pytest
 
@@ -72,5 +72,5 @@ def test_other_names_stay_apart(left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize("code", range(128))
-def test_a_sign_of_ascii_is_read_alike_alone_and_beside_others(code: int) -> None:
+def test_a_sign_of_ascii_is_read_alike_alone_and_among_others(code: int) -> None:
     assert name_key(f"A{chr(code)}b é") == f"{name_key(f'A{chr(code)}b')} e"

@@ -15,7 +15,7 @@ COUNTED = {
     "フェリーはいつ出ますか。切符は港で買えます。": 340,
     '{"docid": "#2c84f2", "file": "notes/a b.md", "score": 0.83, "snippet": "12: eine Zeile\\n13: \\"noch\\""}\n': 880,
 }
-"""Texts, and what twenty of each one after the other cost in o200k_base."""
+"""Texts, and the o200k_base tokens of twenty repetitions of each."""
 
 
 @pytest.mark.parametrize(("text", "exactly"), COUNTED.items())

@@ -34,7 +34,7 @@ def n_tokens(text: str) -> int:
 
 
 def sentences(seed: int, n: int) -> str:
-    """`n` sentences of five short words, different for every seed."""
+    """Return `n` sentences of five short words, different for every seed."""
     draw = random.Random(seed)
     words = ["red", "tree", "box", "lamp", "river", "stone", "cloud", "fish", "road", "wind", "glass", "paper"]
     return " ".join(" ".join(draw.choice(words) for _ in range(5)).capitalize() + "." for _ in range(n))
@@ -164,7 +164,7 @@ def test_table_rows_are_not_cut() -> None:
 
 
 def changed(before: str, after: str) -> tuple[int, int]:
-    """(chunks of `after` whose text is new, chunks of `after`)."""
+    """Return (chunks of `after` whose text is new, chunks of `after`)."""
     known = {c.text for c in split(before)}
     chunks = split(after)
     return sum(c.text not in known for c in chunks), len(chunks)

@@ -108,7 +108,7 @@ def test_an_unknown_scheme_says_what_is_possible(qmd: Qmd, home: Path, bucket: P
         run = qmd("search", "x", "--index", address)
         assert run.status == 2
         assert run.err == (
-            f"error: index '{address}' is at no place that qmd knows\n"
+            f"error: index '{address}' is not at a place that qmd knows\n"
             "hint: give a name, lance:/path, s3://bucket/prefix or shelf:place\n"
         )
 
@@ -137,7 +137,7 @@ def test_a_damaged_lancedb_table_is_one_line_with_the_command_that_builds_it_aga
     refused = qmd("search", "pricing", *at)
     assert (refused.status, refused.out) == (1, "")
     assert refused.err.startswith(f"error: index '{at[1]}' cannot be used: ")
-    assert refused.err.endswith("\nhint: build what is damaged again from your files: qmd index --verify\n")
+    assert refused.err.endswith("\nhint: rebuild the damaged parts from your files: qmd index --verify\n")
     mended = qmd("index", *again, *at)
     assert mended.status == 0
     assert f"index '{at[1]}' was damaged: documents, words are built again from your files\n" in mended.err

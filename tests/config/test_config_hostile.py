@@ -1,4 +1,4 @@
-"""Configuration files made to hang or break the program, as a cloned project may bring: each is one line of error."""
+"""Configuration files made to hang or break the program, as a cloned project may contain: each is one line of error."""
 
 import os
 import sys
@@ -32,17 +32,17 @@ ALIAS_BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     ("content", "reason"),
     [
         (ALIAS_BOMB.encode(), "its aliases stand for too many values"),
-        (b"global_context: &a [*a]", "the value of '&a' holds itself"),
+        (b"global_context: &a [*a]", "the value of '&a' contains itself"),
         (b"global_context: " + b"[" * 3_000, "values are nested more than 64 deep"),
         (b"global_context: " + b"[" * 100 + b"]" * 100, "values are nested more than 64 deep"),
         (b"global_context: " + b"9" * 5_000, "a number has more than 1,000 digits"),
         (b"global_context: 0x" + b"f" * 5_000, "a number has more than 1,000 digits"),
-        (b'global_context: "\\ud800"', "an escape stands for half a character"),
-        (b'collections: {n: {path: "a\\0b"}}', "a value holds a NUL character"),
+        (b'global_context: "\\ud800"', "an escape means half a character"),
+        (b'collections: {n: {path: "a\\0b"}}', "a value contains a NUL character"),
         (b"collections: {n: {path: a\0b}}", "special characters are not allowed"),
         (b"a: b\n" * 60_000, "more than the limit of 262,144"),
         (b"a: b\n" * 4_000_000, "has more than 1,000,000 bytes"),
-        (b"a: [" + b"b," * 100_000 + b"]", "it holds too many values"),
+        (b"a: [" + b"b," * 100_000 + b"]", "it contains too many values"),
         (b"when: 9999-99-99T99:99:99Z", ""),
     ],
 )  # fmt: skip

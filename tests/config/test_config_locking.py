@@ -57,7 +57,7 @@ def test_contexts_added_at_the_same_time_all_survive(places: Locations, tmp_path
 
 
 def run_all(commands: list[list[str]], tmp_path: Path) -> None:
-    """Run commands side by side; each must say that it was done."""
+    """Run commands in parallel; each must report success."""
     environ = {**os.environ, **environment(tmp_path), "QMD_DAEMON": "0"}
     started = [
         subprocess.Popen(
@@ -105,8 +105,8 @@ def test_two_links_to_one_configuration_share_its_lock(places: Locations, tmp_pa
 def test_a_folder_that_takes_no_lock_file_can_still_be_read(places: Locations, tmp_path: Path) -> None:
     places.config_file.parent.mkdir(parents=True)
     places.config_file.write_text("global_context: as it is\n")
-    # A folder in the place of the lock file keeps it from being made, as read-only media does; permissions would not
-    # stop the superuser.
+    # A folder in place of the lock file prevents its creation, as read-only media do; permissions would not stop the
+    # superuser.
     places.config_file.with_name(".index.yml.lock").mkdir()
     assert load_config(places).global_context == "as it is"
     assert set_global_context(places, "as it is").global_context == "as it is"

@@ -43,7 +43,7 @@ def test_an_index_name_with_slashes_becomes_one_file_name(home: Path, tmp_path: 
     assert places.config_file.name == "srv_project_sub_notes.yml"
 
 
-def test_the_nearest_project_index_wins_and_keeps_its_database_beside_it(home: Path, tmp_path: Path) -> None:
+def test_the_nearest_project_index_wins_and_keeps_its_database_next_to_it(home: Path, tmp_path: Path) -> None:
     (tmp_path / "p/.qmd").mkdir(parents=True)
     (tmp_path / "p/.qmd/index.yml").write_text("")
     deep = tmp_path / "p/a/b"
@@ -138,7 +138,7 @@ def test_what_belongs_to_an_address_has_a_readable_name_of_its_own(home: Path) -
 
 
 @pytest.mark.parametrize("typed", ["gs://bucket/x", "lancedb:/srv/x", "lance:", "s3:bucket", "s3://", "http://x/y"])
-def test_an_address_that_qmd_does_not_know_says_what_is_possible(typed: str, home: Path) -> None:
+def test_an_unknown_address_is_an_error_that_lists_the_possible_ones(typed: str, home: Path) -> None:
     for index, environ in ((typed, {}), (None, {"INDEX_PATH": typed})):
         with pytest.raises(UsageError, match=f"index '{typed}'") as refused:
             locate(index, Path("/work"), {"HOME": str(home), **environ})

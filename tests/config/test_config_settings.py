@@ -109,9 +109,7 @@ def test_the_digest_changes_with_the_file_and_with_the_folder_paths_resolve_agai
         ),
     ],
 )
-def test_a_model_is_a_word_or_a_mapping_that_says_how_it_is_used(
-    places: Locations, text: str, models: dict[str, str]
-) -> None:
+def test_a_model_is_a_word_or_a_mapping_with_its_use(places: Locations, text: str, models: dict[str, str]) -> None:
     places.config_file.write_text(f"models: {{{text}}}")
     assert load_config(places).models == models
 
@@ -156,7 +154,7 @@ def test_what_is_written_about_sampling_replaces_the_defaults_one_by_one(places:
         ("3", "sampling in '{file}' must be a mapping, not 3"),
     ],
 )
-def test_a_wrong_value_of_sampling_is_one_line_that_says_what_it_must_be(
+def test_a_wrong_value_of_sampling_is_one_line_with_the_expected_one(
     places: Locations, written: str, message: str
 ) -> None:
     places.config_file.write_text(f"sampling: {'{' + written + '}' if ':' in written else written}")

@@ -1,4 +1,4 @@
-"""Dates as people write and say them, and what only looks like one."""
+"""Dates as people write them, and texts that only look like one."""
 
 from datetime import date
 from time import process_time
@@ -207,7 +207,7 @@ def test_no_date_escapes_the_cheap_question(text: str) -> None:
     assert may_name_date(f"notes {text}")
 
 
-def test_words_without_a_date_are_told_at_once() -> None:
+def test_words_without_a_date_are_recognised_at_once() -> None:
     assert not may_name_date("how do I set up may the force march")
 
 

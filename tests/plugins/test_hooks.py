@@ -20,9 +20,9 @@ from tests.processes import unmeasured
 
 if TYPE_CHECKING:
     from qmd.plugins.lance import opening
-    from qmd.store.opening import Opening
+    from qmd.store.opening import StoreModule
 
-    LANCE: Opening = opening
+    LANCE: StoreModule = opening
     """Type checkers compare the module with the protocol."""
 
 PLUGINS = {file.parent.name for file in (structure.ROOT / "qmd" / "plugins").glob("*/__init__.py")}

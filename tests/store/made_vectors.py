@@ -1,4 +1,4 @@
-"""Documents with vectors, for whichever engine keeps them."""
+"""Documents with vectors, for any engine."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ DIM = 96
 
 
 def unit_vectors(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
-    """Vectors about an offset, as embedding models make them; shape (n, DIM)."""
+    """Return vectors about an offset, as embedding models make them; shape (n, DIM)."""
     random = np.random.default_rng(seed)
     made = random.standard_normal((n, DIM)) + np.random.default_rng(99).standard_normal(DIM)
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
@@ -25,7 +25,7 @@ def key_of(number: int) -> bytes:
 def fill(
     writer: IndexWriter, make: Callable[..., NewDocument], n: int, per: int = 3, collection: str = "n"
 ) -> npt.NDArray[np.float32]:
-    """`n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
+    """Return `n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
     documents = [
         make(f"d/{number}.md", f"text {number}", status="even" if number % 2 == 0 else "odd") for number in range(n)
     ]

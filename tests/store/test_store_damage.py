@@ -1,4 +1,4 @@
-"""Bits that change by themselves: what a reader says, what `doctor` finds, what the next `qmd index` makes of it."""
+"""Flipped bits: the errors of a reader, the findings of `doctor`, and the repair by the next `qmd index`."""
 
 import sqlite3
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_flipped_bit_is_an_error_or_nothing_and_the_next_index_mends_it(tmp_pa
 
 
 def fill(writer: SqliteWriter, make: MakeDocument, n: int) -> dict[bytes, np.ndarray]:
-    """`n` documents with a vector each; the vectors by key."""
+    """Store `n` documents with a vector each; return the vectors by key."""
     documents = [make(f"{number}.md", f"text{number} words") for number in range(n)]
     writer.put_documents("n", documents)
     random = np.random.default_rng(3)
@@ -43,7 +43,7 @@ def fill(writer: SqliteWriter, make: MakeDocument, n: int) -> dict[bytes, np.nda
 
 
 def damage(path: Path, table: str, share: float) -> None:
-    """Change one byte on the page that lies at `share` of a table's pages; the index is closed."""
+    """Change one byte on the page at `share` of a table's pages; the index is closed."""
     connection = apsw.Connection(str(path))
     sql = "SELECT pageno FROM dbstat WHERE name = ? ORDER BY pageno"
     pages = [number for (number,) in connection.execute(sql, (table,))]
@@ -148,7 +148,7 @@ def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
 
 
 def old_index(path: Path) -> apsw.Connection:
-    """An index as the first version made it: without checksums, and its table of collections under its old name."""
+    """Make an index of the first version: without checksums, and its table of collections under its old name."""
     path.parent.mkdir(parents=True)
     old = apsw.Connection(str(path))
     assert isinstance(MIGRATIONS[0], str)
@@ -177,7 +177,7 @@ def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and
         writer.put_documents("n", [make_document("a.md", "apple")])
         take_back(writer.database.connection, 3)
         writer.database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
-        # An older version may have ended between what links say and what it noted of them.
+        # An older version may have ended between storing link texts and recording them.
         writer.database.run("INSERT INTO meta (key, value) VALUES ('anchored:n', 'x')")
     open_writer(index_path).close()
     with open_reader(index_path) as reader:

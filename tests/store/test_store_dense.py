@@ -1,4 +1,4 @@
-"""What SQLite's engine does about vectors beyond what every engine does: its tables, their versions, sign bits."""
+"""Dense search of SQLite's engine alone: its tables, their versions, sign bits."""
 
 import sys
 from pathlib import Path
@@ -79,14 +79,14 @@ def test_a_zero_vector_is_similar_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 400])
-def test_a_warm_reader_sees_vectors_that_were_all_computed_anew(
+def test_a_warm_reader_sees_vectors_after_re_embedding(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, n: int
 ) -> None:
     before = fill(writer, make_document, n)[:, 0]
     after = unit_vectors(n * 3, seed=7)
     with open_reader(index_path) as warm:
         assert warm.search_dense(before[1], 1, Scope(), "f")[0].document_id == 2
-        # The same number of writes and of vectors, and the first free row id again: nothing but the values differs.
+        # The same number of writes and of vectors, and the first free row id again: only the values differ.
         writer.keep_models({})
         keys = [number.to_bytes(16, "big") for number in range(n * 3)]
         contents = {
@@ -128,7 +128,7 @@ def test_an_old_index_loses_its_vectors_alone_where_sqlite_vec_is_missing(
         assert reader.vector_coverage("f") == VectorCoverage(pending=3, has_vectors=False)
 
 
-def test_without_sqlite_vec_vectors_are_read_and_writing_them_says_what_is_missing(
+def test_without_sqlite_vec_vectors_are_read_and_writing_them_reports_the_missing_package(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matrix = fill(writer, make_document, 5)
@@ -148,7 +148,7 @@ def test_tables_of_an_unknown_layout_are_asked_through_the_extension(
     search = [(10, Scope()), (3, Scope(path_prefix="d/1"))]
     with open_reader(index_path) as reader:
         before = [reader.search_dense(query, k, scope, "f") for k, scope in search]
-    # Only a program that does not keep to the rule writes the tables of a virtual one.
+    # Only a program that breaks the rule writes the tables of a virtual one.
     writer.database.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
     writer.database.run("UPDATE vectors_1_info SET value = 'v9.0' WHERE key = 'CREATE_VERSION'")
     with open_reader(index_path) as reader:
@@ -170,7 +170,7 @@ def test_cleanup_gives_the_room_of_dropped_vectors_back_and_keeps_the_others_who
     best = {int(n) * 5 + 1 for n in np.argsort(-(matrix[::5] @ query).max(axis=1))[:10]}
     found = {one.document_id for one in writer.search_dense(query, 10, Scope(), "f")}
     assert len(found & best) >= 9
-    # Slots go on behind the last, and what was moved is found by its slot.
+    # Slots continue after the last, and a moved row is found by its slot.
     late = make_document("late.md", "late text")
     writer.put_documents("n", [late])
     writer.put_vectors("f", DIM, {b"late" * 4: query})

@@ -1,4 +1,4 @@
-"""What a user sees when the file is missing, damaged, foreign, busy or cannot be written."""
+"""Errors of a missing, damaged, foreign, busy or unwritable file."""
 
 import shutil
 import sqlite3
@@ -37,7 +37,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["documents_fts", "photos"])
-def test_a_database_of_another_program_is_left_alone_and_ours_lies_beside_it(tmp_path: Path, table: str) -> None:
+def test_a_database_of_another_program_is_left_alone_and_ours_lies_next_to_it(tmp_path: Path, table: str) -> None:
     path = tmp_path / "index.sqlite"
     other = sqlite3.connect(path)
     other.execute(f"CREATE TABLE {table} (id)")
@@ -88,7 +88,7 @@ def test_a_reader_shows_nothing_of_a_rewrite_that_was_cut_short(index_path: Path
     rewriting = apsw.Connection(str(index_path))
     rewriting.execute("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN").fetchall()
     rewriting.execute("UPDATE qmd_collections SET name = 'after'")
-    # More than the cache holds, so that it gets into the file.
+    # More than fits in the cache, so that it gets into the file.
     rewriting.execute("INSERT INTO meta (key, value) VALUES ('filler', hex(zeroblob(200000)))")
     (tmp_path / "cut").mkdir()
     cut = tmp_path / "cut" / index_path.name
@@ -130,8 +130,8 @@ def test_an_index_on_read_only_media_opens_as_an_immutable_file(
 ) -> None:
     writer.put_documents("n", [make_document("a", "apple")])
     writer.close()
-    # A folder in the place of the shared-memory file keeps SQLite from opening the log, as read-only media does;
-    # permissions would not stop the superuser.
+    # A folder in place of the shared-memory file keeps SQLite from opening the log, as read-only media do; permissions
+    # would not stop the superuser.
     index_path.with_name("index.sqlite-shm").mkdir()
     with open_reader(index_path) as reader:
         assert [document.path for document in reader.iter_documents()] == ["a"]

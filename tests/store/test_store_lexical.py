@@ -1,4 +1,4 @@
-"""What SQLite's engine does about words beyond what every engine does: pruning, and spelling by stems."""
+"""Lexical search of SQLite's engine alone: pruning, and spelling by stems."""
 
 from qmd.records import LexicalTerm
 from qmd.store.sqlite.lexical import PRUNE_FROM_DOCUMENTS
@@ -10,7 +10,7 @@ def word(text: str, *, required: bool = False, excluded: bool = False) -> Lexica
     return LexicalTerm(text, f'"{text}"', required=required, excluded=excluded)
 
 
-def test_common_terms_are_left_out_only_beside_rarer_ones(writer: SqliteWriter, make_document: MakeDocument) -> None:
+def test_common_terms_are_skipped_only_next_to_rarer_ones(writer: SqliteWriter, make_document: MakeDocument) -> None:
     many = [make_document(f"d{n}", f"common {'rare' if n == 7 else 'word'} {n}") for n in range(PRUNE_FROM_DOCUMENTS)]
     writer.put_documents("n", many)
     common, rare, unknown = word("common"), word("rare"), word("unknown")
@@ -54,7 +54,7 @@ def test_the_nearest_word_comes_before_frequent_ones(writer: SqliteWriter, make_
     assert writer.similar_terms("confgure") == ["configure"]
 
 
-def test_a_stem_stands_for_a_word_that_only_other_endings_of_it_are_written(
+def test_a_stem_is_used_for_a_word_written_only_with_other_endings(
     writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "it was pushed aggressively")])

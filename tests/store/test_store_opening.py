@@ -1,4 +1,4 @@
-"""What an index at an address asks of the installation."""
+"""Packages required by an index at an address."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ for open_index in (open_reader, open_writer):
 """
 
 
-def test_without_lancedb_an_address_says_what_to_install_and_files_work(tmp_path: Path) -> None:
+def test_without_lancedb_an_address_reports_what_to_install_and_files_work(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WITHOUT, str(tmp_path)]
     finished = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), check=True)
     line = "index 'lance:DIR/tables' needs LanceDB, which is not installed; " + install_command("lance")

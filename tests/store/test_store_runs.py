@@ -1,4 +1,4 @@
-"""Who computes the vectors of an index, as others see it."""
+"""Embedding runs of an index, as other processes see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What terms are worth inside some collections alone."""
+"""Weight of terms inside some collections alone."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def scores(candidates: Sequence[Candidate]) -> list[float]:
     return [candidate.score for candidate in candidates]
 
 
-def test_scores_beside_another_collection_are_those_of_the_table_alone(
+def test_scores_next_to_another_collection_are_those_of_the_table_alone(
     writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     fill(writer, make_document, "own")

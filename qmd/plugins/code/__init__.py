@@ -1,4 +1,5 @@
-"""Source code: a text and the ending of its file's name come in, what the text declares goes out.
+"""Declarations of source code, read with tree-sitter grammars.
 
-Grammars of tree-sitter read it. It must not know where a text is cut, or the index.
+Comes in: a text and the suffix of its file. Goes out: the declarations in the text. Must not know chunk borders or the
+index.
 """

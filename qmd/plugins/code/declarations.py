@@ -1,4 +1,4 @@
-"""Source text → its tree of declarations, each with the comments and decorators in front of it."""
+"""Source text → its tree of declarations, each with the comments and decorators before it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
 MAX_CODE_BYTES = 500_000
-"""Longer sources are generated or bundled: their declarations name nothing that anyone looks for."""
+"""Longer sources are generated or bundled: no one searches for their declarations."""
 
 _MAX_MEAN_LINE_BYTES = 250
 """Longer lines on average mean minified or encoded text, over which the parser may take most of a minute."""
 
 _SMALL_BYTES = 20_000
-"""Up to this size no text keeps the parser long, whatever its lines are."""
+"""Up to this size any text is parsed quickly, whatever its lines are."""
 
 _MAX_NESTING = 40
-"""Blocks inside blocks that are looked into; nobody writes more, and each one takes a stack frame."""
+"""Depth of nested blocks that are searched; real code has less, and each level takes a stack frame."""
 
 _LONG_CALLABLE_BYTES = 2_000
-"""From this length on a function may be cut, and what it declares inside is looked for: about 60 lines."""
+"""Length from which a function may be cut at its inner declarations: about 60 lines."""
 
 _MAX_DEPTH = 6
-"""Levels of declarations inside each other, as many as headings have."""
+"""Levels of nested declarations, as many as headings have."""
 
 _MAX_NAME_CHARS = 80
 _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "generator_function", "class"})
@@ -44,17 +44,17 @@ _LINE_REST = re.compile(rb"[ \t]*[;,)]*[ \t]*(?:(?://|#)[^\n]*|/\*[^\n]*\*/[ \t]
 
 
 class _Source(Struct, frozen=True):
-    """What the walk needs to know besides the node in hand."""
+    """Bytes and language of a source during the walk."""
 
     raw: bytes
     language: Language
 
 
 def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
-    """The outermost declarations of a source file, ascending and apart, with what they hold inside.
+    """Return the outermost declarations of a source file, ascending and apart, with their inner ones.
 
-    The language follows from the ending of `path`. Empty for prose, for sources without declarations and for those
-    that are too long to be written by hand. Broken sources give what can still be read.
+    The language follows from the suffix of `path`. Empty for prose, for sources without declarations and for those that
+    are too long to be written by hand. Broken sources give their readable declarations.
 
     Raises:
         GrammarError: The language is known, but its grammar cannot be loaded or fails.
@@ -69,7 +69,7 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
         language = CPP
     source = _Source(raw, language)
     tree = _parse(source)  # named, so that it outlives the nodes that point into it
-    found = _declarations_in(source, tree.root_node, len(raw), 1, 0)
+    found = _collect(source, tree.root_node, len(raw), 1, 0)
     return found if text.isascii() else _in_code_points(raw, found)
 
 
@@ -89,16 +89,13 @@ def _parse(source: _Source) -> Tree:
         message = f"{language.name} files are cut as plain text: package '{language.package}' is not installed"
         raise GrammarError(message, remedy) from exc
     except (AttributeError, OSError, TypeError, ValueError) as exc:
-        # A grammar built for another version of the parser; an error in a source is no exception here.
+        # A grammar built for another version of the parser; an error in a source raises nothing here.
         message = f"{language.name} files are cut as plain text: package '{language.package}' does not work: {exc}"
         raise GrammarError(message, f"pip install --upgrade tree-sitter {language.package}") from exc
 
 
-# --- the walk -------------------------------------------------------------------------------------
-
-
-def _declarations_in(source: _Source, container: Node, limit: int, depth: int, nesting: int) -> tuple[Declaration, ...]:
-    """Declarations directly in `container`, which ends at byte `limit` at the latest."""
+def _collect(source: _Source, container: Node, limit: int, depth: int, nesting: int) -> tuple[Declaration, ...]:
+    """Return the declarations directly in `container`, which ends at byte `limit` at the latest."""
     if nesting > _MAX_NESTING:
         return ()
     found: list[Declaration] = []
@@ -106,7 +103,7 @@ def _declarations_in(source: _Source, container: Node, limit: int, depth: int, n
     before = container.start_byte
     for node in container.named_children:
         if node.type in source.language.leading:
-            # A comment behind other code on its line belongs to that code.
+            # A comment after other code on its line belongs to that code.
             if source.raw.find(b"\n", before, node.start_byte) < 0 and _starts_inside_line(source.raw, node.start_byte):
                 lead = None
             elif lead is not None and _is_adjacent(source.raw, lead[1], node.start_byte):
@@ -119,34 +116,33 @@ def _declarations_in(source: _Source, container: Node, limit: int, depth: int, n
         if lead is not None and _is_adjacent(source.raw, lead[1], start):
             start = lead[0]
         lead, before = None, node.end_byte
-        declared = _declared(source, node)
+        declared = _read_declaration(source, node)
         if declared is not None:
             name, inner = declared
-            start, end = _whole_lines(source.raw, start, node.end_byte, limit)
+            start, end = _extend_to_lines(source.raw, start, node.end_byte, limit)
             if found and start < found[-1].end:
                 start = min(found[-1].end, node.start_byte)
             found.append(Declaration(name, start, end, _children(source, inner, end, depth, nesting)))
         elif node.type in source.language.bodies:
-            found.extend(_declarations_in(source, node, limit, depth, nesting + 1))
+            found.extend(_collect(source, node, limit, depth, nesting + 1))
     return tuple(found)
 
 
 def _children(source: _Source, node: Node, limit: int, depth: int, nesting: int) -> tuple[Declaration, ...]:
-    """Declarations inside a declaration."""
     language = source.language
     is_short_callable = node.type in language.callables and node.end_byte - node.start_byte < _LONG_CALLABLE_BYTES
     if depth >= _MAX_DEPTH or is_short_callable:
         return ()
     bodies = [child for child in node.named_children if child.type in language.bodies]
-    return tuple(found for body in bodies for found in _declarations_in(source, body, limit, depth + 1, nesting + 1))
+    return tuple(found for body in bodies for found in _collect(source, body, limit, depth + 1, nesting + 1))
 
 
-def _declared(source: _Source, node: Node) -> tuple[str, Node] | None:
-    """(name, the node to look into) of a declaration, wrapped or not; None for any other statement."""
+def _read_declaration(source: _Source, node: Node) -> tuple[str, Node] | None:
+    """Return (name, the node to search) of a declaration, wrapped or not; None for any other statement."""
     language = source.language
     if node.type in language.wrappers:
         inner = [child for child in node.named_children if child.type in language.kinds or child.type in _WRAPPED]
-        return next(filter(None, (_declared(source, child) for child in inner)), None)
+        return next(filter(None, (_read_declaration(source, child) for child in inner)), None)
     keyword = language.kinds.get(node.type)
     if keyword is None:
         return None
@@ -154,12 +150,12 @@ def _declared(source: _Source, node: Node) -> tuple[str, Node] | None:
         return _function_value(node)
     if node.type in _BODIED_SPECIFIERS and node.child_by_field_name("body") is None:
         return None  # only names a type that is declared elsewhere
-    name = _name(node)
+    name = _declared_name(node)
     return " ".join(filter(None, (keyword, name))) or "default", node
 
 
 def _function_value(node: Node) -> tuple[str, Node] | None:
-    """A variable, field or property that is given a function or class: `const open`, `Store.prototype.open`."""
+    """Return name and value of a variable, field or property set to a function or class: `Store.prototype.open`."""
     holder = node
     if node.type in _JS_VARIABLES:
         declarators = [child for child in node.named_children if child.type == "variable_declarator"]
@@ -174,7 +170,7 @@ def _function_value(node: Node) -> tuple[str, Node] | None:
     return keyword + _text(left), value
 
 
-def _name(node: Node) -> str:
+def _declared_name(node: Node) -> str:
     if node.type == "impl_item":
         trait, implementor = node.child_by_field_name("trait"), node.child_by_field_name("type")
         return " for ".join(_text(part) for part in (trait, implementor) if part is not None)
@@ -193,7 +189,7 @@ def _name(node: Node) -> str:
 
 
 def _declarator_name(declarator: Node | None) -> str:
-    """The innermost name of a declarator: C has them in pointers and parameter lists."""
+    """Return the innermost name of a declarator: C has them in pointers and parameter lists."""
     while declarator is not None and (inner := declarator.child_by_field_name("declarator")) is not None:
         declarator = inner
     return _text(declarator) if declarator is not None else ""
@@ -205,11 +201,10 @@ def _text(node: Node) -> str:
     return text if len(text) <= _MAX_NAME_CHARS else text[: _MAX_NAME_CHARS - 1] + "…"
 
 
-# --- places ---------------------------------------------------------------------------------------
-
-
 def _is_adjacent(raw: bytes, end: int, start: int) -> bool:
-    """Whether no blank line and no code lie between two places; some grammars count the line break as comment."""
+    """Return whether no blank line and no code lie between two places; some grammars count the line break as
+    comment.
+    """
     between = raw[end:start]
     return not between.strip() and between.count(b"\n") + raw.endswith(b"\n", end - 1, end) <= 1
 
@@ -218,8 +213,8 @@ def _starts_inside_line(raw: bytes, start: int) -> bool:
     return bool(raw[raw.rfind(b"\n", 0, start) + 1 : start].strip())
 
 
-def _whole_lines(raw: bytes, start: int, end: int, limit: int) -> tuple[int, int]:
-    """The span with its indentation and, where nothing else follows on its last line, the rest of that line."""
+def _extend_to_lines(raw: bytes, start: int, end: int, limit: int) -> tuple[int, int]:
+    """Extend the span to its indentation and, if nothing else follows on its last line, the rest of that line."""
     if not _starts_inside_line(raw, start):
         start = raw.rfind(b"\n", 0, start) + 1
     rest = _LINE_REST.match(raw, end, limit)
@@ -229,8 +224,8 @@ def _whole_lines(raw: bytes, start: int, end: int, limit: int) -> tuple[int, int
 
 
 def _in_code_points(raw: bytes, declarations: Sequence[Declaration]) -> tuple[Declaration, ...]:
-    """The same declarations with offsets counted in characters."""
-    marks = sorted({0} | {offset for one in _flat(declarations) for offset in (one.start, one.end)})
+    """Return the same declarations with offsets counted in characters."""
+    marks = sorted({0} | {offset for one in _flatten(declarations) for offset in (one.start, one.end)})
     counts = {0: 0}
     total = 0
     for i in range(1, len(marks)):
@@ -243,7 +238,7 @@ def _in_code_points(raw: bytes, declarations: Sequence[Declaration]) -> tuple[De
     return tuple(map(convert, declarations))
 
 
-def _flat(declarations: Iterable[Declaration]) -> Iterator[Declaration]:
+def _flatten(declarations: Iterable[Declaration]) -> Iterator[Declaration]:
     for declaration in declarations:
         yield declaration
-        yield from _flat(declaration.children)
+        yield from _flatten(declaration.children)

@@ -1,4 +1,4 @@
-"""What a declaration looks like in each programming language: the tree-sitter node types that name one."""
+"""Tree-sitter node types of declarations in each programming language."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from qmd.file_names import suffix_of
 
 
 class Language(Struct, frozen=True):
-    """One grammar and the parts of its trees that matter here."""
+    """One grammar and its node types that matter here."""
 
     name: str
     package: str
     """Distribution on the package index."""
     kinds: Mapping[str, str]
-    """Node type of a declaration → keyword in front of its name, empty for none."""
+    """Node type of a declaration → keyword before its name, empty for none."""
     bodies: frozenset[str]
-    """Node types that are looked into for further declarations."""
+    """Node types that are searched for further declarations."""
     function: str = "language"
     """Function of the module that returns the grammar."""
     callables: frozenset[str] = frozenset()
-    """Kinds that are looked into only when long: a short function is never cut."""
+    """Kinds that are searched only when long: a short function is never cut."""
     wrappers: frozenset[str] = frozenset()
-    """Node types that hold a declaration and belong to it: `export`, decorators, template parameters."""
+    """Node types that wrap a declaration and belong to it: `export`, decorators, template parameters."""
     leading: frozenset[str] = frozenset({"comment"})
-    """Node types before a declaration that belong to it when no blank line parts them."""
+    """Node types before a declaration that belong to it if no blank line parts them."""
     is_extra: bool = False
-    """True for grammars that come with the extra `code` only."""
+    """Whether only the extra `code` installs the grammar."""
 
     @property
     def module(self) -> str:
-        """The module that holds the grammar."""
+        """The module of the grammar."""
         return self.package.replace("-", "_")
 
 
@@ -233,12 +233,12 @@ _BY_SUFFIX = {suffix: language for language, suffixes in _SUFFIXES for suffix in
 
 
 def language_of(path: str) -> Language | None:
-    """The programming language of a file by its ending; None for prose and unknown ones."""
+    """Return the programming language of a file by its suffix; None for prose and unknown ones."""
     return _BY_SUFFIX.get(suffix_of(path))
 
 
 def has_grammar(path: str) -> bool:
-    """Whether the packages that read the language of a file are installed; nothing is imported."""
+    """Return whether the packages that read the language of a file are installed; nothing is imported."""
     from importlib.util import find_spec
 
     language = language_of(path)

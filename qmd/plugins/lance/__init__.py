@@ -1,7 +1,7 @@
-"""The engine that keeps an index in LanceDB tables, in a folder or an object store that several machines share.
+"""The engine for an index in LanceDB tables, in a folder or an object store that several machines share.
 
-Full text, vectors and filters are the tables' own indexes. No other package knows `lancedb`. What a person means by an
-address is said here, as it is asked before anything of LanceDB is imported.
+Full text, vectors and filters are the tables' own indexes. No other package knows `lancedb`. Addresses are parsed here,
+as this is needed before anything of LanceDB is imported.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from qmd.file_names import to_text, typed_path
 from qmd.plugins.lance.partial_import import import_without_client
 
-# Its Rust library writes warnings to stderr of its own accord. Read once, when it is loaded.
+# Its Rust library writes warnings to stderr by itself. It reads this once, when it is loaded.
 os.environ.setdefault("LANCEDB_LOG", "error")
 import_without_client()
 
 
 def resolve_folder(text: str, cwd: Path, home: Path) -> str | None:
-    """`lance:` and the absolute path of a folder; None where none is named."""
+    """Return `lance:` and the absolute path of a folder; None if no folder is named."""
     path = text.partition(":")[2]
     if not path.strip("/"):
         return None
@@ -30,6 +30,6 @@ def resolve_folder(text: str, cwd: Path, home: Path) -> str | None:
 
 
 def resolve_bucket(text: str, cwd: Path, home: Path) -> str | None:
-    """`s3://` with a bucket and what its keys begin with; None where no bucket is named."""
+    """Return `s3://` with a bucket and the prefix of its keys; None if no bucket is named."""
     rest = text.partition(":")[2]
     return "s3://" + rest.strip("/") if rest.startswith("//") and rest.strip("/") else None

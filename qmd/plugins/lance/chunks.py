@@ -1,4 +1,4 @@
-"""Which texts have a complete chunk set for a model, which still wait for one, and which vectors are there."""
+"""Chunk sets and vectors of a model: complete, pending and stored."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
 
 _DONE = "seq = -1"
-"""The row of a content that is complete."""
+"""The row of a complete content."""
 
 
 class Chunks(Documents):
-    """What a reader tells of chunks, and of texts that wait for theirs."""
+    """Read methods for chunks and pending texts."""
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         return self._tables.once(("coverage", fingerprint), lambda: self._count_coverage(fingerprint))
@@ -66,7 +66,7 @@ class Chunks(Documents):
         if model is None:
             return
         where = both(f"model = {model.id}", "seq >= 0")
-        for part in batches(sorted(done(tables, fingerprint)), _CONTENTS_AT_A_TIME):
+        for part in batches(sorted(complete_hashes(tables, fingerprint)), _CONTENTS_AT_A_TIME):
             found: defaultdict[str, list[ChunkRecord]] = defaultdict(list)
             for row in tables.select_in("chunks", ("hash", "seq", "start", "end", "key"), "hash", part, where):
                 found[row["hash"]].append(ChunkRecord(row["seq"], row["start"], row["end"], row["key"]))
@@ -74,22 +74,22 @@ class Chunks(Documents):
 
 
 class ChunkWriter(Chunks, IndexWriter):
-    """What a writer does with chunks and vectors."""
+    """Write methods for chunks and vectors."""
 
     @property
     @abstractmethod
     def _open(self) -> OpenTables:
-        """The tables of the transaction."""
+        """Return the tables of the transaction."""
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        for part in batches(_pending(self._tables, fingerprint, collections), _TEXTS_AT_ONCE):
+        for part in batches(_read_pending(self._tables, fingerprint, collections), _TEXTS_AT_ONCE):
             texts = self.texts([row["hash"] for row in part])
-            # A text can be gone meanwhile.
+            # A text may have been deleted meanwhile.
             known = [(row["hash"], row["path"]) for row in part if row["hash"] in texts]
             yield from (PendingContent(content_hash, path, texts[content_hash]) for content_hash, path in known)
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        rows = _pending(self._tables, fingerprint, collections)
+        rows = _read_pending(self._tables, fingerprint, collections)
         return len(rows), sum(row["n_chars"] for row in rows)
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
@@ -107,7 +107,7 @@ class ChunkWriter(Chunks, IndexWriter):
         *,
         is_complete: bool = True,
     ) -> None:
-        """See `IndexWriter`; contents that are gone meanwhile are passed over.
+        """See `IndexWriter`; contents deleted meanwhile are skipped.
 
         Raises:
             ValueError: A chunk's key has no vector.
@@ -149,7 +149,7 @@ class ChunkWriter(Chunks, IndexWriter):
             tables.delete_in("chunks", "hash", sorted(hashes), where)
 
     def prepare_vectors(self) -> None:
-        """Nothing: the engine keeps vectors wherever it runs."""
+        """Do nothing: the engine stores vectors on every platform."""
 
     def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
         """See `IndexWriter`.
@@ -184,17 +184,17 @@ class ChunkWriter(Chunks, IndexWriter):
             state.models = kept
 
 
-def done(tables: Tables, fingerprint: str) -> set[str]:
-    """Hashes of the contents that are complete for a model."""
+def complete_hashes(tables: Tables, fingerprint: str) -> set[str]:
+    """Return the hashes of the contents that are complete for a model."""
     model = tables.state.model(fingerprint)
     if model is None:
         return set()
     return {row["hash"] for row in tables.select("chunks", ("hash",), both(f"model = {model.id}", _DONE))}
 
 
-def _pending(tables: Tables, fingerprint: str, collections: Sequence[str] | None) -> list[Row]:
-    """Documents that stand for the contents without a complete chunk set, each by its first path, the newest first."""
-    complete, inside = done(tables, fingerprint), of_collections(collections)
+def _read_pending(tables: Tables, fingerprint: str, collections: Sequence[str] | None) -> list[Row]:
+    """Return one document per content without a complete chunk set, by its first path, the newest first."""
+    complete, inside = complete_hashes(tables, fingerprint), of_collections(collections)
     first: dict[str, Row] = {}
     for row in tables.select("documents", ("hash", "path", "date", "modified_at", "n_chars"), inside):
         if row["hash"] not in complete:
@@ -208,7 +208,7 @@ def _pending(tables: Tables, fingerprint: str, collections: Sequence[str] | None
 
 
 def _model(tables: OpenTables, fingerprint: str, dim: int) -> Model:
-    """The model of a fingerprint, which is made for one that the index holds nothing of.
+    """Return the model of a fingerprint, creating it if missing.
 
     Raises:
         ValueError: The model has another dimension there.

@@ -1,7 +1,7 @@
-"""Who may write: a mark in the row that names the state, set and removed by conditional updates.
+"""The write claim: a mark in the row that names the state, set and removed by conditional updates.
 
-LanceDB commits one of two updates of a row that meet, on a disk as on S3, and tries the other one again, which then
-finds its condition false. So the mark goes from one writer to the next, whichever machines they run on.
+If two updates of a row meet, LanceDB commits one of them, on a disk as on S3, and retries the other, which then finds
+its condition false. So the mark passes from one writer to the next, whichever machines they run on.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lancedb.table import LanceTable
 
 from qmd.errors import BusyError, StoreError
 from qmd.plugins.lance.state import State, encode_state
-from qmd.plugins.lance.tables import Connection, literal, taken_over
+from qmd.plugins.lance.tables import Connection, literal, takeover_error
 
 BEAT_S = 3.0
-"""A writer shows as often that it is alive."""
+"""Interval at which a writer shows that it is alive."""
 
 SILENT_S = 15.0
-"""After so long without a beat, by the clock of who waits, a writer counts as dead."""
+"""Time without a beat, by the clock of the waiting process, after which a writer counts as dead."""
 
 _LOOK_S = 0.1
 _ATTEMPTS = 10
@@ -40,20 +40,19 @@ class Claim:
         self._beating.start()
 
     def state(self) -> State:
-        """The state to start from."""
         return self._connection.read_state(self._table)
 
     def confirm(self) -> None:
-        """Make sure that nobody took this writer for dead.
+        """Check that no other writer took this one for dead.
 
         Raises:
-            BusyError: Somebody did.
+            BusyError: Another one did.
         """
-        if self._row()[0] != self._owner:
-            raise taken_over(self._connection.address)
+        if self._read_row()[0] != self._owner:
+            raise takeover_error(self._connection.address)
 
     def end(self, state: State | None) -> None:
-        """Commit a state, or with None leave it as it was, and let others write.
+        """Commit a state, or with None leave it unchanged, and let others write.
 
         Raises:
             BusyError: Another writer took this one for dead; nothing was committed.
@@ -64,13 +63,13 @@ class Claim:
         if state is not None:
             values["state"] = encode_state(state)
         if not self._update(self._table, self._owner, values) and state is not None:
-            raise taken_over(self._connection.address)
+            raise takeover_error(self._connection.address)
 
     def _take(self, wait_s: float) -> None:
         began = seen_at = time.monotonic()
         seen: tuple[str, int] | None = None
         while True:
-            owner, beat = self._row()
+            owner, beat = self._read_row()
             now = time.monotonic()
             if (owner, beat) != seen:
                 seen, seen_at = (owner, beat), now
@@ -83,8 +82,8 @@ class Claim:
                 raise BusyError(message, "wait for the other qmd to finish, then try again")
             time.sleep(min(_LOOK_S, wait_s))
 
-    def _row(self) -> tuple[str, int]:
-        """Who has the claim, and its last beat."""
+    def _read_row(self) -> tuple[str, int]:
+        """Return the owner of the claim, and its last beat."""
         with self._connection.failing():
             self._table.checkout_latest()
             [row] = self._table.search().select(["owner", "beat"]).to_list()
@@ -99,11 +98,11 @@ class Claim:
                 if not self._update(table, self._owner, {"beat": beat}):
                     return
             except StoreError:
-                # The end of the transaction will find out whether the claim has outlived this.
+                # The end of the transaction will find out whether the claim is still valid.
                 continue
 
     def _update(self, table: LanceTable, owner: str, values: dict[str, str | int], beat: int | None = None) -> bool:
-        """Change the row as long as it is this owner's; whether it was."""
+        """Change the row if it is still this owner's; return whether it was."""
         where = f"owner = {literal(owner)}" + ("" if beat is None else f" AND beat = {beat}")
         for attempt in range(_ATTEMPTS):
             try:
@@ -111,7 +110,7 @@ class Claim:
                     table.checkout_latest()
                     return bool(table.update(where=where, values=values).rows_updated)
             except StoreError as error:
-                # So many others met at the row that LanceDB gave up.
+                # LanceDB gave up because too many others updated the row.
                 if attempt == _ATTEMPTS - 1 or not any(word in error.message for word in ("conflict", "concurrent")):
                     raise
                 time.sleep(_LOOK_S * random.random())

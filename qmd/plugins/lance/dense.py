@@ -1,7 +1,7 @@
 """The read side of dense retrieval: the best chunk of each document by cosine.
 
-LanceDB ranks vectors and knows no chunks, so its ranking is read on until enough documents in scope were found. A
-narrow scope's vectors are fetched and compared here.
+LanceDB ranks vectors and knows no chunks, so its ranking is read until enough documents in scope were found. A narrow
+scope's vectors are fetched and compared here.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NARROW = 500
 """Documents of a scope up to which their vectors are fetched: it takes as long as a few searches."""
 
 _CHUNKS_PER_DOCUMENT = 4
-"""Chunks asked for at first for each document wanted, and how many times more each time they were too few. An index
-chooses them, and each is compared exactly, for which it is read by itself."""
+"""Chunks first requested per wanted document, and the factor of each retry when they were too few. An index chooses
+them, and each is compared exactly, for which it is read by itself."""
 
 PROBES = 50
-"""Parts of an index of vectors that are looked at."""
+"""Partitions of a vector index that are searched."""
 
 _VECTORS_AT_A_TIME = 4_096
 
@@ -40,7 +40,7 @@ _SPAN = ("hash", "start", "end", "key")
 
 
 class Dense(Documents):
-    """What a reader finds by vectors."""
+    """Read methods for dense search."""
 
     def search_dense(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
         tables = self._tables
@@ -54,7 +54,7 @@ class Dense(Documents):
         total = tables.count(model.table)
         wanted = min(total, _CHUNKS_PER_DOCUMENT * k)
         while wanted:
-            cosines = _nearest(tables, model, vector, wanted, is_all=wanted == total)
+            cosines = _find_nearest(tables, model, vector, wanted, is_all=wanted == total)
             chunks = list(tables.select_in("chunks", _SPAN, "key", list(cosines), f"model = {model.id}"))
             hashes = list({row["hash"] for row in chunks})
             documents = list(tables.select_in("documents", ("id", "hash"), "hash", hashes, where))
@@ -74,9 +74,9 @@ class Dense(Documents):
             return {}
         ids = list(dict.fromkeys(document_ids))
         documents = list(tables.select_in("documents", ("id", "hash"), "id", ids))
-        chunks = _chunks_of(tables, model, {row["hash"] for row in documents})
+        chunks = _read_chunks(tables, model, {row["hash"] for row in documents})
         keys, matrix = fetch_vectors(tables, model, list({row["key"] for row in chunks}))
-        cosines = dict(zip(keys, (matrix @ _unit(vector)).tolist(), strict=True))
+        cosines = dict(zip(keys, (matrix @ _normalise(vector)).tolist(), strict=True))
         return _best_chunks(documents, chunks, cosines)
 
     def search_like(self, document: StoredDocument, k: int, scope: Scope) -> list[Candidate]:
@@ -84,7 +84,7 @@ class Dense(Documents):
         if not tables.state.searched:
             return []
         model = tables.state.searched[-1]
-        keys = [row["key"] for row in _chunks_of(tables, model, {document.hash})]
+        keys = [row["key"] for row in _read_chunks(tables, model, {document.hash})]
         known, matrix = fetch_vectors(tables, model, list(set(keys)))
         row_of = {key: row for row, key in enumerate(known)}
         mean = matrix[[row_of[key] for key in keys if key in row_of]].sum(axis=0)
@@ -109,41 +109,41 @@ class Dense(Documents):
 
 
 def known_model(tables: Tables, vector: npt.NDArray[np.float32], fingerprint: str) -> Model | None:
-    """The model of a fingerprint, None where nothing of it is stored.
+    """Return the model of a fingerprint, None if nothing of it is stored.
 
     Raises:
         StoreError: `vector` has another dimension than the stored ones.
     """
     model = tables.state.model(fingerprint)
     if model is not None and vector.shape != (model.dim,):
-        raise StoreError(f"query vector has shape {vector.shape}, the index holds {model.dim} dimensions")
+        raise StoreError(f"query vector has shape {vector.shape}, the index has {model.dim} dimensions")
     return model
 
 
-def _nearest(
+def _find_nearest(
     tables: Tables, model: Model, vector: npt.NDArray[np.float32], wanted: int, *, is_all: bool
 ) -> dict[bytes, float]:
-    """The cosines of the nearest vectors, by key."""
+    """Return the cosines of the nearest vectors, by key."""
     tables.check()
     table = tables.table(model.table)
     if table is None:
         return {}
     with tables.connection.failing():
-        query = table.search(_unit(vector), vector_column_name="vector").distance_type("cosine")
-        # An index looks at a part of them and so cannot give all.
+        query = table.search(_normalise(vector), vector_column_name="vector").distance_type("cosine")
+        # An index searches a part of them and so cannot return all.
         query = query.bypass_vector_index() if is_all else query.nprobes(PROBES).refine_factor(1)
         found = query.limit(wanted).select(["key", "_distance"]).to_arrow()
     distances = found["_distance"].to_pylist()
     return {key: 1.0 - distance for key, distance in zip(found["key"].to_pylist(), distances, strict=True)}
 
 
-def _chunks_of(tables: Tables, model: Model, hashes: set[str]) -> list[Row]:
+def _read_chunks(tables: Tables, model: Model, hashes: set[str]) -> list[Row]:
     where = both(f"model = {model.id}", "seq >= 0")
     return list(tables.select_in("chunks", _SPAN, "hash", list(hashes), where))
 
 
 def fetch_vectors(tables: Tables, model: Model, keys: Sequence[bytes]) -> tuple[list[bytes], npt.NDArray[np.float32]]:
-    """Keys that are there and their vectors, of length 1; shape (n, dim)."""
+    """Return the existing keys and their vectors, of length 1; shape (n, dim)."""
     found, parts = [], [np.zeros((0, model.dim), dtype=np.float32)]
     for some in batches(keys, 1_000):
         part = tables.arrow(model.table, ("key", "vector"), is_in("key", some))
@@ -155,14 +155,14 @@ def fetch_vectors(tables: Tables, model: Model, keys: Sequence[bytes]) -> tuple[
     return found, matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
 
 
-def _unit(vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _normalise(vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), dtype=np.float32)
 
 
 def _best_chunks(
     documents: Iterable[Row], chunks: Iterable[Row], cosines: Mapping[bytes, float]
 ) -> dict[int, Candidate]:
-    """The best chunk of each document, of equal ones the first."""
+    """Return the best chunk of each document, of equal ones the first."""
     by_hash: defaultdict[str, list[Row]] = defaultdict(list)
     for row in chunks:
         if row["key"] in cosines:

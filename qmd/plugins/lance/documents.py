@@ -31,7 +31,7 @@ _STORED_AT_A_TIME = 256
 
 
 class Documents(IndexReader):
-    """What a reader tells of documents and collections; its other parts read the same tables."""
+    """Read methods for documents and collections; the other parts read the same tables."""
 
     def __init__(self, connection: Connection, local_state: Path) -> None:
         self._connection = connection
@@ -71,7 +71,7 @@ class Documents(IndexReader):
         return {row["path"]: int(row["value"]) for row in rows}
 
     def left_out(self, collection: str | None) -> list[SkippedFile]:
-        """Those of all collections with None, by collection and path."""
+        """With None those of all collections, by collection and path."""
         inside = "" if collection is None else of_collection(collection)
         rows = self._tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
         found = [
@@ -131,23 +131,22 @@ class Documents(IndexReader):
             yield [StoredFile(*(row[name] for name in columns)) for row in part]
 
     def _stored(self, where: str) -> list[StoredDocument]:
-        """Documents by collection and path."""
+        """Return documents by collection and path."""
         found = _stored_documents(self._tables.select("documents", COLUMNS, where))
         return sorted(found, key=lambda one: (one.collection, one.path))
 
 
 def of_collection(collection: str) -> str:
-    """The condition that a row belongs to a collection."""
+    """Return the condition that a row belongs to a collection."""
     return f"collection = {literal(collection)}"
 
 
 def of_collections(names: Sequence[str] | None) -> str:
-    """The condition that a row belongs to one of these collections, or with None to any."""
+    """Return the condition that a row belongs to one of these collections, or with None to any."""
     return "" if names is None else is_in("collection", names)
 
 
 def _stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:
-    """Documents of rows of `COLUMNS`."""
     return [StoredDocument(*(_metadata(row) if name == "metadata" else row[name] for name in COLUMNS)) for row in rows]
 
 
@@ -190,7 +189,7 @@ class LanceLinks:
 
 
 def names_in(row: Row) -> Iterator[tuple[str, NameKind]]:
-    """The names of a document and what each is there, of a row with `name_keys` and `name_kinds`."""
+    """Yield the names of a document with their kinds, from a row with `name_keys` and `name_kinds`."""
     return zip(row["name_keys"], row["name_kinds"], strict=True)
 
 
@@ -217,9 +216,9 @@ def link_keys(tables: Tables, packed: bytes | None) -> Iterator[str]:
 
 @contextmanager
 def _unpacking(tables: Tables) -> Iterator[None]:
-    """Stored values are taken apart in this block, and where that fails the index is damaged."""
+    """Report a failure to decode stored values in this block as damage of the index."""
     try:
         yield
     except (ValueError, TypeError, zlib.error) as exc:
         message = f"index '{tables.connection.address}' is damaged"
-        raise StoreError(message, "make it anew from your files") from exc
+        raise StoreError(message, "rebuild it from your files") from exc

@@ -1,4 +1,4 @@
-"""What is known of the whole index: status and soundness, and what a writer does about it."""
+"""Status and soundness of the whole index, and their maintenance by a writer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lancedb.table import LanceTable
 
 from qmd.errors import StoreError
-from qmd.plugins.lance.chunks import Chunks, ChunkWriter, done
+from qmd.plugins.lance.chunks import Chunks, ChunkWriter, complete_hashes
 from qmd.plugins.lance.tables import REBUILD, Tables, both
 from qmd.plugins.lance.tidying import drop_unused, tidy, unused_keys
 from qmd.status import CollectionStatus, IndexStatus
@@ -16,7 +16,7 @@ from qmd.store.runs import lock_holder
 
 
 class Health(Chunks):
-    """What a reader tells of the whole index."""
+    """Read methods for the whole index."""
 
     def status(self, fingerprint: str | None) -> IndexStatus:
         tables = self._tables
@@ -25,7 +25,7 @@ class Health(Chunks):
         fingerprint = model.fingerprint if model else fingerprint
         documents = tables.select("documents", ("collection", "hash"))
         counts = Counter(row["collection"] for row in documents)
-        complete = done(tables, fingerprint or "")
+        complete = complete_hashes(tables, fingerprint or "")
         updated = {key.partition(":")[2]: value for key, value in state.meta.items() if key.startswith("updated_at:")}
         return IndexStatus(
             path=self.path,
@@ -46,7 +46,7 @@ class Health(Chunks):
 
     def check(self, *, thorough: bool = True) -> list[str]:
         tables = self._tables
-        if unreadable := _unreadable(tables):
+        if unreadable := _find_unreadable(tables):
             return [error.message for error in unreadable.values()]
         found = []
         for model in tables.state.models:
@@ -59,7 +59,7 @@ class Health(Chunks):
 
 
 class HealthWriter(Health, ChunkWriter):
-    """What a writer does for the whole index."""
+    """Write methods for the whole index."""
 
     def mark_updated(self, collection: str, moment: str | None = None) -> None:
         with self.transaction():
@@ -68,13 +68,13 @@ class HealthWriter(Health, ChunkWriter):
                 tidy(self._open, name)
 
     def forget_damaged(self, *, thorough: bool) -> list[str]:
-        """Leave out tables that cannot be read, so that whatever is written next begins them anew; their names."""
+        """Drop unreadable tables, so that the next write creates them again; return their names."""
         with self.transaction():
             tables = self._open
-            # Through tables of its own: an open one has what is kept in memory.
-            unreadable = _unreadable(Tables(tables.connection, tables.state), thorough=thorough)
+            # Through separate tables: an open one has cached content.
+            unreadable = _find_unreadable(Tables(tables.connection, tables.state), thorough=thorough)
             damaged = {name for name, error in unreadable.items() if error.hint == REBUILD}
-            # Words are written with the documents that have them.
+            # Words are written with their documents.
             damaged |= {"documents", "words"} if damaged & {"documents", "words"} else set()
             for name in damaged:
                 tables.state.versions.pop(name, None)
@@ -91,8 +91,8 @@ class HealthWriter(Health, ChunkWriter):
             return counts
 
 
-def _unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, StoreError]:
-    """Why tables cannot be read: all of them and their indexes, or else what says where their rows lie."""
+def _find_unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, StoreError]:
+    """Return unreadable tables with the reason: check all rows and indexes, or else one row."""
     found: dict[str, StoreError] = {}
     for name in tables.state.versions:
         try:
@@ -110,7 +110,6 @@ def _unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, StoreErro
 
 
 def count_unused(tables: Tables) -> Mapping[str, int]:
-    """What nothing refers to, per kind of thing."""
     texts = {row["hash"] for row in tables.select("documents", ("hash",))}
     return {
         # A text is a part of its document.

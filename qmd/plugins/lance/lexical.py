@@ -1,6 +1,6 @@
-"""BM25 in LanceDB's inverted index, document frequencies, and the words that are there, which LanceDB does not tell.
+"""BM25 in LanceDB's inverted index, document frequencies, and a table of words, as LanceDB does not list its own.
 
-Words are added and never taken away: each is asked of the full text before it is believed.
+Words are added and never removed: each is checked by a full-text query before use.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.records import sort_candidates
 
 ANCHOR_WEIGHT = 2.0
-"""Weight of what links call a document, beside its own words; that of SQLite's engine, where it was measured."""
+"""Weight of the texts of links to a document, next to its own words; measured with SQLite's engine."""
 
 ANCHOR_CANDIDATES = 50
-"""Documents that only their anchors bring up, at most."""
+"""Most documents found by their anchors alone."""
 
 _PHRASE = re.compile(r'"([^"]*)"(\*?)')
 
 _WORD = re.compile(r"[^\W_]+")
 
 _LONGEST = 64
-"""Letters of a word that is kept; longer ones are codes that nobody types."""
+"""Longest stored word in letters; longer ones are codes that no one types."""
 
 PREFIX_WORDS = 200
-"""Words that a prefix stands for, at most: the shortest ones."""
+"""Most words that replace a prefix: the shortest ones."""
 
 
 class Lexical(Documents):
-    """What a reader finds by words."""
+    """Read methods for lexical search."""
 
     def search_lexical(
         self,
@@ -57,7 +57,7 @@ class Lexical(Documents):
         if anchors:
             anchored = _score_anchors(tables, terms, scope_condition(tables, scope))
             others = [document_id for document_id in anchored if document_id not in found][:ANCHOR_CANDIDATES]
-            # What the query requires or excludes has to be in, or missing from, the document itself.
+            # Required words must be in the document itself, excluded ones must not.
             if not any(term.required or term.excluded for term in terms):
                 found |= dict.fromkeys(others, 0.0)
             found |= _scores(tables.match(query, len(others), is_in("id", others)).to_pylist())
@@ -81,12 +81,11 @@ class Lexical(Documents):
             if (frequency := _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where))
         )
         nearest = [word for distance, _, word in found if distance == found[0][0]]
-        # Two edits lead from one word to many others: it is clear which one is meant where there is one alone.
+        # Two edits lead from one word to many others: only a single match is unambiguous.
         return [] if len(nearest) > 1 and found[0][0] > 1 else nearest[:limit]
 
 
 def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
-    """Add the words of new documents."""
     found: set[str] = set()
     for text in texts:
         found.update(_WORD.findall(text.lower()))
@@ -102,24 +101,24 @@ def _scores(rows: Iterable[Row]) -> dict[int, float]:
 
 
 def _count(tables: Tables, term: LexicalTerm, column: str, where: str) -> int:
-    query, n, key = _expression(tables, term.fts, column), tables.count("documents"), (column, term.fts, where)
+    query, n, key = _term_query(tables, term.fts, column), tables.count("documents"), (column, term.fts, where)
     return 0 if query is None else tables.once(key, lambda: len(tables.match(query, n, where, ("_score",))))
 
 
 def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> dict[int, float]:
-    """BM25 of the texts by which others link to a document, best first, times the square of the query's share there.
+    """Score documents by BM25 of the texts of links to them, best first, times the square of the query's share there.
 
-    What links call a note is a name for it, so one word of a long question says little.
+    A link text is a name for its target, so one word of a long question means little.
     """
     positive = [term for term in terms if not term.excluded]
-    query = _any_of([one for term in positive if (one := _expression(tables, term.fts, "anchors"))])
+    query = _any_of([one for term in positive if (one := _term_query(tables, term.fts, "anchors"))])
     table, n = tables.table("documents"), len(positive)
     if query is None or table is None:
         return {}
     rows = tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score")).to_pylist()
     if not rows:
         return {}
-    # In one call, which takes as long as a few texts; nobody can have written what stands between them.
+    # In one call, which takes as long as a few texts; no text contains the border.
     border = str(uuid4().int)
     texts = f" {border} ".join([*(term.fts for term in positive), *(row["anchors"] for row in rows)])
     with tables.connection.failing():
@@ -133,10 +132,10 @@ def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> 
 
 
 def _query(tables: Tables, terms: Sequence[LexicalTerm], column: str) -> FullTextQuery | None:
-    """A query by all terms; None without a positive term, or where a required one can match nothing."""
+    """Return a query by all terms; None without a positive term, or if a required one can match nothing."""
     clauses: list[tuple[Occur, FullTextQuery]] = []
     for term in terms:
-        made = _expression(tables, term.fts, column)
+        made = _term_query(tables, term.fts, column)
         if made is not None:
             occur = Occur.MUST_NOT if term.excluded else Occur.MUST if term.required else Occur.SHOULD
             clauses.append((occur, made))
@@ -145,17 +144,17 @@ def _query(tables: Tables, terms: Sequence[LexicalTerm], column: str) -> FullTex
     return BooleanQuery(clauses) if any(occur != Occur.MUST_NOT for occur, _ in clauses) else None
 
 
-def _expression(tables: Tables, fts: str, column: str) -> FullTextQuery | None:
-    """The expression of a term: a word, a phrase, a prefix, or several of them; None where it can match nothing."""
+def _term_query(tables: Tables, fts: str, column: str) -> FullTextQuery | None:
+    """Return the query of a term: a word, a phrase, a prefix, or several of them; None if it can match nothing."""
     made: list[FullTextQuery] = []
     for words, star in _PHRASE.findall(fts):
         *before, last = words.split() or [""]
         endings = _expand_prefix(tables, last) if star and last else [last]
-        made += [_words([*before, ending], column) for ending in endings if ending]
+        made += [_words_query([*before, ending], column) for ending in endings if ending]
     return _any_of(made)
 
 
-def _words(words: Sequence[str], column: str) -> FullTextQuery:
+def _words_query(words: Sequence[str], column: str) -> FullTextQuery:
     text = " ".join(words)
     return PhraseQuery(text, column) if len(words) > 1 else MatchQuery(text, column)
 
@@ -167,7 +166,7 @@ def _any_of(queries: Sequence[FullTextQuery]) -> FullTextQuery | None:
 
 
 def _expand_prefix(tables: Tables, prefix: str) -> list[str]:
-    """Words of the index that begin so, the shortest first."""
+    """Return the indexed words with a prefix, the shortest first."""
     key = without_accents(prefix.lower())
     rows = tables.select("words", ("key", "word"), f"starts_with(key, {literal(key)})")
     rows.sort(key=lambda row: (len(row["key"]), row["word"]))
@@ -175,18 +174,18 @@ def _expand_prefix(tables: Tables, prefix: str) -> list[str]:
 
 
 def _similar_words(tables: Tables, term: str) -> list[tuple[int, str]]:
-    """(edits, word) of words one edit away from `term`; where there is none, two edits, for a long one."""
+    """Return (edits, word) of words one edit away from `term`; if there are none, two edits, for a long one."""
     key = without_accents(term.lower())
     if len(key) < 3 or not _WORD.fullmatch(key):
         return []
     allowed = 1 if len(key) < LONG_WORD else 2
-    found = _near(tables, key, [key[0]], allowed)
+    found = _find_near(tables, key, [key[0]], allowed)
     if not found and key.isascii():
-        found = _near(tables, key, other_starts(key), 1)
+        found = _find_near(tables, key, other_starts(key), 1)
     return found
 
 
-def _near(tables: Tables, key: str, starts: Iterable[str], allowed: int) -> list[tuple[int, str]]:
+def _find_near(tables: Tables, key: str, starts: Iterable[str], allowed: int) -> list[tuple[int, str]]:
     begins = " OR ".join(f"starts_with(key, {literal(start)})" for start in sorted(starts))
     where = f"length(key) BETWEEN {len(key) - allowed} AND {len(key) + allowed} AND ({begins})"
     letters = frozenset(key)
@@ -199,7 +198,7 @@ def _near(tables: Tables, key: str, starts: Iterable[str], allowed: int) -> list
 
 
 def _is_near(row: Row, letters: frozenset[str], length: int, allowed: int) -> bool:
-    """Whether a word can be near, by its letters alone; numbered codes are as many as words and mean nothing near."""
+    """Return whether a word can be near, by its letters alone; numbered codes are too many, and none means another."""
     word = row["key"]
     if any(map(str.isdigit, word)):
         return any(map(str.isdigit, letters))

@@ -1,6 +1,6 @@
 """Opening an index in LanceDB tables, on this disk or in an object store, whose keys are in the environment.
 
-As `qmd.store.opening.Opening` says.
+Implements `qmd.store.opening.StoreModule`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from qmd.plugins.lance.writer import LanceWriter
 from qmd.switches import busy_timeout_ms as default_timeout_ms
 
 _connection = lru_cache(maxsize=4)(Connection)
-"""Kept with what its readers had of indexes and files, which never change: the next request does not fetch it again."""
+"""Kept with its readers' cache of indexes and files, which never change, so that the next request skips the fetch."""
 
 
 class LanceReader(Lexical, Dense, Health):
-    """The read side: sees the state that it was opened with; any number at a time, on any machine."""
+    """The read side: sees the state at its opening; any number at a time, on any machine."""
 
 
 def open_reader(address: str, path: Path) -> LanceReader:
-    """Open an index for reading; it shows one state, that which was there when it was opened."""
+    """Open an index for reading; it shows the state at its opening."""
     return LanceReader(_connection(address), path)
 
 
@@ -46,7 +46,7 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
 
 
 def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
-    """Begin damaged tables anew, which the next update and embedding fill; their names."""
+    """Reset damaged tables, which the next update and embedding fill; return their names."""
     connection = Connection(address)
     try:
         connection.read_state(connection.open_state())
@@ -55,7 +55,7 @@ def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
     except StoreError as error:
         if error.hint != REBUILD:
             raise
-        # Nothing tells any more which versions of the tables belong together.
+        # The record of the table versions that belong together is lost.
         for name in (names := connection.names()):
             connection.drop(name)
         return names

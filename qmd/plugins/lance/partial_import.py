@@ -1,6 +1,6 @@
-"""Leaves out what `lancedb` imports and an index of qmd never uses: the client of catalogues that are asked by REST.
+"""Partial import of `lancedb`, without its client of REST catalogues, which an index of qmd never uses.
 
-Its thousand data classes take more than half of the time in which `lancedb` is imported (740 of 1,310 ms).
+The client's thousand data classes take more than half of the import time (740 of 1,310 ms).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _CLIENT = "lance_namespace_urllib3_client"
 
 
 class _Placeholders(Loader):
-    """Finds the client's modules, and any class in them, which only keeps what it is given."""
+    """Importer of the client's modules with any class in them, which only stores its arguments."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == _CLIENT else None
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """As the interpreter does."""
+        """Use the interpreter's default."""
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__dict__["__getattr__"] = _placeholder
+        module.__dict__["__getattr__"] = _make_placeholder
 
 
-def _placeholder(name: str) -> type:
+def _make_placeholder(name: str) -> type:
     if name.startswith("__"):
         raise AttributeError(name)
     return type(name, (SimpleNamespace,), {})
 
 
 def import_without_client() -> None:
-    """Put placeholders in its place, in our own program alone: a program that uses qmd may use it as well."""
+    """Replace the client by placeholders, only in our own program: a program that uses qmd may need it."""
     if "qmd.__main__" in sys.modules:
         sys.meta_path.insert(0, _Placeholders())

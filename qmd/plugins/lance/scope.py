@@ -1,7 +1,7 @@
 """`Scope` → a condition on `documents`, so that every search applies it before its cut.
 
-Front matter is compared by `facts`, a list of what each document says. What neither that nor LanceDB can compare is
-looked up beforehand and becomes a list of ids.
+Front matter is compared by `facts`, a list of each document's values. Conditions that neither this list nor LanceDB can
+compare are evaluated beforehand and become a list of ids.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ UNFOLDED = (
 
 
 def facts_of(metadata: Mapping[str, MetadataValue]) -> list[str]:
-    """What a document's front matter says, each value as a key, a mark of its type and the value.
+    """Return a document's front matter, each value as a key, a mark of its type and the value.
 
-    A tag stands there with every tag that it is nested in, so that `work` is found by `work/strategy`.
+    A tag comes with every tag that contains it, so that `work` finds `work/strategy`.
     """
     facts: dict[str, None] = {}
     for key, value in metadata.items():
@@ -40,12 +40,11 @@ def facts_of(metadata: Mapping[str, MetadataValue]) -> list[str]:
 
 
 def scope_condition(tables: Tables, scope: Scope) -> str:
-    """Translate a scope. Empty when every document is in scope."""
     return both(*LanceScope(tables).scope(scope))
 
 
 class LanceScope(ScopeWriter):
-    """Conditions as LanceDB takes them."""
+    """Conditions in LanceDB's syntax."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()

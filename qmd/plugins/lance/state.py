@@ -1,4 +1,4 @@
-"""What is committed with every change, and the columns and indexes of the tables."""
+"""The state committed with every change, and the columns and indexes of the tables."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Model(Struct, frozen=True):
 
 
 class State(Struct):
-    """The versions of tables that belong together, and all that is small enough to be written with every change."""
+    """The versions of tables that belong together, and everything small enough to be written with every change."""
 
     format: int = FORMAT
     versions: dict[str, int] = field(default_factory=dict)
     tidied: dict[str, int] = field(default_factory=dict)
-    """Table → version after which it was last made compact."""
+    """Table → version after which it was last compacted."""
     next_document: int = 1
     next_model: int = 1
     models: list[Model] = field(default_factory=list)
@@ -47,11 +47,11 @@ class State(Struct):
 
     @property
     def searched(self) -> list[Model]:
-        """Those whose vectors are not just being computed beside others."""
+        """Return the models that are not being re-embedded."""
         return [one for one in self.models if not one.fingerprint.startswith(STAGING)]
 
     def model(self, fingerprint: str) -> Model | None:
-        """The model of a fingerprint, None where nothing of it is stored."""
+        """Return the model of a fingerprint, None if nothing of it is stored."""
         return next((one for one in self.models if one.fingerprint == fingerprint), None)
 
 
@@ -88,7 +88,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "places": pa.schema([(name, pa.string()) for name in ("kind", "collection", "path", "value")]),
     "words": pa.schema([("key", pa.string()), ("word", pa.string())]),
 }
-"""`chunks` has a row with `seq` -1 for each content that is complete; `places` holds the folders, left-out files and
+"""`chunks` has a row with `seq` -1 for each complete content; `places` contains the folders, skipped files and
 touched names of collections."""
 
 INDEXES: Mapping[str, Mapping[str, type[BTree | LabelList | FTS]]] = {
@@ -101,24 +101,23 @@ INDEXES: Mapping[str, Mapping[str, type[BTree | LabelList | FTS]]] = {
     "words": {"key": BTree},
 }  # fmt: skip
 VECTOR_INDEXES: Mapping[str, type[BTree | LabelList | FTS]] = {"key": BTree}
-"""Those of a model's vectors from the start."""
+"""Indexes of a model's vectors from the start."""
 
 STEMMED = FTS(with_position=True, max_token_length=200, remove_stop_words=False)
-"""Words as SQLite's engine has them: lower case, without accents, English stems, no stop words."""
+"""Words as in SQLite's engine: lower case, without accents, English stems, no stop words."""
 
 
 def vector_schema(dim: int) -> pa.Schema:
-    """The table of a model's vectors; half precision, which costs a cosine less than 0.001."""
+    """Return the schema of a model's vectors; half precision, which costs a cosine less than 0.001."""
     return pa.schema([("key", pa.binary(16)), ("vector", pa.list_(pa.float16(), dim))])
 
 
 def encode_state(state: State) -> str:
-    """What the one row holds of a state."""
     return msgspec.json.encode(state, enc_hook=to_text).decode()
 
 
 def decode_state(written: str) -> State:
-    """The state that `encode_state` was given; raises `ValueError` for anything else."""
+    """Decode a state from `encode_state`; raises `ValueError` for anything else."""
     return msgspec.json.decode(written, type=State, dec_hook=_path_from_text)
 
 

@@ -1,7 +1,7 @@
 """The tables of an index, and the one row that names the version of each that belongs together.
 
-A change makes new versions of tables, which nobody sees before that row names them: a reader looks at the versions that
-it named when the reader was opened, and what a killed writer left behind is undone by the next one.
+A change makes new versions of tables, which are invisible until that row names them: a reader sees the versions that it
+named when the reader was opened, and the next writer undoes the changes of a killed one.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from lancedb.query import FullTextQuery
 
 _STORE_MESSAGES = re.compile(r"<Message>([^<]+)</Message>")
-"""The sentence of an object store, in the middle of what the Rust library says of it."""
+"""The message of an object store, in the middle of the Rust library's message."""
 
 _IN_ITS_SOURCE = re.compile(r"^(lance error: )?(LanceError\(\w+\): )?|, (location: Location|/[^ ,]*\.rs:).*", re.DOTALL)
-"""What the Rust library says of itself around the reason."""
+"""Text of the Rust library around the reason."""
 
 _ELSEWHERE = re.compile(
     r"Generic (?:S3|GCS|Azure|HTTP)|<Message>|denied|No space|Too many open|conflict|concurrent|timed? ?out|"
     r"newer|not supported|unsupported|feature flag|storage version",
     re.IGNORECASE,
 )
-"""Signs that the tables may be sound: the place is in trouble, or somebody else or another version is at them."""
+"""Signs that the tables may be sound: the place has a problem, or another process or version uses them."""
 
 LOCAL = "lance:"
-"""What the address of an index in a folder begins with."""
+"""Scheme of the address of an index in a folder."""
 
 STATE = "state"
 """The table of the one row."""
@@ -58,63 +58,63 @@ STATE = "state"
 _IN_ONE_QUERY = 1_000
 
 _KEPT_BYTES = 512 * 2**20
-"""Of indexes, and a quarter as much of what stands about files, a process keeps at most."""
+"""Most cached bytes of indexes per process; file metadata gets a quarter as much."""
 
 UNINDEXED = 1_000
-"""Documents that a search reads one by one because the full-text index lacks them, at most when a change is complete:
-about 0.2 ms each. Bringing them in writes the whole index anew, 0.5 ms for each document that there is."""
+"""Most documents missing from the full-text index after a change; a search reads each of them, in about 0.2 ms.
+Adding them rewrites the whole index, 0.5 ms for each document in it."""
 
-REBUILD = "build what is damaged again from your files: qmd index --verify"
+REBUILD = "rebuild the damaged parts from your files: qmd index --verify"
 
 Row = dict[str, Any]
 Found = TypeVar("Found")
 
 
 class Change(Protocol):
-    """What LanceDB answers to a change."""
+    """LanceDB's result of a change."""
 
     version: int
 
 
 def literal(value: object) -> str:
-    """A value in a condition."""
+    """Return a value as a literal of a condition."""
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def is_in(column: str, values: Iterable[object]) -> str:
-    """The condition that a column has one of these values."""
+    """Return the condition that a column has one of these values."""
     listed = ", ".join(map(literal, values))
     return f"{column} IN ({listed})" if listed else "false"
 
 
 def both(*conditions: str) -> str:
-    """The condition that all of these hold; empty ones always do."""
+    """Return the conjunction of these conditions, skipping empty ones."""
     return " AND ".join(f"({one})" for one in conditions if one)
 
 
 def reason_and_hint(text: str) -> tuple[str, str]:
-    """What went wrong and what to do, of what LanceDB says, which tells the places in its own source as well."""
+    """Return the reason and a remedy for a message of LanceDB, which also contains places in its own source."""
     if "credentials" in text.lower():
         return "there are no credentials for it", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     if "resolve region" in text:
-        return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or see the name"
+        return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or check the name"
     said = _STORE_MESSAGES.search(text)
     reason = " ".join((said[1] if said else _IN_ITS_SOURCE.sub("", text)).split())
     if _ELSEWHERE.search(text):
-        return reason[:300], "see that the place can be reached and written, then run the command again"
+        return reason[:300], "check that the place can be reached and written, then run the command again"
     return reason[:300], REBUILD
 
 
-class _Table(LanceTable):  # type: ignore[misc]
-    """Asks once for its columns, which no change has others of: LanceDB does so three times for each query."""
+class _CachedTable(LanceTable):  # type: ignore[misc]
+    """A table that reads its columns once, which no change alters: LanceDB does so three times for each query."""
 
     schema = cached_property(LanceTable.schema.fget)
 
 
 class Connection:
-    """LanceDB at the address of an index; whatever fails there fails as a `StoreError`."""
+    """LanceDB at the address of an index; every failure there becomes a `StoreError`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -124,39 +124,39 @@ class Connection:
 
     @cached_property
     def _database(self) -> DBConnection:
-        # A folder is made by connecting to it.
+        # Connecting creates a folder.
         with self.failing():
             session = lancedb.Session(index_cache_size_bytes=_KEPT_BYTES, metadata_cache_size_bytes=_KEPT_BYTES // 4)
             return lancedb.connect(str(self.folder) if self.folder else self.address, session=session)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Calls of LanceDB stand in this block."""
+        """Convert failures of LanceDB calls in this block."""
         try:
             yield
         except QmdError:
             raise
-        # LanceDB raises errors of any kind, with the words of the Rust library, whatever has happened; a class of its
-        # own, which cannot be imported, where that meets a damaged file that it does not expect.
+        # LanceDB raises any kind of error, with the message of the Rust library; for an unexpected damaged file a class
+        # of its own, which cannot be imported.
         except Exception as exc:
             reason, hint = reason_and_hint(str(exc) or type(exc).__name__)
             raise StoreError(f"index '{self.address}' cannot be used: {reason}", hint) from exc
 
     def open(self, name: str, version: int | None = None) -> LanceTable:
-        """A table, in its newest version or in this one."""
+        """Return a table, in its newest version or in this one."""
         with self.failing():
-            table: LanceTable = _Table.open(self._database, name)
+            table: LanceTable = _CachedTable.open(self._database, name)
             if version is not None:
                 table.checkout(version)
             return table
 
     def names(self) -> list[str]:
-        """All tables that are there, those of unfinished changes among them."""
+        """Return all existing tables, those of unfinished changes included."""
         with self.failing():
             return list(self._database.list_tables(limit=10_000).tables)
 
     def create(self, name: str, schema: pa.Schema) -> LanceTable:
-        """A new table with its indexes, in the place of one that nobody knows of."""
+        """Create a table with its indexes, replacing an unknown one."""
         with self.failing():
             self._database.drop_table(name, ignore_missing=True)
             table: LanceTable = self._database.create_table(name, schema=schema)
@@ -165,17 +165,16 @@ class Connection:
             return table
 
     def drop(self, name: str) -> None:
-        """Remove a table at once."""
         with self.failing():
             self._database.drop_table(name, ignore_missing=True)
 
     def open_state(self) -> LanceTable:
-        """The table of the one row.
+        """Return the table of the one row.
 
         Raises:
             NotFoundError: There is no index.
         """
-        # Connecting would make the folder of an index that is only asked for.
+        # Connecting would create the folder even if the index is only looked up.
         if self.folder is None or self.folder.joinpath(f"{STATE}.lance").is_dir():
             with self.failing():
                 try:
@@ -186,7 +185,7 @@ class Connection:
         raise NotFoundError(f"no index at '{self.address}'", "make one: qmd index .")
 
     def create_state(self) -> None:
-        """Make the one row, unless another writer does so at the same time."""
+        """Create the one row, unless another writer does so at the same time."""
         row = pa.table({"owner": [""], "beat": [0], "state": [encode_state(State())]})
         with self.failing():
             try:
@@ -196,7 +195,7 @@ class Connection:
                     raise
 
     def read_state(self, table: LanceTable) -> State:
-        """The state that was committed last.
+        """Return the last committed state.
 
         Raises:
             StoreError: A newer qmd wrote it.
@@ -224,7 +223,7 @@ class Tables:
         self._known: dict[Hashable, Any] = {}
 
     def share(self) -> Self:
-        """Have what other readers of this connection opened and counted, as long as the state is the same."""
+        """Reuse the tables and counts of other readers of this connection, as long as the state is the same."""
         kept = self.connection.kept
         if kept is None or kept.state != self.state:
             kept = self.connection.kept = self
@@ -232,14 +231,14 @@ class Tables:
         return self
 
     def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
-        """What `find` gives, by whatever tells that apart: it is true as long as the state is the same."""
+        """Return the result of `find`, cached by key as long as the state is the same."""
         found: Found = self._known[key] if key in self._known else find()
         if len(self._known) < self._most_known:
             self._known[key] = found
         return found
 
     def table(self, name: str) -> LanceTable | None:
-        """A table, None for one that was never filled."""
+        """Return a table, None for one that was never filled."""
         if name not in self.state.versions:
             return None
         if name not in self._open:
@@ -247,18 +246,17 @@ class Tables:
         return self._open[name]
 
     def check(self) -> None:
-        """Raise once nobody waits any more; LanceDB itself cannot be stopped."""
+        """Raise once the request is over; LanceDB itself cannot be stopped."""
         if self.is_over is not None and self.is_over():
             raise StoreError("the query was interrupted")
 
     def select(self, name: str, columns: Sequence[str], where: str = "") -> list[Row]:
-        """Rows of a table."""
         found = self.arrow(name, columns, where)
         rows: list[Row] = [] if found is None else found.to_pylist()
         return rows
 
     def arrow(self, name: str, columns: Sequence[str], where: str = "") -> pa.Table | None:
-        """Rows of a table as columns; None for a table that was never filled."""
+        """Return rows of a table as columns; None for a table that was never filled."""
         self.check()
         table = self.table(name)
         if table is None or where == "false":
@@ -270,12 +268,11 @@ class Tables:
     def select_in(
         self, name: str, columns: Sequence[str], column: str, values: Sequence[object], where: str = ""
     ) -> Iterator[Row]:
-        """Rows that have one of any number of values in a column."""
+        """Yield rows that have one of any number of values in a column."""
         for part in batches(values, _IN_ONE_QUERY):
             yield from self.select(name, columns, both(is_in(column, part), where))
 
     def count(self, name: str, where: str = "") -> int:
-        """Number of rows."""
         self.check()
         table = self.table(name)
         if table is None:
@@ -286,7 +283,7 @@ class Tables:
     def match(
         self, query: FullTextQuery, k: int, where: str = "", columns: Sequence[str] = ("id", "_score")
     ) -> pa.Table:
-        """The best `k` documents by BM25, conditions applied first."""
+        """Return the best `k` documents by BM25, conditions applied first."""
         self.check()
         table = self.table("documents")
         if table is None or k <= 0:
@@ -297,12 +294,12 @@ class Tables:
 
 
 class OpenTables(Tables):
-    """The tables while their newest versions are being made, for the writer that has claimed them.
+    """The tables during a change of their newest versions, for the writer that has claimed them.
 
     Args:
         connection: The index.
-        state: What was committed last; becomes what is to be committed next.
-        confirm: Raises where the claim has been taken over.
+        state: The last committed state; becomes the next one.
+        confirm: Raises if another writer has taken over the claim.
     """
 
     _most_known = 0
@@ -317,7 +314,7 @@ class OpenTables(Tables):
         if name not in self._open and name in self.state.versions:
             table = self.connection.open(name)
             if table.version != self.state.versions[name]:
-                # A writer was killed before its changes were complete; or it was this one that was taken for dead.
+                # A writer was killed before its changes were complete, or this one was taken for dead.
                 self._confirm()
                 with self.connection.failing():
                     table.checkout(self.state.versions[name])
@@ -327,7 +324,7 @@ class OpenTables(Tables):
         return self._open.get(name)
 
     def change(self, name: str, apply: Callable[[LanceTable], Change], schema: pa.Schema | None = None) -> None:
-        """Change a table, which is made where there is none.
+        """Change a table, creating it if missing.
 
         Raises:
             BusyError: Another writer has changed it, because it took this one for dead.
@@ -343,17 +340,15 @@ class OpenTables(Tables):
             self._confirm()
             raise
         if version > self.state.versions[name] + 1:
-            raise taken_over(self.connection.address)
+            raise takeover_error(self.connection.address)
         self.state.versions[name] = version
 
     def add(self, name: str, rows: pa.Table | Sequence[Row], schema: pa.Schema | None = None) -> None:
-        """Append rows."""
         columns = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema or SCHEMAS[name])
         if columns.num_rows:
             self.change(name, lambda table: table.add(columns), schema)
 
     def delete(self, name: str, where: str) -> None:
-        """Delete rows."""
         if self.table(name) is not None and where != "false":
             self.change(name, lambda table: table.delete(where))
 
@@ -370,12 +365,12 @@ class OpenTables(Tables):
             columns = pa.Table.from_pylist(rows, schema)
             with self.connection.failing():
                 n_unindexed = table.index_stats("id_idx").num_unindexed_rows
-            # They are found by reading all columns, and each change takes the rows of whole files out of the index.
+            # They are found by reading all columns, and each change removes the rows of whole files from the index.
             if n_unindexed > UNINDEXED:
                 self.change("documents", lambda table: table.create_index("id", config=BTree()) or table)
             self.change("documents", lambda table: table.merge_insert("id").when_matched_update_all().execute(columns))
 
 
-def taken_over(address: str) -> BusyError:
-    """What a writer learns that was silent for so long that another one took its place."""
+def takeover_error(address: str) -> BusyError:
+    """Return the error for a writer that was silent for so long that another one took over."""
     return BusyError(f"another process has taken over index '{address}'", "run the command again")

@@ -1,4 +1,4 @@
-"""Keeping the tables compact: joining their small files, and deleting what nothing refers to."""
+"""Keeping the tables compact: joining their small files, and deleting unused content."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from qmd.plugins.lance.state import Model
 from qmd.plugins.lance.tables import REBUILD, STATE, UNINDEXED, OpenTables, Tables
 
 _VERSIONS = 100
-"""Changes of a table after which its many small files are joined: as many again for each `_ROWS`, since joining writes
-most of the table anew. Former states, three for each transaction, are dropped with them; they are read at once."""
+"""Changes of a table after which its many small files are joined: as many again for each `_ROWS`, since joining
+rewrites most of the table. Former states, three for each transaction, are dropped with them; they are read at once."""
 
 _ROWS = 250_000
 _STATES_KEPT = timedelta(minutes=10)
 
 KEPT = timedelta(hours=2)
-"""How long what was replaced stays for readers that were opened before: an hour, and one for the longest change."""
+"""Time that replaced versions stay for readers opened before: an hour, and one for the longest change."""
 
 INDEXED_VECTORS = 100_000
 """Vectors of a model from which on they have an index; fewer are all compared, in 1 µs each. Two bits for each
-dimension (IVF_RQ) take 50 to 130 µs a vector to make and 130 bytes to keep; IVF_PQ took ten times as long."""
+dimension (IVF_RQ) take 50 to 130 µs a vector to build and 130 bytes to store; IVF_PQ took ten times as long."""
 
 _TWO_BITS = "vector_2_bits"
 """That index. An older one has a single bit, and finds .89 of the ten nearest of a million where this finds .955."""
 
 _WHOLE_BYTES = 8
-"""Dimensions that the index takes at once; vectors of other lengths have none."""
+"""Dimensions that the index accepts; vectors of other lengths have none."""
 
 
 def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
-    """Join a table's small files, bring its indexes up to date and drop old versions, where that is due."""
+    """Join a table's small files, update its indexes and drop old versions, if due."""
     table = tables.table(name)
     if table is None or not (always or _is_due(tables, name, table)):
         return
     with tables.connection.failing():
         n_rows = table.count_rows()
-        table.optimize(cleanup_older_than=_age_of_oldest_kept(table, tables.state.versions[name]))
+        table.optimize(cleanup_older_than=_max_kept_age(table, tables.state.versions[name]))
         if n_rows >= INDEXED_VECTORS and _can_index(table):
             for one in table.list_indices():
                 if list(one.columns) == ["vector"]:
@@ -52,7 +52,7 @@ def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
 
 
 def drop_unused(tables: OpenTables) -> None:
-    """Delete what nothing refers to, and make all tables compact."""
+    """Delete unused content, and compact all tables."""
     texts = {row["hash"] for row in tables.select("documents", ("hash",))}
     stored = {row["hash"] for row in tables.select("chunks", ("hash",))}
     tables.delete_in("chunks", "hash", sorted(stored - texts))
@@ -61,7 +61,7 @@ def drop_unused(tables: OpenTables) -> None:
     for name in list(tables.state.versions):
         tidy(tables, name, always=True)
     for name in set(tables.connection.names()) - tables.state.versions.keys() - {STATE}:
-        # Of a model whose vectors were all cleared; a reader may still look at them, unless they are damaged.
+        # Of a model whose vectors were all deleted; a reader may still use them, unless they are damaged.
         try:
             with tables.connection.failing():
                 [*_, last] = tables.connection.open(name).list_versions()
@@ -84,10 +84,10 @@ def _is_due(tables: OpenTables, name: str, table: LanceTable) -> bool:
         return bool(table.version - tables.state.tidied.get(name, 0) > _VERSIONS * (1 + table.count_rows() // _ROWS))
 
 
-def _age_of_oldest_kept(table: LanceTable, committed: int) -> timedelta:
-    """How old a version may be that stays: that which was the newest `KEPT` ago, and the committed one, must.
+def _max_kept_age(table: LanceTable, committed: int) -> timedelta:
+    """Return the greatest age of a version that stays: the newest of `KEPT` ago and the committed one must stay.
 
-    LanceDB drops versions by the time at which they were written, however short a time ago they were replaced.
+    LanceDB drops versions by the time at which they were written, however recently they were replaced.
     """
     now = datetime.now(UTC)
     oldest = now - KEPT
@@ -102,14 +102,14 @@ def _age_of_oldest_kept(table: LanceTable, committed: int) -> timedelta:
 
 
 def _can_index(table: LanceTable) -> bool:
-    """Whether it is a table of vectors that lacks the index of them."""
+    """Return whether it is a table of vectors without an index."""
     if "vector" not in table.schema.names or table.schema.field("vector").type.list_size % _WHOLE_BYTES:
         return False
     return not any(one.name == _TWO_BITS for one in table.list_indices())
 
 
 def unused_keys(tables: Tables) -> dict[Model, set[bytes]]:
-    """The keys of vectors that no chunk refers to."""
+    """Return the keys of vectors that no chunk refers to."""
     unused = {}
     for model in tables.state.models:
         used = {row["key"] for row in tables.select("chunks", ("key",), f"model = {model.id}")}

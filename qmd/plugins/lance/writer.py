@@ -22,15 +22,15 @@ from qmd.plugins.lance.state import encode_state
 from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, is_in
 from qmd.records import Collection, IndexTerms
 from qmd.status import SkippedFile
-from qmd.store.linking import anchors_of, settled_titles
+from qmd.store.linking import anchors_of, correct_titles
 from qmd.store.records import KnownFile, NewDocument
 
 _TITLES = 3
-"""Times that a title stands in the one text that is searched, where the other fields stand once: near to what
-`FIELD_WEIGHTS` of SQLite's engine gives it."""
+"""Repetitions of the title in the searched text, which has other fields once: near to its weight in `FIELD_WEIGHTS`
+of SQLite's engine."""
 
 _BORDER = "\nqmdborder\n"
-"""Between two fields, so that no phrase reaches from one into the next."""
+"""Text between two fields, so that no phrase crosses from one into the next."""
 
 _ANCHORS_AT_ONCE = 20_000
 
@@ -40,8 +40,8 @@ class LanceWriter(Lexical, Dense, HealthWriter):
 
     Args:
         connection: The index.
-        local_state: Where this machine keeps what it remembers of it.
-        wait_s: How long a transaction waits for another writer.
+        local_state: Path of this machine's own state for it.
+        wait_s: Longest wait of a transaction for another writer.
     """
 
     def __init__(self, connection: Connection, local_state: Path, wait_s: float) -> None:
@@ -58,10 +58,10 @@ class LanceWriter(Lexical, Dense, HealthWriter):
 
     @property
     def _open(self) -> OpenTables:
-        """The tables of the transaction, with all that was put so far."""
+        """Return the tables of the transaction, with all changes so far."""
         if self._changing is None:
             raise RuntimeError("outside of a transaction")
-        # Many small changes become one: each costs a version of a table.
+        # Join many small changes: each costs a version of a table.
         waiting, self._unwritten = self._unwritten, {}
         for collection, batch in waiting.items():
             _write_documents(self._changing, collection, batch)
@@ -87,7 +87,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
         except BaseException:
             self._changing, self._unwritten, self._touched = None, {}, {}
             self._words = (None, None)
-            # What failed matters more; a claim that stays is taken over by the next writer.
+            # The first failure matters more; the next writer takes over a remaining claim.
             with suppress(StoreError):
                 claim.end(None)
             raise
@@ -134,7 +134,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
         with self.transaction():
             waiting = self._unwritten.setdefault(collection, {})
             for document in new_documents:
-                # In the order in which they were put last, as their ids are.
+                # In the order of their last writing, as their ids are.
                 waiting.pop(document.path, None)
                 waiting[document.path] = document
 
@@ -170,7 +170,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
     def _settle_titles(self, where: str) -> None:
         columns = ("id", "path", "title", "heading")
         rows = self._open.select("documents", columns, both(where, "heading IS NOT NULL"))
-        titles = settled_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
+        titles = correct_titles([(row["id"], row["path"], row["title"], row["heading"]) for row in rows])
         self._open.patch_documents([{"id": document_id, "title": title} for title, document_id in titles])
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
@@ -263,7 +263,7 @@ def _searched(terms: IndexTerms) -> str:
 
 
 def _remove_rows(tables: OpenTables, collection: str, paths: Sequence[str]) -> dict[str, Row]:
-    """Delete documents and remember which names that concerns; what they were, by path."""
+    """Delete documents and record the affected names; return the deleted rows by path."""
     mine = of_collection(collection)
     if not tables.count("documents", mine):
         return {}
@@ -277,7 +277,7 @@ def _remove_rows(tables: OpenTables, collection: str, paths: Sequence[str]) -> d
 
 
 def _drop_chunks(tables: OpenTables, hashes: set[str]) -> None:
-    """Delete the chunks of those texts that no document holds; their vectors stay, by key, for one that comes back."""
+    """Delete the chunks of texts that no document has; their vectors stay, by key, for a text that comes back."""
     if tables.table("chunks") is not None and hashes:
         used = {row["hash"] for row in tables.select_in("documents", ("hash",), "hash", list(hashes))}
         tables.delete_in("chunks", "hash", list(hashes - used))

@@ -1,4 +1,4 @@
-"""PDF, Word, slides and sheets → HTML whose headings name its places, of which the reader of HTML makes markdown.
+"""PDF, Word, slides and sheets → HTML with a heading for each place, which the HTML reader turns into markdown.
 
 Each function gets a file's bytes in a process of its own, with bounds of time and memory and without a network.
 """

@@ -1,3 +1,3 @@
-"""Files that are no text as they stand → the markdown that is indexed and shown. Each reader gets a file's bytes, takes
-time in proportion to them and gives a bounded text. None opens another file or an address.
+"""Readers of files that are not plain text → markdown for the index and the screen. Each reader gets a file's bytes,
+takes time in proportion to them and returns a bounded text. None opens another file or an address.
 """

@@ -1,4 +1,4 @@
-"""Jupyter notebooks and Obsidian's canvases: files of JSON that hold markdown."""
+"""Jupyter notebooks and Obsidian's canvases: JSON files that contain markdown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from qmd.errors import UnindexableFileError
-from qmd.plugins.readers.texts import Decoded, fenced, finished, one_line
+from qmd.plugins.readers.texts import Decoded, fence_code, join_parts, one_line
 
 _MOST_LINES, _MOST_CHARACTERS = 30, 4_000
-"""What is kept of one output: its head says what it is."""
+"""Characters kept of one output: its beginning identifies it."""
 
 _T = TypeVar("_T")
 _Text = str | list[str]
@@ -72,7 +72,7 @@ def _parse(path: str, raw: bytes, form: type[_T], what: str) -> _T:
 
 
 def read_notebook(path: str, raw: bytes) -> Decoded:
-    """The cells of a notebook: markdown as it is, code between fences, and the beginning of what it printed."""
+    """Return the cells of a notebook: markdown as it is, code between fences, and the beginning of the output."""
     notebook = _parse(path, raw, _Notebook, "a notebook")
     language = re.sub(r"[^\w+#-]", "", notebook.metadata.language_info.name[:30])
     parts: list[str] = []
@@ -80,23 +80,23 @@ def read_notebook(path: str, raw: bytes) -> Decoded:
         source = "".join(cell.source).strip("\n")
         # The lowest level, which ends no section of the notebook's own.
         parts += [f"###### cell{number}"] * bool(source)
-        parts.append(fenced(source, language) if cell.cell_type == "code" and source else source)
-        parts += [fenced(text, "text") for text in map(_shown, cell.outputs) if text.strip()]
-    return finished(parts)
+        parts.append(fence_code(source, language) if cell.cell_type == "code" and source else source)
+        parts += [fence_code(text, "text") for text in map(_output_text, cell.outputs) if text.strip()]
+    return join_parts(parts)
 
 
-def _shown(output: _Output) -> str:
-    """The text of an output, cut; of an error what it says."""
+def _output_text(output: _Output) -> str:
+    """Return the text of an output, cut; of an error its name and message."""
     text = f"{output.ename}: {output.evalue}" if output.ename else "".join(output.text or output.data.plain)
     kept = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text[:_MOST_CHARACTERS]).splitlines()[:_MOST_LINES]
     return "\n".join([*kept, *["…"] * (len(text) > _MOST_CHARACTERS or text.count("\n") > _MOST_LINES)])
 
 
 def read_canvas(path: str, raw: bytes) -> Decoded:
-    """The cards of a canvas from top to bottom: texts, links to its notes and pages, names of groups and arrows."""
+    """Return the cards of a canvas from top to bottom: texts, links to notes and pages, names of groups and arrows."""
     canvas = _parse(path, raw, _Canvas, "a canvas")
     cards = sorted(canvas.nodes, key=lambda card: (card.y, card.x))
-    return finished(_card(card) for card in (*cards, *canvas.edges))
+    return join_parts(_card(card) for card in (*cards, *canvas.edges))
 
 
 def _card(card: _Card) -> str:

@@ -1,4 +1,4 @@
-"""Subtitles as paragraphs with their times, and tables of values between commas as tables of markdown."""
+"""Subtitles as timed paragraphs, and comma-separated values as markdown tables."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 from io import StringIO
 
 from qmd.ingest.document import decode_text
-from qmd.plugins.readers.markup import plain, said
-from qmd.plugins.readers.texts import Decoded, as_table, finished
+from qmd.plugins.readers.markup import escape, expand
+from qmd.plugins.readers.texts import Decoded, join_parts, table_lines
 
 _TIME = re.compile(r"\s*(?:(\d{1,3}):)?(\d\d?):(\d\d)[.,]\d{1,3}[ \t]++-->[ \t]++(?:(\d{1,3}):)?(\d\d?):(\d\d)[.,]\d")
 _SPEAKER = re.compile(r"<v(?:\.[^\s<>]{0,100})?[ \t]([^<>\n]{1,100})>")
 _MARKS = re.compile(r"<[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}")
 _MOST, _PAUSE = 600, 4
-"""Characters of a paragraph, or seconds of silence, after which the next line begins another and shows its time."""
+"""Characters of a paragraph, or seconds of silence, after which the next line begins a new timed paragraph."""
 
 
 def read_subtitles(path: str, raw: bytes) -> Decoded:
-    """What is said, in paragraphs that begin with their time: `[00:12:40] And now …`."""
+    """Return the spoken text in paragraphs that begin with their time: `[00:12:40] And now …`."""
     text, warnings = decode_text(path, raw)
     paragraphs: list[list[str]] = []
     size, until, last, is_explicit = 0, 0, "", False
@@ -30,21 +30,21 @@ def read_subtitles(path: str, raw: bytes) -> Decoded:
                 size = 0
             until, is_explicit = end[0] * 3600 + end[1] * 60 + end[2], True
         is_explicit = is_explicit and line.strip() != ""
-        words = " ".join(plain(_MARKS.sub("", _SPEAKER.sub(r"\1: ", line))).split())
-        # Captions that roll show a line again until the next one has come.
+        words = " ".join(expand(_MARKS.sub("", _SPEAKER.sub(r"\1: ", line))).split())
+        # Rolling captions repeat a line until the next one appears.
         if is_explicit and not time and words not in ("", last):
             paragraphs[-1].append(words)
             size, last = size + len(words), words
-    return finished((" ".join(one) for one in paragraphs if len(one) > 1), warnings)
+    return join_parts((" ".join(one) for one in paragraphs if len(one) > 1), warnings)
 
 
 def read_table(path: str, raw: bytes) -> Decoded:
-    """The rows of a table, one a line behind those of its head; as they are written where they cannot be told apart."""
+    """Return the rows of a table, one per line after its head; as written if the columns are unclear."""
     text, warnings = decode_text(path, raw)
     delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t|", key=text.partition("\n")[0].count)
     rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
     try:
-        lines = as_table([said(cell).strip() for cell in row] for row in rows if row)
+        lines = table_lines([escape(cell).strip() for cell in row] for row in rows if row)
     except csv.Error as exc:
-        return finished([text], (*warnings, f"read as plain text: {exc}"))
-    return finished(lines, warnings, "\n")
+        return join_parts([text], (*warnings, f"read as plain text: {exc}"))
+    return join_parts(lines, warnings, "\n")

@@ -1,6 +1,6 @@
-"""HTML → markdown: what a reader of the page sees, without what only leads elsewhere.
+"""HTML → markdown: the text that a reader of the page sees, without navigation.
 
-Marks are told apart as browsers do: what is not closed ends with the file, so each character is looked at once.
+Tags are parsed as browsers do: an unclosed one ends with the file, so each character is read once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from html import unescape
 
 from qmd.ingest.markdown import plain_text
-from qmd.plugins.readers.texts import Decoded, as_table, decode_as, fenced, finished, one_line
+from qmd.plugins.readers.texts import Decoded, decode_as, fence_code, join_parts, one_line, table_lines
 
 _TOKEN = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<[!?][^>]*(?:>|\Z)"
@@ -25,39 +25,39 @@ _CHARSET = re.compile(
     rb"<(?:meta\b[^>]{0,300}?charset|\?xml\b[^>]{0,100}?encoding)\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I
 )
 _MARK = re.compile(r"(?m)^(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|>|(?:===|---|~~~))|^(\d{1,9})(?=[.)]\s)")
-"""What begins a line and would be a mark of markdown; the next is one wherever it stands."""
+"""Signs that are markdown marks at the beginning of a line; those of the next pattern are marks everywhere."""
 _INLINE = re.compile(
     r"[`*\[]|(?<=\])\(|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])|(?<!\w)[_#](?=\w)|(?<=\w)_(?!\w)|&(?=#?\w+;)"
 )
-_NO_TABLE = re.compile(r"<(?:(/table)|table|h[1-6]|[uo]l|pre)\b", re.I)
-"""The end of a table, or what only one that arranges the page holds."""
+_TABLE_END = re.compile(r"<(?:(/table)|table|h[1-6]|[uo]l|pre)\b", re.I)
+"""Elements that end a table, or occur only in a table that arranges the page."""
 
-_UNREAD = re.compile("script|style|template|noscript|textarea|iframe|noembed|noframes|title")
-"""What is text up to its own end."""
+_RAW_TEXT = re.compile("script|style|template|noscript|textarea|iframe|noembed|noframes|title")
+"""Elements whose content is text up to their own end tag."""
 _SKIPPED = re.compile("nav|menu|svg|math|select|object|audio|video|canvas|button|dialog")
 _MAY_HIDE = re.compile("div|section|ul|aside|span")
 _BLOCK = re.compile(
     "/?(?:p|div|section|article|main|header|footer|aside|body|blockquote|d[ldt]|[uo]l|li|table|t[rdh]|caption|hr|pre"
     "|figure|figcaption|form|fieldset|details|summary|address|center|h[1-6])"
 )
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
 
 def read_html(path: str, raw: bytes) -> Decoded:
-    """A page as markdown, its title as front matter where no heading says it."""
+    """Return a page as markdown, its title as front matter if no heading repeats it."""
     charset = _CHARSET.search(raw, 0, 4_096)
     text, warnings = decode_as(path, raw, charset[1].decode("ascii", "replace") if charset else "")
     title, text = read_page(text)
-    return finished([front_matter(title), text], warnings)
+    return join_parts([front_matter(title), text], warnings)
 
 
 def read_page(text: str, is_part: bool = False) -> tuple[str, str]:
-    """The title of a page, empty where its first heading says it, and what it says as markdown.
+    """Return the title of a page, empty if its first heading repeats it, and its content as markdown.
 
-    Links between parts of one file lead to no note and are left out.
+    Links between parts of one file lead to no note and are skipped.
     """
     page = _Page(is_part)
-    for name, marks, words in tokens(text):
+    for name, marks, words in tokenize(text):
         page.take(name, marks, words)
     page.take("/pre", "", "")
     page.take("/table", "", "")
@@ -66,10 +66,10 @@ def read_page(text: str, is_part: bool = False) -> tuple[str, str]:
     return "" if found.startswith("# ") and heading.lstrip("# ") in page.title else page.title, found
 
 
-def tokens(text: str) -> Iterator[tuple[str, str, str]]:
-    """(name, attributes, text) of the marks and texts of HTML or XML; entities that it defines are not expanded.
+def tokenize(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (name, attributes, text) of the tags and texts of HTML or XML; custom entities are not expanded.
 
-    The name of an end begins with `/`, that of text is empty, with the name of what it is the content of as attributes.
+    The name of an end tag begins with `/`; text has an empty name and its element's name as attributes.
     """
     position = 0
     while match := _TOKEN.search(text, position):
@@ -78,11 +78,11 @@ def tokens(text: str) -> Iterator[tuple[str, str, str]]:
         if not (name := (match["name"] or "").lower()):
             continue
         marks = match["marks"]
-        end = _NO_TABLE.search(text, position) if name == "table" else None
+        end = _TABLE_END.search(text, position) if name == "table" else None
         yield name, "data" if end and end[1] else marks[:4_000], ""
         if marks.endswith("/") and name[0] != "/":
             yield "/" + name, "", ""
-        elif _UNREAD.fullmatch(name):
+        elif _RAW_TEXT.fullmatch(name):
             end = re.compile(rf"</{name}(?=[\s/>])", re.I).search(text, position)
             stop = end.start() if end is not None else len(text)
             yield "", name, text[position:stop]
@@ -91,60 +91,59 @@ def tokens(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def attributes_of(marks: str) -> dict[str, str]:
-    """Attributes by their names, in lower case."""
-    return {one[1].lower(): plain(one[2] or one[3] or one[4] or "").strip() for one in _ATTRIBUTE.finditer(marks)}
+    """Return attributes by their lower-case names."""
+    return {one[1].lower(): expand(one[2] or one[3] or one[4] or "").strip() for one in _ATTRIBUTE.finditer(marks)}
 
 
 def front_matter(title: str, **fields: str) -> str:
-    """A title and fields as the beginning of markdown; of those that are empty nothing."""
-    fields = {"title": said(title).replace("\\<", "&lt;"), **fields}
+    """Return a title and fields as front matter, without empty ones."""
+    fields = {"title": escape(title).replace("\\<", "&lt;"), **fields}
     lines = [f"{name}: {json.dumps(one_line(value), ensure_ascii=False)}" for name, value in fields.items() if value]
     return "\n".join(["---", *lines, "---"]) if lines else ""
 
 
-def said(words: str, *, is_code: bool = False) -> str:
-    """Words on one line in which nothing is a mark of markdown, unless they are code."""
+def escape(words: str, *, is_code: bool = False) -> str:
+    """Return words on one line, with marks of markdown escaped unless they are code."""
     words = re.sub(r"\s+", " ", words)
     return words if is_code else _INLINE.sub(r"\\\g<0>", words)
 
 
-def plain(text: str) -> str:
-    """Text with what its entities stand for."""
+def expand(text: str) -> str:
+    """Replace the entities in text."""
     return _ENTITY.sub(lambda match: unescape(match[0]), text)
 
 
 class _Page:
-    """A page under way: the blocks that are done, each with the end of the line before it, and what is open."""
+    """A page being converted: finished blocks, each with the line break before it, and open elements."""
 
     def __init__(self, is_part: bool) -> None:
         self.title, self._is_part = "", is_part
         self.blocks: list[str] = []
         self.main: list[str] = []
-        """The blocks of the page's main part, where it names one."""
+        """The blocks of the page's main part, if it names one."""
         self._main_from = 0
         self._words: list[str] = []
         self._link: tuple[int, str] | None = None
-        """Where in `_words` it begins, and where it leads."""
+        """Start of the open link in `_words`, and its target."""
         self._lists: list[int] = []
-        """Of each open list the number of its last item; of one without numbers a negative one."""
+        """Number of the last item of each open list; negative for an unnumbered list."""
         self._marker, self._was_item, self._quotes = "", False, 0
         self._is_code = False
         self._rows: list[list[str]] | None = None
-        """Of the table that is open."""
+        """Rows of the open table."""
         self._code: str | None = None
-        """The language of the code that is open."""
+        """The language of the open code block."""
         self._skipped, self._depth = "", 0
 
     def take(self, name: str, marks: str, words: str) -> None:
-        """Go on with a token."""
         if self._skipped:
             self._depth += (name == self._skipped) - (name == "/" + self._skipped)
             self._skipped *= self._depth > 0
         elif not name and marks == "title":
-            self.title = self.title or one_line(plain(words))
+            self.title = self.title or one_line(expand(words))
         elif not name:
-            words = plain("" if marks else words)
-            self._words.append(words if self._code is not None else said(words, is_code=self._is_code))
+            words = expand("" if marks else words)
+            self._words.append(words if self._code is not None else escape(words, is_code=self._is_code))
         elif _is_skipped(name, marks):
             self._skipped, self._depth = name, 1
         elif self._code is not None and name != "/pre":
@@ -167,21 +166,21 @@ class _Page:
             self._link = (len(self._words), address) if address else None
         elif name == "img":
             found = attributes_of(marks)
-            self._words.append(self._linked(said(found.get("alt", "")), found.get("src", ""), "!"))
+            self._words.append(self._link_text(escape(found.get("alt", "")), found.get("src", ""), "!"))
 
     def _take_block(self, name: str, tag: str, marks: str) -> None:
         if name == "/pre" and self._code is not None:
             code, self._words = "".join(self._words).strip("\n"), []
-            self._put(fenced(code, self._code) if code.strip() else "")
+            self._put(fence_code(code, self._code) if code.strip() else "")
             self._code = None
             return
         if self._rows is not None:
             self._take_table(name)
             return
-        text = self._taken_words()
+        text = self._take_words()
         # In a heading an escaped mark would still be taken for an element.
         is_heading = self._marker.startswith("#")
-        self._put(text.replace("\n", " ").replace("\\<", "&lt;") if is_heading else _escaped(text))
+        self._put(text.replace("\n", " ").replace("\\<", "&lt;") if is_heading else _escape_starts(text))
         if tag in ("ul", "ol", "li"):
             self._take_list(name)
         elif tag == "main":
@@ -208,15 +207,15 @@ class _Page:
             self._lists.pop()
 
     def _take_table(self, name: str) -> None:
-        """Go on with a mark within a table, whose cells are one line each, whatever they hold."""
+        """Process a tag within a table, whose cells are one line each."""
         if name.lstrip("/") not in ("table", "tr", "td", "th") or self._rows is None:
             self._words.append(" ")
             return
-        text = self._taken_words().replace("\n", " ")
+        text = self._take_words().replace("\n", " ")
         if self._rows and self._rows[-1]:
             self._rows[-1][-1] = self._rows[-1][-1] or text
         else:
-            self._put(_escaped(text))
+            self._put(_escape_starts(text))
         if name == "tr":
             self._rows.append([])
         elif name in ("td", "th"):
@@ -224,9 +223,9 @@ class _Page:
             self._rows[-1].append("")
         elif name == "/table":
             rows, self._rows = [row for row in self._rows if any(row)], None
-            self._put("\n".join(as_table(rows)))
+            self._put("\n".join(table_lines(rows)))
 
-    def _taken_words(self) -> str:
+    def _take_words(self) -> str:
         self._end_link()
         words, self._words, self._is_code = "".join(self._words) + "`" * self._is_code, [], False
         return re.sub(r" ?\n ?", "\n", re.sub(" +", " ", words)).strip()
@@ -234,11 +233,11 @@ class _Page:
     def _end_link(self) -> None:
         if self._link is not None:
             start, address = self._link
-            self._words[start:] = [self._linked("".join(self._words[start:]), address)]
+            self._words[start:] = [self._link_text("".join(self._words[start:]), address)]
             self._link = None
 
-    def _linked(self, text: str, address: str, mark: str = "") -> str:
-        """A link, or its text where it leads to a program or holds the picture itself."""
+    def _link_text(self, text: str, address: str, mark: str = "") -> str:
+        """Return a link, or its text if it leads to a program or contains the picture itself."""
         is_inner = self._is_part and ":" not in address
         if (
             not text.strip()
@@ -251,15 +250,14 @@ class _Page:
         return f"{mark}[{text.strip()}]({f'<{address}>' if re.search(r'[ ()]', address) else address})"
 
     def _put(self, text: str) -> None:
-        """Add a block, in the list and quotation that are open."""
         if not text:
             return
         marker, self._marker = self._marker, ""
         is_heading = marker.startswith("#")
-        before, depth = "> " * min(self._quotes, _DEEPEST), 0 if is_heading else min(len(self._lists), _DEEPEST)
+        before, depth = "> " * min(self._quotes, _MAX_DEPTH), 0 if is_heading else min(len(self._lists), _MAX_DEPTH)
         is_item = bool(marker and depth)
         first = ("" if is_heading else before) + "    " * (depth - is_item) + marker
-        # Items of a list stand one below the other.
+        # Items of a list follow each other without a blank line.
         end = "\n" if is_item and self._was_item else "\n\n"
         self._was_item = depth > 0
         self.blocks.append(end + first + text.replace("\n", "\n" + before + "    " * depth))
@@ -277,5 +275,5 @@ def _language(marks: str) -> str:
     return found[1] if found is not None else ""
 
 
-def _escaped(text: str) -> str:
+def _escape_starts(text: str) -> str:
     return _MARK.sub(lambda match: f"{match[1] or ''}\\", text)

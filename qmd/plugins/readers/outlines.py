@@ -1,4 +1,4 @@
-"""reStructuredText and Org, shown as they are written: headings, code, names of texts, and where links lead."""
+"""reStructuredText and Org, indexed as written: headings, code, names of texts, and link targets."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _ORG_LINK = re.compile(
     r"\[\[(?:id:(?P<id>[^]\[\n]{1,500})|(?:file:)?(?P<file>[^]\[\n]{1,500}))\](?:\[(?P<shown>[^]\[\n]{1,500})\])?\]"
 )
 _NO_NOTE = re.compile(r"[A-Za-z][\w+.-]*:(?!:)|//|[#:]|\Z|(?:genindex|(?:py-)?modindex|search|self)\Z|[^*]*(?<!::)\*")
-"""Addresses of the web, places in the same text, options, pages that Sphinx makes, and patterns."""
+"""Web addresses, places in the same text, options, pages that Sphinx generates, and patterns."""
 
 
 def outline_rst(text: str) -> Outline:
-    """The outline of reStructuredText: marks under headings mean levels in the order in which they come."""
+    """Return the outline of reStructuredText: heading marks get levels in order of appearance."""
     headings: list[Heading] = []
     levels: dict[tuple[str, bool], int] = {}
     code: list[Span] = []
@@ -63,7 +63,7 @@ def outline_rst(text: str) -> Outline:
 
 
 def outline_org(text: str) -> Outline:
-    """The outline of a text of Emacs' org mode, its tags, other names and day as front matter."""
+    """Return the outline of an Org text, its tags, other names and day as front matter."""
     headings: list[Heading] = []
     code: list[Span] = []
     fields: defaultdict[str, list[str]] = defaultdict(list)
@@ -98,7 +98,7 @@ def _org_metadata(fields: Mapping[str, Sequence[str]]) -> dict[str, MetadataValu
 
 
 def _links(pattern: re.Pattern[str], text: str, code: Sequence[Span]) -> tuple[Link, ...]:
-    """Links outside code to other files, and to names of places in them."""
+    """Return links outside code to other files, and to names of places in them."""
     found: list[Link] = []
     line, position, counted = 1, 0, 0
     for begin, end in (*code, (len(text), len(text))):

@@ -1,4 +1,4 @@
-"""Which texts have a complete chunk set for a model, which still wait for one, and which vectors are there."""
+"""Chunk sets and vector keys of a model: complete, pending and stored."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
 
 SEARCHED = f"fingerprint NOT GLOB '{STAGING}*'"
-"""The condition on `models` that their vectors are not just being computed beside others."""
+"""Condition on `models`: not being re-embedded."""
 
 
 class Chunks(Documents):
-    """What a reader tells of chunks, and of texts that wait for theirs."""
+    """Read methods for chunks and pending texts."""
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
-        """See `IndexReader`; for a twentieth of what a whole status costs."""
+        """See `IndexReader`; costs a twentieth of a whole status."""
         with self.database.snapshot():
             model = known_model(self.database, fingerprint)
             contents = self.database.value("SELECT count(DISTINCT hash) FROM documents")
@@ -69,14 +69,14 @@ class Chunks(Documents):
 
 
 class ChunkWriter(Chunks, IndexWriter):
-    """What a writer does with chunks."""
+    """Write methods for chunks."""
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
         """See `IndexWriter`; the newest by the note's own date or else its file's time.
 
-        Of a folder that was just cloned or copied, whose times say nothing, the dates still do.
+        File times of a freshly cloned or copied folder mean nothing; the dates still do.
         """
-        inside, names = _inside(collections)
+        inside, names = _collections_clause(collections)
         wanted = self.database.rows(
             "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
             "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
@@ -92,7 +92,7 @@ class ChunkWriter(Chunks, IndexWriter):
                     yield PendingContent(content_hash, path, texts[content_hash])
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        inside, names = _inside(collections)
+        inside, names = _collections_clause(collections)
         [(contents, characters)] = self.database.rows(
             "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
             "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
@@ -112,7 +112,7 @@ class ChunkWriter(Chunks, IndexWriter):
         *,
         is_complete: bool = True,
     ) -> None:
-        """See `IndexWriter`; contents that are gone meanwhile are passed over.
+        """See `IndexWriter`; contents deleted meanwhile are skipped.
 
         Raises:
             ValueError: A chunk's key has no vector.
@@ -152,18 +152,18 @@ class ChunkWriter(Chunks, IndexWriter):
 
 
 def keys_by_slot(database: Database, model: int) -> dict[int, bytes]:
-    """The key of each vector of a model, in the order in which they lie."""
+    """Return the key of each vector of a model, in storage order."""
     return dict(database.rows("SELECT slot, key FROM vector_keys WHERE model = ? ORDER BY slot", (model,)))
 
 
 def slots_of(database: Database, model: int, keys: Sequence[bytes]) -> dict[bytes, int]:
-    """Where the vectors of those of `keys` lie that have one."""
+    """Return the slots of those `keys` that have a vector."""
     sql = "SELECT key, slot FROM vector_keys WHERE model = ? AND key IN ({})"
     return dict(database.select_in(sql, keys, (model,)))
 
 
 def model_id(database: Database, fingerprint: str, dim: int) -> int:
-    """The row id of a model, which is made for one that the index holds nothing of.
+    """Return the row id of a model, creating its row if missing.
 
     Raises:
         ValueError: The model has another dimension there.
@@ -178,13 +178,13 @@ def model_id(database: Database, fingerprint: str, dim: int) -> int:
 
 
 def known_model(database: Database, fingerprint: str) -> int:
-    """The row id of a model, -1 for one that the index holds nothing of."""
+    """Return the row id of a model, -1 if the index has none."""
     model = database.value("SELECT id FROM models WHERE fingerprint = ?", (fingerprint,))
     return -1 if model is None else int(model)
 
 
-def _inside(collections: Sequence[str] | None) -> tuple[str, Sequence[str]]:
-    """A condition on `documents` to be added, with its bindings."""
+def _collections_clause(collections: Sequence[str] | None) -> tuple[str, Sequence[str]]:
+    """Return a further condition on `documents`, with its bindings."""
     if collections is None:
         return "", ()
     return f"AND documents.collection IN ({','.join('?' * len(collections))})", collections

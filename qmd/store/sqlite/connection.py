@@ -1,4 +1,4 @@
-"""Opening the SQLite file, running statements on it, and turning SQLite's failures into qmd's."""
+"""SQLite connections and statements, with SQLite's failures mapped to qmd's."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ Row = tuple[Any, ...]
 Bindings = Sequence[object]
 
 _STEPS_BETWEEN_CHECKS = 20_000
-"""Instructions of SQLite's machine, about a millisecond."""
+"""Instructions of SQLite's virtual machine, about a millisecond."""
 
 
 class ForeignIndexError(StoreError):
-    """The file was written by another program (the original qmd keeps the same name and place)."""
+    """The file was written by another program (the original qmd has the same name and place)."""
 
     code = "foreign_index"
 
 
 def driver_version() -> str:
-    """SQLite's version and the driver's."""
+    """Return the versions of SQLite and its driver."""
     return f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
 
 
 class DamagedIndexError(StoreError):
-    """Part of the file is not what was written."""
+    """Part of the file has changed since it was written."""
 
     code = "damaged_index"
 
     def __init__(self, path: Path, what: str = "is damaged") -> None:
         hint = "rebuild it from your files, which keeps its sound vectors: qmd index"
         super().__init__(f"index '{path}' {what}", hint)
-        # Whoever meets damage makes the next run look at the whole file.
+        # After damage the next run checks the whole file.
         forget_verified(path)
 
 
 def verified_mark(path: Path) -> Path:
-    """The empty file beside an index whose time says when all of the index was last found sound."""
+    """Return the empty file next to an index whose time records the last successful check of the whole index."""
     return path.with_name(f".{path.name}.verified")
 
 
 def forget_verified(path: Path) -> None:
-    """Have the next run verify the index."""
+    """Make the next run verify the index."""
     with suppress(OSError):
         verified_mark(path).unlink(missing_ok=True)
 
 
 def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
-    """The failure a user can act on; SQLite's own words only where they add something."""
+    """Convert a failure into one that a user can act on; keep SQLite's own words only if they add something."""
     shown = f"index '{path}'"
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return BusyError(f"{shown} is in use by another process", "wait for the other qmd to finish, then try again")
@@ -65,9 +65,7 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
     if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         return DamagedIndexError(path)
     if isinstance(error, apsw.FullError):
-        return StoreError(
-            f"no space left on the disk that holds {shown}", "free some space, then run the command again"
-        )
+        return StoreError(f"no space left on the disk of {shown}", "free some space, then run the command again")
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | PermissionError):
         state = "is read-only" if isinstance(error, apsw.ReadOnlyError) else "cannot be opened"
         return StoreError(f"{shown} {state}", "check the permissions of the file and of its folder")
@@ -85,16 +83,16 @@ class Database:
         self.connection = connection
         self.path = path
         self.statistics: dict[tuple[Hashable, ...], Any] = {}
-        """Kept by `scoped_ranking`: collections → what was counted of them; and by `documents`, below an empty name."""
+        """Cache of `scoped_ranking`: collections → their statistics; and of `documents`, under an empty name."""
         self.has_vec0 = False
-        """Whether `vec0` has loaded its extension into the connection."""
+        """True once `vec0` has loaded its extension into the connection."""
         self._is_over: Callable[[], bool] | None = None
 
     def close(self) -> None:
         """Close the connection; closing twice is harmless.
 
-        The log goes into the file even if a reader has it open, which cannot do so when it is the last to close: other
-        programs would, and write the pages of a log without checksums.
+        This checkpoints the log even if a reader has the file open: a reader that closes last cannot, and other
+        programs would write the pages of a log without checksums.
         """
         with suppress(apsw.Error):
             if not self.connection.readonly("main"):
@@ -106,21 +104,20 @@ class Database:
             raise as_qmd_error(exc, self.path) from exc
 
     def state(self) -> tuple[int, int]:
-        """Another one after any change of the index, by this connection or by others."""
+        """Return a value that changes with any change of the index, by this connection or by others."""
         return int(self.value("PRAGMA data_version")), self.connection.total_changes()
 
     def stop_when(self, is_over: Callable[[], bool] | None) -> None:
-        """End statements with a `StoreError` once `is_over`; None lets them run."""
+        """Abort statements with a `StoreError` once `is_over`; None lets them run."""
         self._is_over = is_over
         self.connection.set_progress_handler(is_over, _STEPS_BETWEEN_CHECKS)
 
     def check(self) -> None:
-        """Raise as a statement would. For loops over rows, and because short statements never ask."""
+        """Raise as a statement would. For loops over rows, and because short statements never check."""
         if self._is_over is not None and self._is_over():
             raise as_qmd_error(apsw.InterruptError(), self.path)
 
     def rows(self, sql: str, bindings: Bindings = ()) -> list[Row]:
-        """All rows of a statement."""
         self.check()
         try:
             return self.connection.execute(sql, tuple(bindings)).fetchall()
@@ -130,17 +127,17 @@ class Database:
             raise DamagedIndexError(self.path) from exc
 
     def row(self, sql: str, bindings: Bindings = ()) -> Row | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         rows = self.rows(sql, bindings)
         return rows[0] if rows else None
 
     def value(self, sql: str, bindings: Bindings = ()) -> Any:
-        """The first column of the first row, or None."""
+        """Return the first column of the first row, or None."""
         row = self.row(sql, bindings)
         return row[0] if row else None
 
     def run(self, sql: str, bindings: Bindings = ()) -> int:
-        """Run a statement without result; the number of rows it changed."""
+        """Run a statement without result; return the number of changed rows."""
         self.rows(sql, bindings)
         return self.connection.changes()
 
@@ -152,7 +149,7 @@ class Database:
             raise as_qmd_error(exc, self.path) from exc
 
     def select_in(self, sql: str, values: Sequence[object], bindings: Bindings = ()) -> Iterator[Row]:
-        """Rows of `sql`, whose `{}` stands for a list of question marks, over any number of `values`.
+        """Yield the rows of `sql`, whose `{}` becomes a list of question marks, over any number of `values`.
 
         Values are bound after `bindings`, five hundred at a time.
         """
@@ -161,10 +158,10 @@ class Database:
 
     @contextmanager
     def decoding(self) -> Iterator[None]:
-        """What was stored is taken apart in this block, and where that fails the index is damaged.
+        """Report a failure to decode stored values in this block as damage of the index.
 
         Raises:
-            DamagedIndexError: A stored value is not of the form in which it was written.
+            DamagedIndexError: A stored value does not have the form in which it was written.
         """
         try:
             yield
@@ -178,7 +175,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing; the write lock is taken at once, and nested use joins the outer transaction."""
+        """Commit all or nothing; takes the write lock at once, and nested use joins the outer transaction."""
         if self._is_in_transaction():
             yield
             return
@@ -194,7 +191,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Several reads of one state, whatever a writer commits meanwhile."""
+        """Read one state in several statements, whatever a writer commits meanwhile."""
         if self._is_in_transaction():
             yield
             return

@@ -23,29 +23,29 @@ from qmd.store.sqlite.vec0 import signs_of, vectors_of
 
 NEAR_PER_HIT = 120
 LEAST_NEAR = 12_000
-"""Rows, per document asked for and at least, that are nearest by differing sign bits."""
+"""Nearest rows by differing sign bits: per requested document, and at least."""
 
 CANDIDATES_PER_HIT = 30
 LEAST_CANDIDATES = 4_000
-"""Rows of these that are scored exactly, where the margin is not thin. Of 183 questions on 35,000 passages recall@10 is
-.9995, of a million mixed vectors .980, where 8 bits themselves leave .982 and 2,000 rows .970."""
+"""Rows of these that are scored exactly, unless the margin is thin. Of 183 questions on 35,000 passages recall@10 is
+.9995, of a million mixed vectors .980, with a limit of .982 by 8 bits alone and .970 with 2,000 rows."""
 
 _SURE_HITS = 10
-"""The best of so many rows are to be found for certain, as far as `_MARGIN` allows."""
+"""Number of best rows that must be found for certain, as far as `_MARGIN` allows."""
 
 _MARGIN = 3.0
-"""Deviations from the cosine that the sign bits let expect."""
+"""Deviations from the cosine that the sign bits predict."""
 
 NARROW_SHARE = 0.25
 """Up to this share of all documents a scope's chunks are listed first; above, scoring everything is quicker."""
 
 MAX_MATRIX_BYTES = 512 * 1024 * 1024
-"""Rows of one model kept in memory between queries (1.3 million of 384 dimensions); of larger models single rows are
-read from the file."""
+"""Rows of one model cached between queries (1.3 million of 384 dimensions); of larger models single rows are read
+from the file."""
 
 _READS_ROWS = 8
-"""Searches on the sign-bit path that read single rows before all are read: the second costs as much as thirty of them,
-which only a process that keeps running gets back."""
+"""Searches on the sign-bit path that read single rows before all are read: the second costs as much as thirty of
+them, which only pays in a long-running process."""
 
 _SELECT = "SELECT chunks.slot, documents.id, chunks.start, chunks.end FROM"
 # Without the hint SQLite walks all chunks of the model (45 ms for 180,000 of them, against 1 ms).
@@ -77,7 +77,7 @@ class _Rows(Struct):
 
 
 class VectorCache:
-    """Dense search on one connection; keeps a model's rows and sign bits between queries while they are current."""
+    """Dense search on one connection; caches a model's rows and sign bits between queries while they are current."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class VectorCache:
         self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
-        """The top `k` documents in scope, best first, ties by id; empty without vectors of this model.
+        """Return the top `k` documents in scope, best first, ties by id; empty without vectors of this model.
 
         Raises:
             StoreError: `vector` has another dimension than the stored ones.
@@ -97,20 +97,20 @@ class VectorCache:
         if model is None or model.n_vectors == 0 or k <= 0 or scope.collections == ():
             return []
         condition = scope_condition(self._database, scope)
-        kept = self._narrow(model, condition)
+        kept = self._scope_rows(model, condition)
         if kept is None and model.centre is not None and hasattr(np, "bitwise_count"):
             self._searches += 1
             nearest, scores = self._nearest_by_signs(model, vector, k)
-            found = self._documents(model, nearest, scores, k, condition)
+            found = self._rank_documents(model, nearest, scores, k, condition)
             # Scope and shared texts can use up the candidates; then only the full scan is right.
             if len(found) >= k or len(nearest) == model.n_vectors:
                 return found
         kept = self._read_all(model) if kept is None else kept
         scores, kept.scales = score_rows(kept.rows, vector, kept.scales)
-        return self._documents(model, kept.slots, scores, k, condition)
+        return self._rank_documents(model, kept.slots, scores, k, condition)
 
     def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
-        """The top `k` by the mean of a document's chunks, of the model used last; empty when it has none of that."""
+        """Return the top `k` by the mean of a document's chunks, of the model used last; empty without any."""
         sql = f"SELECT id, fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id DESC LIMIT 1"
         found = self._database.row(sql)
         if found is None:
@@ -125,7 +125,7 @@ class VectorCache:
     def score(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
     ) -> dict[int, Candidate]:
-        """Best chunk of each given document; documents without vectors are absent."""
+        """Return the best chunk of each given document; documents without vectors are absent."""
         model = self._model(fingerprint, vector)
         if model is None:
             return {}
@@ -139,21 +139,21 @@ class VectorCache:
         return best
 
     def _model(self, fingerprint: str, vector: npt.NDArray[np.float32]) -> _Model | None:
-        """The model's row; forgets what is kept of an older state."""
+        """Return the model's row; drop the cache of an older state."""
         sql = "SELECT id, dim, n_vectors, generation, centre FROM models WHERE fingerprint = ?"
         row = self._database.row(sql, (fingerprint,))
         if row is None:
             return None
         model = _Model(*row)
         if vector.shape != (model.dim,):
-            raise StoreError(f"query vector has shape {vector.shape}, the index holds {model.dim} dimensions")
+            raise StoreError(f"query vector has shape {vector.shape}, the index has {model.dim} dimensions")
         if self._key != (model.id, model.generation):
             self._key = (model.id, model.generation)
             self._all = self._signs = self._narrowed = None
         return model
 
-    def _narrow(self, model: _Model, condition: SqlCondition) -> _Rows | None:
-        """The vectors of the documents in scope, kept until another scope is searched; None when the scope is wide."""
+    def _scope_rows(self, model: _Model, condition: SqlCondition) -> _Rows | None:
+        """Return the vectors of the documents in scope, cached until the scope changes; None for a wide one."""
         if not condition.sql:
             return None
         state = self._database.state()
@@ -165,23 +165,23 @@ class VectorCache:
         sql = f"SELECT chunks.slot FROM {_CHUNKS_OF_DOCUMENTS} AND {condition.sql}"
         found = self._database.rows(sql, (model.id, *condition.bindings))
         slots = np.array(sorted({slot for (slot,) in found}), dtype=np.int64)
-        kept = _Rows(slots, *self._rows_of(model, slots))
+        kept = _Rows(slots, *self._get_rows(model, slots))
         self._narrowed = (condition, state), kept
         return kept
 
     def _score(
         self, model: _Model, vector: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
-        """Cosine of the given slots, shape (len(slots),)."""
-        rows, scales = self._rows_of(model, slots)
+        """Return the cosine of the given slots, shape (len(slots),)."""
+        rows, scales = self._get_rows(model, slots)
         return score_rows(rows, vector, scales)[0]
 
-    def _rows_of(
+    def _get_rows(
         self, model: _Model, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32] | None]:
-        """The rows of the given slots, and their scales where they are known."""
+        """Return the rows of the given slots, and their scales if known."""
         exceeds = model.n_vectors * model.dim > MAX_MATRIX_BYTES
-        # All of them are read where later queries will share them.
+        # Read all of them if later queries will share them.
         if self._all is None and (exceeds or (len(slots) < model.n_vectors // 8 and self._searches <= _READS_ROWS)):
             return self._read_slots(model.id, model.dim, slots), None
         kept = self._read_all(model)
@@ -191,7 +191,7 @@ class VectorCache:
         return kept.rows[places], None if kept.scales is None else kept.scales[places]
 
     def _read_all(self, model: _Model) -> _Rows:
-        """All vectors of a model, which are kept unless they are too many."""
+        """Return all vectors of a model, cached unless they are too many."""
         if self._all is not None:
             return self._all
         slots, stored = vectors_of(self._database, model.id, model.dim).read_all()
@@ -205,18 +205,18 @@ class VectorCache:
     def _nearest_by_signs(
         self, model: _Model, vector: npt.NDArray[np.float32], k: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Slots of the nearest rows by sign bits, ascending, and their cosines.
+        """Return the slots of the nearest rows by sign bits, ascending, and their cosines.
 
-        The bits of rows are about the rows' mean. Those of the query are about zero, but without what it has in the
+        The bits of rows are about the rows' mean. Those of the query are about zero, but without its component in the
         direction of the mean: all rows share that, and in some models it is most of a vector. The nearest by differing
-        bits are ordered by the query's own values, and scored in that order until the best ones stand clear of what the
-        next could have.
+        bits are ordered by the query's own values, and scored in that order until the best ones are clear of the next
+        one's expected score.
         """
         if self._signs is None:
             all_slots, chunks = signs_of(self._database, model.id, model.dim).read_chunks()
             words = [as_words(signs) for signs in chunks]
         else:
-            # Laid word by word only now: a process that searches once has nothing of it.
+            # Laid out word by word only now: a process that searches once gains nothing from it.
             all_slots, words = self._signs[0], [np.ascontiguousarray(piece) for piece in self._signs[1]]
         self._signs = all_slots, words
         centre = np.frombuffer(model.centre or b"", dtype=np.float32)
@@ -237,7 +237,7 @@ class VectorCache:
                 return slots[ascending], scores[ascending]
             wanted *= 2
 
-    def _documents(
+    def _rank_documents(
         self,
         model: _Model,
         slots: npt.NDArray[np.int64],
@@ -245,14 +245,14 @@ class VectorCache:
         k: int,
         condition: SqlCondition,
     ) -> list[Candidate]:
-        """Documents of the best slots; looks further down until there are `k` of them or no slots are left.
+        """Return the documents of the best slots; continue until there are `k` of them or no slots are left.
 
         Exact: a document's best chunk comes before its other chunks, so the first `k` found are the first `k`.
         """
         best: dict[int, Candidate] = {}
         sql = f"{_BY_SLOT} {'AND ' + condition.sql if condition.sql else ''} AND chunks.slot IN ({{}})"
         done, take = 0, min(len(slots), 4 * k)
-        order = _descending(scores, take)
+        order = _top_positions(scores, take)
         while True:
             score_of = dict(zip(slots[order[done:]].tolist(), scores[order[done:]].tolist(), strict=True))
             found = self._database.select_in(sql, list(score_of), (model.id, *condition.bindings))
@@ -261,12 +261,12 @@ class VectorCache:
             if len(best) >= k or take >= len(slots):
                 break
             done, take = take, min(len(slots), 4 * take)
-            order = _descending(scores, take)
+            order = _top_positions(scores, take)
         return sort_candidates(best.values())[:k]
 
 
 def _is_clear(estimates: npt.NDArray[np.float32], scores: npt.NDArray[np.float32], k: int) -> bool:
-    """Whether rows of smaller estimates can hardly be among the best, by the line of scores over estimates."""
+    """Return whether rows of smaller estimates can hardly be among the best, by the line of scores over estimates."""
     sure = min(k, _SURE_HITS, len(scores))
     weakest = float(np.partition(scores, -sure)[-sure])
     away, off = estimates - estimates.mean(), scores - scores.mean()
@@ -276,8 +276,8 @@ def _is_clear(estimates: npt.NDArray[np.float32], scores: npt.NDArray[np.float32
     return weakest >= float(scores.mean()) + slope * float(away.min()) + _MARGIN * deviation
 
 
-def _descending(scores: npt.NDArray[np.float32], take: int) -> npt.NDArray[np.int64]:
-    """Positions of the `take` largest scores, best first, ties by position: a longer list extends a shorter one."""
+def _top_positions(scores: npt.NDArray[np.float32], take: int) -> npt.NDArray[np.int64]:
+    """Return the positions of the `take` largest scores, ties by position: a longer list extends a shorter one."""
     if take >= len(scores):
         return np.argsort(-scores, kind="stable")
     threshold = -np.partition(-scores, take - 1)[take - 1]

@@ -1,4 +1,4 @@
-"""Reading documents, their texts and the collections they belong to, and which of them a scope leaves."""
+"""Documents, their texts and collections, and the documents in a scope."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SKIPPED_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 """In the order of `SkippedFile`."""
 
 _FILES_AT_A_TIME = 2_000
-"""Of those that are only looked at: who does so counts milliseconds."""
+"""Batch size of files that are only listed, where milliseconds count."""
 
 _STORED_AT_A_TIME, _CONDITIONS_KNOWN = 256, 128
 
 
 class Documents(IndexReader):
-    """What a reader tells of documents and collections; its other parts read the same database."""
+    """Read methods for documents and collections; the other parts read the same database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -85,7 +85,7 @@ class Documents(IndexReader):
         return dict(rows)
 
     def left_out(self, collection: str | None) -> list[SkippedFile]:
-        """Those of all collections with None, by collection and path."""
+        """With None those of all collections, by collection and path."""
         sql = f"SELECT {SKIPPED_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
         return [SkippedFile(*row) for row in self.database.rows(sql, (collection,))]
 
@@ -151,7 +151,6 @@ class Documents(IndexReader):
             last = rows[-1][0]
 
     def _stored(self, rows: Iterable[Row]) -> list[StoredDocument]:
-        """Documents of rows of `COLUMNS`."""
         with self.database.decoding():
             facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
             return [StoredDocument(*one) for one in facts]
@@ -162,20 +161,19 @@ def _metadata(raw: str) -> Mapping[str, MetadataValue]:
 
 
 class SqlCondition(Struct, frozen=True):
-    """An SQL condition on `documents` with its bindings; `sql` is empty when every document is in scope."""
+    """An SQL condition on `documents` with its bindings; `sql` is empty if every document is in scope."""
 
     sql: str
     bindings: tuple[object, ...]
 
 
 def scope_condition(database: Database, scope: Scope) -> SqlCondition:
-    """Translate a scope."""
     writer = SqlScope(database)
     return SqlCondition(" AND ".join(writer.scope(scope)), tuple(writer.bindings))
 
 
 class SqlScope(ScopeWriter):
-    """Conditions in SQLite's SQL; `bindings` are the values of what was written, in its order."""
+    """Conditions in SQLite's SQL; `bindings` are the values of the written conditions, in their order."""
 
     def __init__(self, database: Database) -> None:
         super().__init__()
@@ -213,7 +211,7 @@ class SqlScope(ScopeWriter):
 
 
 def _documents_matching(database: Database, condition: Condition) -> str:
-    """The documents whose front matter meets a condition, as a list in JSON."""
+    """Return the documents whose front matter meets a condition, as a JSON list."""
     key, state, known = ("", condition), database.state(), database.statistics
     if known.get(key, key)[0] != state:
         found: list[int] = []

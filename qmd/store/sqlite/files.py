@@ -1,4 +1,4 @@
-"""The file of an index: making it, opening it, and the checksum that SQLite's module puts on each of its pages."""
+"""The file of an index: creation, opening, and the page checksums of SQLite's module."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from qmd.store.sqlite.connection import Database, as_qmd_error
 from qmd.switches import busy_timeout_ms
 
 PAGE_BYTES = 8192
-"""Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their
-pages empty; 16384 gains one per cent more, and every change writes more."""
+"""Page size of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the
+ends of their pages empty; 16384 gains one per cent more, and every change writes more."""
 
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 
 APPLICATION_ID = 0x716D6401
-"""`qmd` and a version byte: tells our files from those of the original, which sets none."""
+"""`qmd` and a version byte: distinguishes our files from those of the original, which sets none."""
 
 CHECKSUM_BYTES = 8
-"""Bytes at the end of each page that SQLite leaves to the checksum module, and by which it knows that it is wanted."""
+"""Bytes at the end of each page reserved for the checksum module, which recognises its files by them."""
 
 
 def register_checksums() -> bool:
-    """Put SQLite's checksum module under all files opened from here on; False where this build of apsw lacks it.
+    """Register SQLite's checksum module for all files opened from here on; return False if this apsw lacks it.
 
-    Each page then carries a checksum that is verified whenever it is read, so that a flipped bit in a posting, a vector
-    or a pointer is an error and not another answer. Files without room for checksums it leaves alone.
+    Each page then carries a checksum that is verified on every read, so that a flipped bit in a posting, a vector or a
+    pointer is an error and not another answer. Files without space for checksums are unaffected.
     """
-    # A second registration would make the module call itself for ever.
+    # A second registration would make the module call itself forever.
     if "cksmvfs" in apsw.vfs_names():
         return True
     ending = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
@@ -52,15 +52,15 @@ def register_checksums() -> bool:
 
 
 HAS_CHECKSUMS = register_checksums()
-"""Done while the module is imported, which happens once whatever threads there are."""
+"""Runs while the module is imported, which happens once in any number of threads."""
 
 
 def connect_for_reading(path: Path) -> Database:
-    """Open read-only; on media that cannot hold SQLite's side files, as an immutable file.
+    """Open read-only; on media that cannot store SQLite's side files, as an immutable file.
 
     Raises:
         NotFoundError: There is no such file.
-        StoreError: The file cannot be opened or is no database.
+        StoreError: The file cannot be opened or is not a database.
     """
     if not path.is_file():
         raise NotFoundError(f"no index at '{path}'", "make one: qmd index .")
@@ -71,7 +71,7 @@ def connect_for_reading(path: Path) -> Database:
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             # An immutable open would ignore the journal or the log and show an old or torn state.
             if _is_pending(path, "-journal"):
-                # Taking back a rewrite that was cut short needs a connection that may write.
+                # Rolling back an interrupted rewrite needs a connection that may write.
                 _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout).close()
                 return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
             if _is_pending(path, "-wal"):
@@ -85,8 +85,8 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
     """Open for reading and writing in WAL mode, creating the file and its folder.
 
     Raises:
-        BusyError: Another process holds the index longer than the time-out.
-        StoreError: The place is not writable, or the file is no database.
+        BusyError: Another process uses the index longer than the time-out.
+        StoreError: The place is not writable, or the file is not a database.
     """
     timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
     try:
@@ -112,22 +112,22 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
 
 
 def file_lock(path: Path, wait_s: float) -> AbstractContextManager[bool]:
-    """Held while the file at `path` is made, or another one is put in its place."""
+    """Lock the creation or replacement of the file at `path`."""
     return exclusive_lock(path.with_name(f".{path.name}.lock"), wait_s)
 
 
 def _create(path: Path, timeout_ms: int) -> None:
-    """Make a file that is ours from its first byte, with room for checksums.
+    """Create a file that is ours from its first byte, with space for checksums.
 
-    One process alone, and under another name until it is whole: who has an empty file open when another one makes it
-    would write pages without checksums, or find the first page damaged for its size.
+    Only one process creates it, and under another name until it is complete: a process with an empty file open while
+    another one creates it would write pages without checksums, or find the first page damaged for its size.
     """
     with file_lock(path, timeout_ms / 1000) as held:
         if not held:
             raise apsw.BusyError
         if path.exists() and path.stat().st_size:
             return
-        # SQLite would make it readable by everybody; its side files take the permissions of this one.
+        # SQLite would make it readable by everyone; its side files take the permissions of this one.
         whole = resolve_own_file(path)
         new = whole.with_name(f".{whole.name}.made")
         new.unlink(missing_ok=True)
@@ -144,7 +144,7 @@ def _create(path: Path, timeout_ms: int) -> None:
 
 
 def add_checksums(database: Database) -> None:
-    """Give an index of an older version room for checksums, which rewrites it, unless another process has it open.
+    """Rewrite an index of an older version with space for checksums, unless another process has it open.
 
     Such a process would go on to write pages without them.
     """
@@ -169,15 +169,14 @@ def add_checksums(database: Database) -> None:
 
 
 def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:
-    """SQLite's connection to the file at `path`, whatever bytes its name is made of.
+    """Return SQLite's connection to the file at `path`, whatever bytes its name contains.
 
-    SQLite takes no word of the file's own schema for what a statement may call, and writes no table that is not meant
-    to be written.
+    SQLite then ignores the file's own schema as a source of callable functions and refuses to write internal tables.
 
     Args:
         path: The file.
         flags: `SQLITE_OPEN_…`.
-        is_immutable: Trust that nobody writes it, and do without side files.
+        is_immutable: Assume that no one writes it, and use no side files.
 
     Raises:
         OSError: It lies in a project's `.qmd`, and it or a side file is a link.
@@ -189,7 +188,7 @@ def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Con
     if is_immutable or name != name.encode(errors="ignore").decode():
         from urllib.parse import quote
 
-        # The one form in which SQLite takes bytes that are no UTF-8.
+        # The only form in which SQLite accepts bytes that are not UTF-8.
         name, flags = f"file:{quote(os.fsencode(place))}", flags | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(f"{name}?immutable=1" if is_immutable else name, flags=flags)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
@@ -213,7 +212,7 @@ def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bo
 
 
 def _casefold(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
-    """SQLite's own lower() knows only ASCII."""
+    """Fold case; SQLite's own lower() knows only ASCII."""
     value = values[0]
     return value.casefold() if isinstance(value, str) else value
 

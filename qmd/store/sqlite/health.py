@@ -23,11 +23,11 @@ _STEPS: tuple[tuple[str, str, str], ...] = (
         "DELETE FROM embedded WHERE content NOT IN (SELECT id FROM content)",
     ),
 )
-"""(what, how many, how to drop it), in the order in which one makes the next unused."""
+"""(kind, query for its number, statement to drop it); each drop may make rows of the next kind unused."""
 
 
 def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
-    """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
+    """Return counts of the stored content; vectors only of the given model, None for the one used last."""
     database = reader.database
     wanted = "fingerprint = ?1" if fingerprint else f"?1 IS NULL AND {SEARCHED} ORDER BY id DESC LIMIT 1"
     model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
@@ -62,12 +62,12 @@ def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
 
 
 def check(database: Database, *, thorough: bool = True) -> list[str]:
-    """Everything found wrong, one line each; empty when the file is sound. Reads the whole file.
+    """Return every defect, one line each; empty if the file is sound. Reads the whole file.
 
     Args:
         database: The index.
         thorough: Also compare the parts of the full-text index with one another, which takes seven times as long and
-            finds no more where pages have checksums.
+            finds no more if pages have checksums.
     """
     try:
         tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
@@ -83,7 +83,7 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
             " SELECT count(*), coalesce(sum(id), 0) FROM terms_docsize"
         )
         if documents != indexed:
-            found.append(f"full-text index holds {indexed[0]} documents of {documents[0]}")
+            found.append(f"full-text index contains {indexed[0]} documents of {documents[0]}")
         lost = sum(_chunks_without_vector(database, *model) for model in database.rows("SELECT id, dim FROM models"))
         if lost:
             found.append(f"{lost} chunks have no vector")
@@ -103,7 +103,7 @@ def _chunks_without_vector(database: Database, model: int, dim: int) -> int:
 
 
 def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
-    """Drop what nothing refers to, then make the file small again; counts per kind of thing removed.
+    """Delete unused content, then shrink the file; return the number removed per kind.
 
     Args:
         database: Open for writing, no transaction begun.

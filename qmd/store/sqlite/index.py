@@ -1,6 +1,6 @@
-"""The read side of an index in a SQLite file.
+"""The read side of an index in an SQLite file.
 
-What plain searches need is inherited from the modules beside this one; what they do not is imported where it is asked.
+It inherits the methods that plain searches need and imports the modules of other methods on first use.
 """
 
 from __future__ import annotations

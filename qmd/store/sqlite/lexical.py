@@ -18,32 +18,32 @@ from qmd.store.sqlite.scoped_ranking import (
 )
 
 FIELD_WEIGHTS = (3.0, 1.0, 1.5, 1.0, 0.5)
-"""BM25 weight of title, headings, path, body, extra (unitless, > 0). A title stands in three of the fields. nDCG@10
+"""BM25 weight of title, headings, path, body, extra (unitless, > 0). A title occurs in three of the fields. nDCG@10
 with these and with (4, 2, 1.5, 1, .5): cranfield .529 and .526, cacm .476 and .476, nlcmd .319 and .320; fused with
 vectors .569 and .568, .519 and .514, .443 and .443."""
 
 ANCHOR_WEIGHT = 2.0
-"""Weight of what links call a document, beside its own words. MRR of `search` with 0 and 2 on 275 written questions:
-two vaults .769 and .772, .690 and .690, meeting notes .500 and .529; asked by the text of a link that is the name of no
-note, .69 and .97, .58 and .94, .41 and .65."""
+"""Weight of the texts of links to a document, next to its own words. MRR of `search` with 0 and 2 on 275 written
+questions: two vaults .769 and .772, .690 and .690, meeting notes .500 and .529; queries equal to the text of a link
+that is not a note's name, .69 and .97, .58 and .94, .41 and .65."""
 
 ANCHOR_CANDIDATES = 50
-"""Documents that only their anchors bring up, at most."""
+"""Most documents found by their anchors alone."""
 
 _AMONG = "+rowid IN (SELECT value FROM json_each(?))"
 
 PRUNE_FROM_DOCUMENTS = 2_000
-"""Below this many documents no term is common enough to cost anything, so none is left out."""
+"""Below this many documents no term is common enough to cost anything, so all are kept."""
 
 PRUNE_SHARE = 0.5
 """FTS5 gives a term in more than half of the documents an idf of zero: dropping it costs time only, never rank."""
 
 PRUNE_POSTINGS = 100_000
-"""Postings per query that are scored in any case; beyond, the most common terms go (about 1 µs per posting)."""
+"""Postings per query that are always scored; beyond, the most common terms are dropped (about 1 µs per posting)."""
 
 
 class Lexical(Documents):
-    """What a reader finds by words."""
+    """Read methods for lexical search."""
 
     def count_documents(self, scope: Scope = Scope()) -> int:
         counted = statistics(self.database, scope)
@@ -85,11 +85,11 @@ class Lexical(Documents):
         if counted is not None:
             found = rescore(self.database, kept, found, counted, FIELD_WEIGHTS)
         if anchors:
-            found = self._with_anchors(kept, found, match, counted, condition)
+            found = self._add_anchors(kept, found, match, counted, condition)
         return found[:k]
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
-        """See `IndexReader`; for a term that no document holds, the number of those that links call so."""
+        """See `IndexReader`; for a term in no document, the number of documents with it in the texts of their links."""
         counted = statistics(self.database, scope)
         return [
             count_matches(self.database, counted, term.fts)
@@ -103,7 +103,7 @@ class Lexical(Documents):
         return [term for term, _ in self.database.rows(f"SELECT * FROM ({rows}) ORDER BY doc DESC, term", bounds)]
 
     def prune_common_terms(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:
-        """Leave out optional terms that cost much and tell little, as long as a rarer optional term remains."""
+        """Drop optional terms that are expensive and uninformative, as long as a rarer optional term remains."""
         total = self.count_documents(scope)
         optional = [term for term in terms if not term.required and not term.excluded]
         if total < PRUNE_FROM_DOCUMENTS or len(optional) < 2:
@@ -120,7 +120,7 @@ class Lexical(Documents):
             kept.add(term)
         return [term for term in terms if term.required or term.excluded or term in kept]
 
-    def _with_anchors(
+    def _add_anchors(
         self,
         terms: Sequence[LexicalTerm],
         found: list[Candidate],
@@ -128,7 +128,7 @@ class Lexical(Documents):
         counted: Statistics | None,
         condition: SqlCondition,
     ) -> list[Candidate]:
-        """`found`, the best by their own words, with what anchors add, and the best by anchors among them."""
+        """Return `found`, the best by their own words, rescored with anchors, and the best by anchors alone."""
         anchored = score_anchors(self.database, terms, counted, condition)
         if not anchored:
             return found
@@ -139,7 +139,7 @@ class Lexical(Documents):
             own = [Candidate(*row) for row in self.database.rows(_ranking_sql(f"AND {_AMONG}", ""), (match, others))]
             if counted is not None:
                 own = rescore(self.database, terms, own, counted, FIELD_WEIGHTS)
-            # What the query requires or excludes has to be in, or missing from, the document itself.
+            # Required words must be in the document itself, excluded ones must not.
             if not any(term.required or term.excluded for term in terms):
                 scores |= {candidate.document_id: 0.0 for candidate in best}
             scores |= {candidate.document_id: candidate.score for candidate in own}
@@ -150,7 +150,7 @@ class Lexical(Documents):
 
 
 def _id_list(ids: Sequence[int]) -> str:
-    """The binding of `_AMONG`."""
+    """Return the binding of `_AMONG`."""
     return f"[{','.join(map(str, ids))}]"
 
 
@@ -163,12 +163,12 @@ def _ranking_sql(inside: str, limit: str) -> str:
 
 
 def match_expression(terms: Sequence[LexicalTerm]) -> str | None:
-    """The FTS5 expression of a set of terms; None without a positive term."""
+    """Return the FTS5 expression of a set of terms; None without a positive term."""
     required = _join("AND", (term for term in terms if term.required and not term.excluded))
     optional = _join("OR", (term for term in terms if not term.required and not term.excluded))
     excluded = _join("OR", (term for term in terms if term.excluded))
-    # Optional terms raise the score of what the required ones select, without selecting anything themselves.
-    # Naming the required ones again keeps those documents that hold no optional term.
+    # Optional terms raise the score of documents selected by the required ones, without selecting any themselves.
+    # Repeating the required ones keeps documents without optional terms.
     positive = f"{required} AND ({optional} OR ({required}))" if required and optional else required or optional
     return f"({positive}) NOT ({excluded})" if positive and excluded else positive or None
 

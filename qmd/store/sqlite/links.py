@@ -1,4 +1,4 @@
-"""Links between notes, and the texts of links as a field of full-text search of the notes that they lead to."""
+"""Links between notes, and link texts as a full-text field of their targets."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class SqliteLinks:
 
 
 class LinkWriter(Documents, IndexWriter):
-    """What a writer does with links and anchors."""
+    """Write methods for links and anchors."""
 
     def settle_since(self, collection: str, since: int) -> int:
-        from qmd.store.linking import anchors_of, settled_titles
+        from qmd.store.linking import anchors_of, correct_titles
 
         database, tables = self.database, SqliteLinks(self.database)
         headed = "SELECT id, path, title, heading FROM documents WHERE heading IS NOT NULL AND"
@@ -82,12 +82,12 @@ class LinkWriter(Documents, IndexWriter):
             named = tables.named(collection, touched)
             targets = sorted({one.document_id for found in named.values() for one in found})
             database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
-            # A heading is a name of its note: with none of these it is as common as before, and not all that have it
-            # are among them.
+            # A heading is a name of its note: if none of these is touched, it is as common as before, and some notes
+            # with it are not among them.
             rows = [row for row in database.select_in(f"{headed} id IN ({{}})", targets) if name_key(row[3]) in touched]
         else:
             rows = database.rows(f"{headed} collection = ?", (collection,))
-        database.run_many("UPDATE documents SET title = ? WHERE id = ?", settled_titles(rows))
+        database.run_many("UPDATE documents SET title = ? WHERE id = ?", correct_titles(rows))
         for part in batches(targets, _BATCH):
             anchors = anchors_of(tables, collection, part)
             database.run_many("INSERT INTO anchors (rowid, text) VALUES (?, ?)", sorted(anchors.items()))
@@ -102,29 +102,28 @@ class LinkWriter(Documents, IndexWriter):
         self.database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", keys)
 
     def _touch_links(self, collection: str, new: Iterable[PackedLinks | None]) -> None:
-        """Remember which names new documents link to, unless all anchors of the collection are yet to be made."""
+        """Record the names that new documents link to, unless all anchors of the collection are yet to be made."""
         if self.database.value("SELECT 1 FROM meta WHERE key = ?", (f"anchored:{collection}",)):
-            touched = {key for links in new if links is not None for key in _texts(unpack_links(links.packed))}
+            touched = {key for links in new if links is not None for key in _texts_by_key(unpack_links(links.packed))}
             self._touch(collection, touched)
 
     def _remove_links(self, collection: str, successors: Mapping[int, PackedLinks | None]) -> None:
-        """Forget the links and the anchors of documents that go, and remember which names that concerns.
+        """Delete the links and anchors of removed documents, and record the affected names.
 
         Args:
-            collection: Theirs.
-            successors: Document → the links of the text that takes its place. What both link to alike is not
-                concerned.
+            collection: Their collection.
+            successors: Document → the links of its replacement. Links common to both affect no names.
         """
         for part in batches(list(successors), _REMOVED_AT_ONCE):
             found = self.database.select_in("SELECT source, packed FROM links WHERE source IN ({})", part)
             with self.database.decoding():
-                before = {source: _texts(unpack_links(packed)) for source, packed in found}
+                before = {source: _texts_by_key(unpack_links(packed)) for source, packed in found}
             keys = [(hash_key(key), source) for source, texts in before.items() for key in texts]
             self.database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", keys)
             touched = {key for _, key in SqliteLinks(self.database).names_of(part)}
             for source in part:
                 links, old = successors[source], before.get(source, {})
-                new = {} if links is None else _texts(unpack_links(links.packed))
+                new = {} if links is None else _texts_by_key(unpack_links(links.packed))
                 touched.update(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
             self._touch(collection, touched)
         for sql in ("DELETE FROM links WHERE source = ?", "DELETE FROM anchors WHERE rowid = ?"):
@@ -134,8 +133,8 @@ class LinkWriter(Documents, IndexWriter):
         self.database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in keys])
 
 
-def _texts(links: Iterable[Link]) -> dict[str, list[tuple[str, str]]]:
-    """Key → (target, text) of each of its links, in order: all that anchors are made of."""
+def _texts_by_key(links: Iterable[Link]) -> dict[str, list[tuple[str, str]]]:
+    """Return key → (target, text) of each of its links, in order: the input of anchors."""
     texts: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for link in links:
         texts[link_key(link.target)].append((link.target, link.text))

@@ -1,4 +1,4 @@
-"""Opening an index, wherever it lies and whichever version wrote it."""
+"""Opening an index file of any place and version."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.config.paths import index_beside, own_index
+from qmd.config.paths import index_next_to, own_index
 from qmd.errors import StoreError
-from qmd.files import tighten
+from qmd.files import restrict_to_owner
 from qmd.store.sqlite.connection import DamagedIndexError, Database, ForeignIndexError, verified_mark
 from qmd.store.sqlite.files import connect_for_reading, connect_for_writing
 from qmd.store.sqlite.index import SqliteReader
@@ -19,60 +19,62 @@ if TYPE_CHECKING:
     from qmd.store.sqlite.writer import SqliteWriter
 
 _MIGRATION_TIMEOUT_MS = 10_000
-"""How long a reader waits to bring an index of an older version up to date."""
+"""Longest wait of a reader that upgrades an index of an older version."""
 
 
 def open_reader(path: Path) -> SqliteReader:
-    """Open an index for reading, as `qmd.store.opening` says."""
+    """Open an index for reading; see `qmd.store.opening`."""
     own = own_index(path)
     try:
-        return SqliteReader(_checked(connect_for_reading(own), check_schema))
+        return SqliteReader(_verify(connect_for_reading(own), check_schema))
     except OutdatedIndexError as outdated:
         try:
             open_writer(own, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
         except StoreError:
             raise outdated from None
-        return SqliteReader(_checked(connect_for_reading(own), check_schema))
+        return SqliteReader(_verify(connect_for_reading(own), check_schema))
     except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
-        return open_reader(_place_beside(own, exc))
+        return open_reader(_find_own_place(own, exc))
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
-    """Open an index for writing, as `qmd.store.opening` says."""
+    """Open an index for writing; see `qmd.store.opening`."""
     from qmd.store.sqlite.writer import SqliteWriter
 
     own = own_index(path)
     try:
-        writer = SqliteWriter(_checked(connect_for_writing(own, busy_timeout_ms), _migrated))
+        writer = SqliteWriter(_verify(connect_for_writing(own, busy_timeout_ms), _migrate_ours))
     except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
-        return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
-    # Only now it is known to be an index of ours; an older version left it readable by everybody.
+        return open_writer(_find_own_place(own, exc), busy_timeout_ms=busy_timeout_ms)
+    # Only now is it known to be our index; an older version left it readable by everyone.
     for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
-        tighten(writer.path.with_name(name))
-    tighten(verified_mark(writer.path))
+        restrict_to_owner(writer.path.with_name(name))
+    restrict_to_owner(verified_mark(writer.path))
     return writer
 
 
-def _place_beside(own: Path, error: StoreError) -> Path:
-    """Where the index lies, or has been put, when the file at `own` is another program's; else raises `error`."""
-    beside = index_beside(own)
+def _find_own_place(own: Path, error: StoreError) -> Path:
+    """Return the place of our index if the file at `own` is another program's, moving it if needed; else raise
+    `error`.
+    """
+    beside = index_next_to(own)
     if beside == own:
         raise error
     if not isinstance(error, ForeignIndexError):
         from qmd.store.sqlite.salvage import separate
 
-        # What the original writes into an index looks like damage, because it does not know of checksums.
+        # The original's writes into an index look like damage, because it does not know checksums.
         if separate(own) is None:
             raise error
     return beside
 
 
-def _migrated(database: Database) -> None:
+def _migrate_ours(database: Database) -> None:
     migrate(database)
     record_origin(database, database.path)
 
 
-def _checked(database: Database, check: Callable[[Database], None]) -> Database:
+def _verify(database: Database, check: Callable[[Database], None]) -> Database:
     try:
         check_origin(database)
         check(database)

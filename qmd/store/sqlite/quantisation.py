@@ -1,4 +1,4 @@
-"""The form in which vectors are kept, and what can be computed of it: int8 values and sign bits.
+"""Stored form of vectors and computations on it: int8 values and sign bits.
 
 A row is `dim` int8 values, the vector times a factor that makes its largest value 127. The cosine of two normalised
 vectors is the dot product of one with the other's values, times the reciprocal norm of these, its scale.
@@ -20,14 +20,14 @@ _ROWS_AT_ONCE = 1_024
 
 
 def quantise(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
-    """Rows as stored, shape (n, dim), of vectors of shape (n, dim)."""
+    """Convert vectors, shape (n, dim), to stored rows, shape (n, dim)."""
     peak = np.abs(vectors).max(axis=1, keepdims=True)
     rows: npt.NDArray[np.int8] = np.rint(vectors * (127.0 / np.where(peak > 0, peak, 1.0))).astype(np.int8)
     return rows
 
 
 def dequantise(rows: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
-    """Unit vectors, shape (n, dim), of stored rows."""
+    """Convert stored rows to unit vectors, shape (n, dim)."""
     vectors: npt.NDArray[np.float32] = rows.astype(np.float32)
     vectors *= _reciprocal(np.sqrt((vectors**2).sum(axis=1)))[:, None]
     return vectors
@@ -36,12 +36,12 @@ def dequantise(rows: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
 def score_rows(
     rows: npt.NDArray[np.int8], query: npt.NDArray[np.float32], scales: npt.NDArray[np.float32] | None = None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Cosines and scales.
+    """Return cosines and scales.
 
     Args:
         rows: Stored rows, shape (n, dim).
         query: Unit vector, shape (dim,).
-        scales: What was returned for these rows before: they take as long to compute as the rest.
+        scales: Scales returned for these rows before: computing them takes half of the time.
 
     Returns:
         The cosine of every row with `query`, shape (n,), and the reciprocal norm of every row, shape (n,), by which
@@ -65,12 +65,12 @@ def _reciprocal(norms: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def sign_bytes(dim: int) -> int:
-    """Bytes of a vector's sign bits."""
+    """Return the bytes of a vector's sign bits."""
     return -(-dim // 8)
 
 
 def pack_signs(vectors: npt.NDArray[np.float32], centre: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Sign bits about `centre`, shape (n, sign_bytes(dim)), in the order of sqlite-vec; unused bits are zero.
+    """Return sign bits about `centre`, shape (n, sign_bytes(dim)), in the order of sqlite-vec; unused bits are zero.
 
     Centring matters: embedding models put most vectors into a narrow cone, where raw signs hardly differ.
     """
@@ -78,7 +78,7 @@ def pack_signs(vectors: npt.NDArray[np.float32], centre: npt.NDArray[np.float32]
 
 
 def as_words(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Sign bits, shape (n, bytes), as words, shape (ceil(bytes / 8), n), in the order in which they lie."""
+    """Convert sign bits, shape (n, bytes), to words, shape (ceil(bytes / 8), n), in storage order."""
     n_bytes = signs.shape[1]
     if n_bytes % 8:
         signs = np.pad(signs, ((0, 0), (0, 8 - n_bytes % 8)))
@@ -86,11 +86,11 @@ def as_words(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def hamming(signs: Sequence[npt.NDArray[np.uint64]], query: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    """Differing bits between the sign bits of vectors and those of a query.
+    """Count differing bits between the sign bits of vectors and those of a query.
 
     Args:
-        signs: Pieces of shape (words, ?), of a few thousand vectors each, which the processor's cache holds. Where they
-            lie word by word, neighbours are compared at once, in two thirds of the time; to lay them so takes longer.
+        signs: Pieces of shape (words, ?), of a few thousand vectors each, to fit in the processor's cache. Stored word
+            by word, neighbours are compared at once, in two thirds of the time; that layout takes longer to make.
         query: Shape (words, 1).
 
     Returns:
@@ -113,11 +113,11 @@ def hamming(signs: Sequence[npt.NDArray[np.uint64]], query: npt.NDArray[np.uint6
 def sign_products(
     signs: Sequence[npt.NDArray[np.uint64]], places: npt.NDArray[np.int64], query: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """The sum of a query's values where a vector's bit is set: nearer to its cosine than the number of differing bits.
+    """Sum a query's values where a vector's bit is set: nearer to its cosine than the number of differing bits.
 
     Args:
         signs: As for `hamming`.
-        places: Which of the vectors, ascending, shape (m,).
+        places: Positions of the vectors, ascending, shape (m,).
         query: Shape (dim,).
 
     Returns:

@@ -1,6 +1,6 @@
-"""Beginning an index anew with the sound vectors of a file that is damaged, or into which the original qmd wrote.
+"""Rebuild an index with the sound vectors of a file that is damaged or that the original qmd changed.
 
-All else comes from the notes again.
+Everything else comes from the notes again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import apsw
 import numpy as np
 from msgspec import Struct
 
-from qmd.config.paths import index_beside
+from qmd.config.paths import index_next_to
 from qmd.errors import BusyError, StoreError
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import Database, Row, as_qmd_error
@@ -34,29 +34,29 @@ if TYPE_CHECKING:
 _SIDE_FILES = ("-wal", "-shm")
 
 _VEC0_VERSION = 8
-"""Version of the schema from which on vectors lie in the tables of sqlite-vec."""
+"""First schema version with vectors in the tables of sqlite-vec."""
 
 
 class RebuildReport(Struct, frozen=True):
-    """What became of a damaged index."""
+    """Result of rebuilding a damaged index."""
 
     aside: Path
     """The damaged file."""
     vectors: int
-    """Vectors that the new index has from it."""
+    """Vectors that the new index took from it."""
 
 
 def separate(path: Path) -> Path | None:
-    """Begin our index anew beside a file of ours that the original wrote into; None where it did not.
+    """Create our index next to a file of ours that the original changed; return None if it did not.
 
-    The original cannot use such a file either: it is set aside, and both programs have one of their own from then on.
+    The original cannot use such a file either: it is set aside, and from then on both programs have their own.
 
     Raises:
-        BusyError: Another process is at it for too long.
+        BusyError: Another process works on it for too long.
         StoreError: There is no space, or the place is not writable.
     """
-    beside = index_beside(path)
-    with _alone_with(path):
+    beside = index_next_to(path)
+    with _lock_alone(path):
         if beside.exists():
             return beside
         try:
@@ -65,7 +65,7 @@ def separate(path: Path) -> Path | None:
                     return None
         except StoreError:
             return None
-        new, kept = _begin_empty(path, beside)
+        new, kept = _create_empty(path, beside)
         new.replace(beside)
         aside = _set_aside(path, "mixed")
     logging.getLogger("qmd").warning(
@@ -77,40 +77,40 @@ def separate(path: Path) -> Path | None:
 
 
 def rebuild(path: Path, found: os.stat_result) -> RebuildReport | None:
-    """Put a new index in the place of a damaged one, which is set aside.
+    """Replace a damaged index by a new one, and set it aside.
 
-    It holds the configuration and the vectors that are sound; the texts come from the files again.
+    The new index has the configuration and the sound vectors; the texts come from the files again.
 
     Args:
         path: The damaged file.
-        found: That file when it was found damaged; None comes back when another process has replaced it since.
+        found: That file when it was found damaged; None is returned if another process has replaced it since.
 
     Raises:
-        BusyError: Another process is at it for too long.
+        BusyError: Another process works on it for too long.
         StoreError: There is no space, or the place is not writable.
     """
-    with _alone_with(path):
+    with _lock_alone(path):
         if not path.exists() or not os.path.samestat(path.stat(), found):
             return None
-        new, kept = _begin_empty(path, path)
+        new, kept = _create_empty(path, path)
         aside = _set_aside(path, "damaged")
         new.replace(path)
     return RebuildReport(aside, kept)
 
 
 def set_foreign_index_aside(path: Path) -> Path:
-    """Give an index that was not made here another name; that name.
+    """Rename an index that was not made here; return the new name.
 
     Raises:
-        BusyError: Another process is at it for too long.
+        BusyError: Another process works on it for too long.
         StoreError: The place is not writable.
     """
-    with _alone_with(path):
+    with _lock_alone(path):
         return _set_aside(path, "strange")
 
 
 @contextmanager
-def _alone_with(path: Path) -> Iterator[None]:
+def _lock_alone(path: Path) -> Iterator[None]:
     try:
         with file_lock(path, busy_timeout_ms() / 1000) as held:
             if not held:
@@ -121,13 +121,13 @@ def _alone_with(path: Path) -> Iterator[None]:
 
 
 def _set_aside(path: Path, what: str) -> Path:
-    """Give a file that is of no use another name, which says what it is; that name."""
+    """Rename an unusable file, with `what` in its name; return the new name."""
     aside = path.with_name(f"{path.name}.{what}")
     number = 1
     while aside.exists():
         number += 1
         aside = path.with_name(f"{path.name}.{what}-{number}")
-    # The log first: were the file gone before it, a new one under its name would be given the old log.
+    # The log first: without the file, a new one under its name would get the old log.
     for suffix in (*_SIDE_FILES, ""):
         with suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
@@ -135,7 +135,7 @@ def _set_aside(path: Path, what: str) -> Path:
 
 
 def _open_unverified(path: Path) -> Database:
-    """Open a file whose schema has to be readable, sound or not; the schema stays readable while it is open."""
+    """Open a file whose schema must be readable, sound or not; the schema stays readable while it is open."""
     try:
         connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
     except (apsw.Error, OSError) as exc:
@@ -150,10 +150,10 @@ def _open_unverified(path: Path) -> Database:
     return Database(connection, path)
 
 
-def _begin_empty(path: Path, target: Path) -> tuple[Path, int]:
-    """An index that is to lie at `target`, with the configuration and the sound vectors of the file at `path`.
+def _create_empty(path: Path, target: Path) -> tuple[Path, int]:
+    """Create an index for `target` with the configuration and the sound vectors of the file at `path`.
 
-    Under another name until it is put there; with the number of vectors.
+    Returns its temporary name, and the number of vectors.
     """
     new = target.with_name(f".{target.name}.new")
     for suffix in ("", *_SIDE_FILES):
@@ -164,7 +164,7 @@ def _begin_empty(path: Path, target: Path) -> tuple[Path, int]:
             source = _open_unverified(path)
         except StoreError:
             return new, 0
-        # Inside a transaction the schema is not read again, so it does not meet the verification.
+        # Inside a transaction the schema is not read again, so it is not verified.
         with closing(source), source.snapshot(), database.transaction():
             source.value("SELECT count(*) FROM sqlite_schema")
             source.run("PRAGMA checksum_verification = ON")
@@ -174,15 +174,15 @@ def _begin_empty(path: Path, target: Path) -> tuple[Path, int]:
                 kept_facts = ("global_context", ORIGIN)
                 writer.set_facts(dict(source.rows("SELECT key, value FROM meta WHERE key IN (?, ?)", kept_facts)))
             is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
-            models = _rows_either_way(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
+            models = _read_both_ends(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             kept = sum(_copy_model(source, database, *model, is_old=is_old) for model in models)
         record_origin(database, target)
         return new, kept
 
 
 def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, *, is_old: bool) -> int:
-    """Copy the vectors of one model whose key and place can both be read; how many these are."""
-    keys = {slot: key for key, slot in _keys(source, model) if slot >= 0}
+    """Copy the vectors of one model whose key and place can both be read; return their number."""
+    keys = {slot: key for key, slot in _iter_keys(source, model) if slot >= 0}
     table = vectors_of(source, model, dim)
     by_piece: dict[int, list[int]] = {}
     for slot in keys:
@@ -190,7 +190,7 @@ def _copy_model(source: Database, target: Database, fingerprint: str, model: int
     copied = 0
     for piece, slots in sorted(by_piece.items()):
         try:
-            rows = _read_old(source, model, piece, slots, dim) if is_old else _read_one_by_one(table, slots)
+            rows = _read_block_rows(source, model, piece, slots, dim) if is_old else _read_one_by_one(table, slots)
         except StoreError:
             continue
         if rows:
@@ -199,7 +199,7 @@ def _copy_model(source: Database, target: Database, fingerprint: str, model: int
     return copied
 
 
-def _read_old(
+def _read_block_rows(
     source: Database, model: int, block: int, slots: Sequence[int], dim: int
 ) -> dict[int, npt.NDArray[np.int8]]:
     rows = vectors.read_block(source, model, block, dim)
@@ -207,7 +207,7 @@ def _read_old(
 
 
 def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.NDArray[np.int8]]:
-    """The rows of some neighbouring slots, all or else those that can be read."""
+    """Return the rows of some neighbouring slots, all or else the readable ones."""
     try:
         found = table.read_slots(np.array(slots, dtype=np.int64)).view(np.int8)
         return dict(zip(slots, found, strict=True))
@@ -218,16 +218,16 @@ def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.ND
     return _read_one_by_one(table, slots[:middle]) | _read_one_by_one(table, slots[middle:])
 
 
-def _keys(source: Database, model: int) -> Iterator[tuple[bytes, int]]:
-    """Keys of a model with their slots, without those on damaged pages: by first bytes."""
+def _iter_keys(source: Database, model: int) -> Iterator[tuple[bytes, int]]:
+    """Yield keys of a model with their slots, skipping damaged pages: by first bytes."""
     sql = "SELECT key, slot FROM vector_keys WHERE model = ? AND key >= ? AND key < ? ORDER BY key"
     for first in range(256):
         after = bytes([first + 1]) if first < 255 else b"\xff" * 17
-        yield from _rows_either_way(source, sql, (model, bytes([first]), after))
+        yield from _read_both_ends(source, sql, (model, bytes([first]), after))
 
 
-def _rows_either_way(source: Database, sql: str, bindings: Sequence[object]) -> list[Row]:
-    """Rows from the start to the first damaged page and from the end to the last."""
+def _read_both_ends(source: Database, sql: str, bindings: Sequence[object]) -> list[Row]:
+    """Return the rows from the start to the first damaged page and from the end to the last."""
     rows: dict[Row, None] = {}
     for direction in ("", " DESC"):
         try:

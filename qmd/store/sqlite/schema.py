@@ -65,7 +65,7 @@ CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT
 """
 
 _COLLECTIONS_UNDER_OUR_NAME = "ALTER TABLE collections RENAME TO qmd_collections"
-"""The original drops any table `collections` that it meets."""
+"""The original drops any table `collections` that it finds."""
 
 _LEFT_OUT = """
 CREATE TABLE left_out (
@@ -75,7 +75,7 @@ CREATE TABLE left_out (
 """
 
 _NO_CACHE = "DROP TABLE cache"
-"""Nothing ever filled it."""
+"""The cache was never used."""
 
 _NAMES_AND_DATES = """
 CREATE TABLE names (
@@ -85,8 +85,8 @@ CREATE INDEX names_by_document ON names (document);
 ALTER TABLE documents ADD COLUMN heading TEXT;
 ALTER TABLE documents ADD COLUMN date TEXT;
 """
-"""Filled by the next update, as the version of the analysis has risen with it. `heading` is a title that was taken from
-the text, kept because `title` shows the file's name instead where many notes have the same one."""
+"""Filled by the next update, as this migration came with a new analysis version. `heading` is a title taken from the
+text, stored because `title` is the file's name if many notes share the heading."""
 
 _LINKS = f"""
 CREATE TABLE links (source INTEGER PRIMARY KEY, packed BLOB NOT NULL);
@@ -100,7 +100,7 @@ CREATE VIRTUAL TABLE anchors USING fts5 (
   text, content = '', contentless_delete = 1, tokenize = '{TOKENIZER}'
 );
 """
-"""`touched` holds the names of what has gone since the anchors were made; `anchors` what links call a document."""
+"""`touched` contains the affected names since the anchors were made; `anchors` the texts of links to a document."""
 
 _FOLDERS = """
 CREATE TABLE folders (
@@ -108,18 +108,18 @@ CREATE TABLE folders (
 ) WITHOUT ROWID;
 ALTER TABLE qmd_collections ADD COLUMN gitignore INTEGER NOT NULL DEFAULT 1;
 """
-"""`folders` are those that the last update looked at, and when a name in them last changed."""
+"""`folders` are those of the last update, with the last change of their names."""
 
 
 def _vec0_tables(database: Database) -> None:
-    """Bring vectors over from blocks of their own into the tables of sqlite-vec."""
+    """Move vectors from blocks of their own into the tables of sqlite-vec."""
     database.run("ALTER TABLE models RENAME COLUMN n_slots TO n_vectors")
     if database.value("SELECT 1 FROM models LIMIT 1"):
         from qmd.store.sqlite.vectors import move_blocks
 
         move_blocks(database)
     database.run("DROP TABLE vector_blocks; DROP TABLE sign_blocks")
-    # What links say is compared with what they said before: an older version may have ended between the two.
+    # Current link texts are compared with the previous ones: an older version may have ended between the two.
     database.run("DELETE FROM meta WHERE key GLOB 'anchored:*'")
 
 
@@ -145,17 +145,17 @@ class MixedIndexError(StoreError):
 
 
 class OutdatedIndexError(StoreError):
-    """An older version made the file; opening it for writing brings it up to date."""
+    """An older version made the file; opening it for writing upgrades it."""
 
 
 def check_schema(database: Database) -> None:
-    """Make sure that a reader understands the file.
+    """Check that a reader understands the file.
 
     Raises:
         ForeignIndexError: Another program wrote it.
         MixedIndexError: The original wrote into it.
         NotFoundError: It is an empty database.
-        OutdatedIndexError: It has to be migrated first.
+        OutdatedIndexError: It must be migrated first.
         StoreError: A newer qmd wrote it.
     """
     version = _own_version(database)
@@ -166,7 +166,7 @@ def check_schema(database: Database) -> None:
 
 
 def migrate(database: Database) -> None:
-    """Bring a file that is open for writing to the newest version, in one transaction.
+    """Migrate a file that is open for writing to the newest version, in one transaction.
 
     Raises:
         ForeignIndexError: Another program wrote it; nothing was changed.
@@ -187,7 +187,6 @@ def migrate(database: Database) -> None:
 
 
 def apply_step(database: Database, step: str | Callable[[Database], None]) -> None:
-    """Take a file one version further."""
     if isinstance(step, str):
         database.run(step)
     else:
@@ -195,7 +194,7 @@ def apply_step(database: Database, step: str | Callable[[Database], None]) -> No
 
 
 def schema_of(version: int, path: Path) -> Database:
-    """A database in memory with the tables that a file at `path` has when it is new and of a version."""
+    """Return an in-memory database with the tables of a new file at `path` of a version."""
     fresh = Database(apsw.Connection(":memory:"), path)
     for step in MIGRATIONS[:version]:
         apply_step(fresh, step)
@@ -203,9 +202,9 @@ def schema_of(version: int, path: Path) -> Database:
 
 
 def is_as_made(database: Database) -> bool:
-    """Whether the tables and indexes of a file are as we make them, and nothing else is in it.
+    """Return whether a file has exactly our tables and indexes.
 
-    Tables in which a virtual table keeps its rows are known by their names: their form is that of a version of SQLite.
+    Internal tables of virtual tables are recognised by name: their form depends on the SQLite version.
     """
     with closing(schema_of(int(database.value("PRAGMA user_version")), database.path)) as fresh:
         ours: dict[str, str | None] = dict(fresh.rows("SELECT name, sql FROM sqlite_schema"))
@@ -221,14 +220,14 @@ def _is_ours(kind: str, name: str, sql: str | None, ours: Mapping[str, str | Non
 
 
 def is_mixed(database: Database) -> bool:
-    """Whether the original has put its tables among ours."""
+    """Return whether the original has put its tables among ours."""
     marks = ",".join("?" * len(_TABLES_OF_THE_ORIGINAL))
     sql = f"SELECT 1 FROM sqlite_schema WHERE name IN ({marks}) LIMIT 1"
     return database.value(sql, _TABLES_OF_THE_ORIGINAL) is not None
 
 
 def _own_version(database: Database) -> int:
-    """Schema version, 0 for an empty file.
+    """Return the schema version, 0 for an empty file.
 
     Raises:
         ForeignIndexError: Another program wrote it.

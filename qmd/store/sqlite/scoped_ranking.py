@@ -1,4 +1,4 @@
-"""BM25 by the statistics of some collections alone, so that what other collections hold cannot change their answers.
+"""BM25 with the statistics of some collections alone, so that other collections cannot change their results.
 
 FTS5's own `bm25()` counts documents, lengths and frequencies over the whole table. It still chooses the candidates,
 which are then scored again here.
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     import apsw
 
 CANDIDATES = 300
-"""Candidates scored again at least: an answer that the whole table's statistics put further down is out of reach."""
+"""Candidates that are at least scored again: a result that the whole table ranks lower is out of reach."""
 
 MAX_DOCUMENTS = 50_000
-"""Documents of a scope that are counted; for larger ones (about 100 ms more) the whole table's statistics must do."""
+"""Largest scope whose documents are counted; larger ones (about 100 ms more) use the whole table's statistics."""
 
 K1 = 1.2
 B = 0.75
 """FTS5's own constants: saturation of a term's frequency, influence of a document's length."""
 
 ANCHOR_TOKENS = 8.0
-"""Length of anchors that counts as usual; a constant, because what other collections hold must not matter."""
+"""Usual length of anchors; a constant, because the content of other collections must not matter."""
 
 LEAST_IDF = 1e-6
 """FTS5's own floor, for terms in more than half of the documents."""
@@ -44,13 +44,13 @@ _PHRASE = re.compile(r'"[^"]*"\*?')
 
 
 class Statistics(Struct, frozen=True):
-    """What BM25 knows of some collections.
+    """BM25 statistics of some collections.
 
     Attributes:
         ids: Their documents.
         mean_tokens: Mean length of these, all columns together.
-        version: State of the index that this was counted in.
-        frequencies: (table, expression) → number of these documents that match it, as far as asked.
+        version: State of the index at the time of counting.
+        frequencies: (table, expression) → number of these documents that match it, as far as requested.
     """
 
     ids: frozenset[int]
@@ -60,7 +60,7 @@ class Statistics(Struct, frozen=True):
 
 
 def statistics(database: Database, scope: Scope) -> Statistics | None:
-    """Counts of the scope's collections; None where the whole table's are the same, or have to do."""
+    """Return counts of the scope's collections; None if the whole table's are equal or must suffice."""
     names = scope.collections
     if names is None:
         return None
@@ -73,12 +73,12 @@ def statistics(database: Database, scope: Scope) -> Statistics | None:
 
 
 def count_all(database: Database) -> int:
-    """Number of documents: SQLite steps through pages, not rows (0.03 ms for 20,000), so nobody need remember it."""
+    """Count the documents: SQLite steps through pages, not rows (0.03 ms for 20,000), so no cache is needed."""
     return int(database.value("SELECT count(*) FROM documents"))
 
 
 def count_matches(database: Database, counted: Statistics | None, expression: str, table: str = "terms") -> int:
-    """Number of documents in scope, or of all with None, that match an FTS5 expression in a table."""
+    """Count the documents in scope, or all with None, that match an FTS5 expression in a table."""
     sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"
     if counted is None:
         return int(database.value(sql, (expression,)))
@@ -97,7 +97,7 @@ def rescore(
     counted: Statistics,
     weights: Sequence[float],
 ) -> list[Candidate]:
-    """`candidates` by BM25 with the statistics of a scope, best first; ties by id.
+    """Score `candidates` by BM25 with the statistics of a scope, best first; ties by id.
 
     Args:
         database: The index.
@@ -106,7 +106,7 @@ def rescore(
         counted: The scope's statistics.
         weights: BM25 weight of each column.
     """
-    phrases = _phrases(terms)
+    phrases = _count_phrases(terms)
     idfs = [times * _idf(count_matches(database, counted, one), len(counted.ids)) for one, times in phrases.items()]
     _register_frequencies(database.connection, weights)
     found = database.rows(
@@ -120,18 +120,18 @@ def rescore(
 def score_anchors(
     database: Database, terms: Sequence[LexicalTerm], counted: Statistics | None, condition: SqlCondition
 ) -> dict[int, float]:
-    """BM25 of the texts by which others link to a document, by id, times the square of the query's share found there.
+    """Score documents by BM25 of the texts of links to them, by id, times the square of the query's share found there.
 
-    Terms weigh what they weigh in the documents' own texts. What links call a note is a name for it, so one word of a
-    long question says little: without the share, questions of many words lose more than names win.
+    Terms have the weights of the documents' own texts. A link text is a name for its target, so one word of a long
+    question means little: without the share, questions of many words lose more than names win.
 
     Args:
         database: The index.
         terms: The query's terms; excluded ones do not count.
-        counted: The scope's statistics; None where the whole table's will do.
+        counted: The scope's statistics; None if the whole table's suffice.
         condition: The scope, as far as it is SQL.
     """
-    phrases = _phrases(terms)
+    phrases = _count_phrases(terms)
     _register_frequencies(database.connection, (1.0,))
     inside = f"AND +rowid IN (SELECT id FROM documents WHERE {condition.sql})" if condition.sql else ""
     found = database.rows(
@@ -152,14 +152,14 @@ def score_anchors(
 
 
 def _bm25(packed: str, idfs: Sequence[float], mean_tokens: float) -> float:
-    """The score of a row, from its length and the frequencies of the phrases."""
+    """Return the score of a row, from its length and the frequencies of the phrases."""
     length, *frequencies = map(float, packed.split(","))
     long = K1 * (1 - B + B * length / max(mean_tokens, 1.0))
     return math.fsum(idf * f * (K1 + 1) / (f + long) for idf, f in zip(idfs, frequencies, strict=True) if f)
 
 
-def _phrases(terms: Sequence[LexicalTerm]) -> Counter[str]:
-    """The phrases that score, and how often `match_expression` names each: FTS5 counts one that stands twice twice."""
+def _count_phrases(terms: Sequence[LexicalTerm]) -> Counter[str]:
+    """Return the scored phrases with their number in `match_expression`: FTS5 counts a repeated one twice."""
     required = [term for term in terms if term.required and not term.excluded]
     optional = [term for term in terms if not term.required and not term.excluded]
     named = [*required, *optional, *(required if optional else ())]
@@ -174,11 +174,11 @@ def _count(database: Database, names: Sequence[str], version: tuple[int, int]) -
     sizes = database.rows(
         f"SELECT sz FROM documents JOIN terms_docsize USING (id) WHERE collection IN ({marks})", names
     )
-    return Statistics(ids, sum(_tokens(row[0]) for row in sizes) / max(len(ids), 1), version)
+    return Statistics(ids, sum(_sum_lengths(row[0]) for row in sizes) / max(len(ids), 1), version)
 
 
-def _tokens(sizes: bytes) -> int:
-    """Sum of the lengths of a document's columns, which FTS5 stores as big-endian numbers of seven bits a byte."""
+def _sum_lengths(sizes: bytes) -> int:
+    """Sum the lengths of a document's columns, which FTS5 stores as big-endian numbers of seven bits a byte."""
     total = value = 0
     for byte in sizes:
         value = value << 7 | byte & 0x7F
@@ -193,7 +193,7 @@ def _idf(frequency: int, n_documents: int) -> float:
 
 
 def _register_frequencies(connection: apsw.Connection, weights: Sequence[float]) -> None:
-    """Give SQL a function of the current row: its length and each phrase's frequency over the weighted columns."""
+    """Register an SQL function of the current row: its length and each phrase's frequency over the weighted columns."""
 
     def frequencies(row: apsw.FTS5ExtensionApi, *_: object) -> str:
         found = [

@@ -1,4 +1,4 @@
-"""Words of the index that are spelled like one that it does not hold."""
+"""Indexed words with a spelling like that of a missing one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.lexical import Lexical
 
 STEMS = 8
-"""Stems whose written words are looked for, the nearest ones."""
+"""Nearest stems whose written words are looked for."""
 
 LONG_STEM = 5
-"""Letters of a stem that can be known without its ending: where documents write `aggressively` alone, `agressive` means
-that."""
+"""Fewest letters of a stem that is recognisable without its ending: if documents only have `aggressively`,
+`agressive` means that."""
 
 LONGER_ENDING = 2
-"""Further edits that the ending of such a word may take."""
+"""Further edits allowed for the ending of such a word."""
 
 DOCUMENTS = 60
 """Documents that are read for the written words of one stem."""
@@ -31,11 +31,11 @@ CHARACTERS = 60_000
 """Characters of them, about 2 ms; the last document may be longer."""
 
 _MARKS = "[\u0300-\u036f]*"
-"""Accents of a letter, which the index leaves out."""
+"""Accents of a letter, which the index lacks."""
 
 
-class _Near(Struct, frozen=True, order=True):
-    """A stem of the index that may be that of the word meant; the likeliest is the first in order."""
+class _NearStem(Struct, frozen=True, order=True):
+    """An indexed stem that may be that of the intended word; the likeliest comes first."""
 
     distance: int
     length_difference: int
@@ -43,8 +43,8 @@ class _Near(Struct, frozen=True, order=True):
     stem: str
 
 
-class _Written(Struct, frozen=True, order=True):
-    """A word as a document writes it, and how far it is from the one asked for; the likeliest is the first in order."""
+class _WrittenWord(Struct, frozen=True, order=True):
+    """A word as a document writes it, and its distance from the requested one; the likeliest comes first."""
 
     distance: int
     minus_frequency: int
@@ -52,10 +52,10 @@ class _Written(Struct, frozen=True, order=True):
 
 
 def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[str]:
-    """The words of documents in the scope's collections that are nearest to `term`, the most frequent first.
+    """Return the words of documents in the scope's collections nearest to `term`, the most frequent first.
 
-    They are one edit away; where there is none, it is one word two edits away, for a long `term`. The index holds
-    stems, which are no words: each is asked of the documents as they write it, and words are compared.
+    They are one edit away; if there are none, a single word two edits away, for a long `term`. The index contains
+    stems, which are not words: documents are searched for their written forms, and these are compared.
     """
     word = _indexed_form(reader.database, term, stemmed=False)
     if len(word) < 3:
@@ -70,12 +70,12 @@ def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[
     return [one.word for one in nearest[:limit]]
 
 
-def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: int, scope: Scope) -> list[_Written]:
-    """Written words near to `word` whose stems have one of these beginnings, the nearest first."""
+def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: int, scope: Scope) -> list[_WrittenWord]:
+    """Return written words near `word` whose stems have one of these beginnings, the nearest first."""
     own = _indexed_form(reader.database, word, stemmed=True)
-    found: list[_Written] = []
+    found: list[_WrittenWord] = []
     for near in _near_stems(reader.database, word, own, starts, allowed)[:STEMS]:
-        written = _as_written(reader, near, word)
+        written = _find_written(reader, near, word)
         if written is None:
             continue
         if written.distance <= allowed:
@@ -83,7 +83,7 @@ def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: i
         elif _shares_stem(own, near.stem) and written.distance <= allowed + LONGER_ENDING:
             found.append(replace(written, distance=allowed + 1))
     if scope.collections is not None:
-        # What other collections hold must not decide between two words that this scope holds.
+        # Other collections must not decide between two words of this scope.
         terms = [LexicalTerm(one.word, f'"{one.word}"') for one in found]
         frequencies = reader.document_frequencies(terms, scope)
         found = [replace(one, minus_frequency=-n) for one, n in zip(found, frequencies, strict=True) if n]
@@ -91,61 +91,61 @@ def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: i
 
 
 def _shares_stem(own: str, stem: str) -> bool:
-    """Whether two stems are so long and so near that they are one with a typing error in it."""
+    """Return whether two stems are so long and so near that they are one with a typing error in it."""
     return len(stem) >= LONG_STEM and own[:1] == stem[0] and edit_distance(own, stem, 1) == 1
 
 
-def _near_stems(database: Database, word: str, own: str, starts: Iterable[str], allowed: int) -> list[_Near]:
-    """Stems with one of these beginnings that are near to the front of the word, whose stem is `own`."""
-    # Numbered codes are as many as words and nobody means another one of them.
+def _near_stems(database: Database, word: str, own: str, starts: Iterable[str], allowed: int) -> list[_NearStem]:
+    """Return stems with one of these beginnings that are near the front of the word, whose stem is `own`."""
+    # Numbered codes are as many as words, and no one means another one of them.
     digits = "" if any(map(str.isdigit, word)) else "AND term NOT GLOB '*[0-9]*'"
     sql = f"SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? {digits}"
     letters = frozenset(word)
-    near: list[_Near] = []
+    near: list[_NearStem] = []
     for start in sorted(starts):
         bounds = (start, start[:-1] + chr(ord(start[-1]) + 1), 2, len(word) + allowed)
         for stem, frequency in database.rows(sql, bounds):
-            front = _front(stem)
-            # Each letter that one of them lacks costs an edit: this spares the table for nearly all stems.
+            front = _common_front(stem)
+            # Each letter that one of them lacks costs an edit: this avoids the table for nearly all stems.
             if len(letters.union(front)) - len(letters) > allowed:
                 continue
             if len(set(word[: len(front) - allowed]).difference(front)) > allowed:
                 continue
             distance = front_distance(front, word, allowed)
             if distance <= allowed:
-                near.append(_Near(distance, abs(len(stem) - len(own)), -frequency, stem))
+                near.append(_NearStem(distance, abs(len(stem) - len(own)), -frequency, stem))
     return sorted(near)
 
 
-def _front(stem: str) -> str:
-    """What every word of this stem begins with: the stemmer makes `happi` of `happy` and `hope` of `hoping`."""
+def _common_front(stem: str) -> str:
+    """Return the common beginning of a stem's words: `happy` has stem `happi`, `hoping` has `hope`."""
     return stem[:-1] if stem[-1] in "ie" and len(stem) > 3 else stem
 
 
-def _as_written(reader: Lexical, near: _Near, word: str) -> _Written | None:
-    """The word nearest to `word` that has this stem and stands in a document; None where none is found."""
-    best: _Written | None = None
+def _find_written(reader: Lexical, near: _NearStem, word: str) -> _WrittenWord | None:
+    """Return the word in a document nearest to `word` with this stem; None if there is none."""
+    best: _WrittenWord | None = None
     seen: set[str] = set()
-    front = _MARKS.join(map(re.escape, unicodedata.normalize("NFD", _front(near.stem))))
+    front = _MARKS.join(map(re.escape, unicodedata.normalize("NFD", _common_front(near.stem))))
     pattern = re.compile(rf"{front}(?:[^\W_]|[\u0300-\u036f])*")
-    for text in _texts_with(reader, near.stem):
+    for text in _read_texts(reader, near.stem):
         for match in pattern.finditer(text):
             form = match[0]
             if form in seen or text[match.start() - 1].isalnum():
                 continue
             seen.add(form)
-            # Terms of words that were taken apart, such as names in code, stand in no text by themselves.
+            # Terms of split words, such as names in code, occur in no text by themselves.
             if _indexed_form(reader.database, form, stemmed=True) == near.stem:
                 distance = edit_distance(word, _indexed_form(reader.database, form, stemmed=False), len(word))
                 if best is None or distance < best.distance:
-                    best = _Written(distance, near.minus_frequency, unicodedata.normalize("NFC", form))
+                    best = _WrittenWord(distance, near.minus_frequency, unicodedata.normalize("NFC", form))
         if best is not None and best.distance <= 1:
             break
     return best
 
 
-def _texts_with(reader: Lexical, stem: str) -> Iterator[str]:
-    """Title, path and text of documents with a term, in lower case, accents apart from their letters."""
+def _read_texts(reader: Lexical, stem: str) -> Iterator[str]:
+    """Yield title, path and text of documents with a term, in lower case, accents apart from their letters."""
     reader.database.run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.places USING fts5vocab (main, terms, instance)")
     places = reader.database.rows(
         "SELECT hash, title, path, n_chars FROM documents"
@@ -162,7 +162,7 @@ def _texts_with(reader: Lexical, stem: str) -> Iterator[str]:
 
 
 def _indexed_form(database: Database, term: str, *, stemmed: bool) -> str:
-    """The term as the index holds it, or would without its stemmer; empty when it is not exactly one."""
+    """Return the term as the index stores it, or would without its stemmer; empty unless it is exactly one."""
     import apsw
 
     from qmd.store.sqlite.schema import TOKENIZER

@@ -1,10 +1,9 @@
 """sqlite-vec's `vec0` tables: one of int8 vectors for each model, and one of sign bits for a model of many vectors.
 
 They are `vectors_M (embedding int8[dim])` and `signs_M (signs bit[dim])`, M being the row id in `models`. A vector's
-*slot* is its row id in both. Writing goes through the extension. Reading goes to the tables in which it keeps its rows,
-which needs no extension and takes a tenth of the time: `_chunks` says which places are in use and by which slots,
-`_vector_chunks00` has the values of as many rows, `_rowids` says where a slot lies. Tables that were made by another
-version than those of `_LAYOUT` are read through the extension.
+*slot* is its row id in both. Writing uses the extension. Reading uses its internal tables, which needs no extension and
+takes a tenth of the time: `_chunks` has the used places and their slots, `_vector_chunks00` the values of as many rows,
+`_rowids` the place of a slot. Tables of a version not in `_LAYOUT` are read through the extension.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _LAYOUT = "v0.1."
 """Versions whose tables are laid out as described above."""
 
 _ROWS_PER_CHUNK = 64
-"""Rows of int8 vectors in one value: single rows are read in a quarter of the time that 1,024 of them take, as SQLite
-walks the pages of a value from its start; all of them are read, written and searched as fast."""
+"""Rows of int8 vectors in one value: single rows are read in a quarter of the time that 1,024 of them take, as
+SQLite walks the pages of a value from its start; all of them are read, written and searched as fast."""
 
 _SIGNS_PER_CHUNK = 4096
 """Sign bits are always read as a whole, and counted in half the time that chunks of 1,024 take."""
@@ -57,35 +56,32 @@ class Vec0Table:
         self.width = width
 
     def insert(self, slots: Sequence[int], rows: Rows) -> None:
-        """Add rows, shape (n, width), under slots that are free."""
+        """Add rows, shape (n, width), under free slots."""
         enable(self._database)
         kind = "bit" if self.column == "signs" else "int8"
         sql = f"INSERT INTO {self.name} (rowid, {self.column}) VALUES (?, vec_{kind}(?))"
         self._database.run_many(sql, ((slot, row.tobytes()) for slot, row in zip(slots, rows, strict=True)))
 
     def delete(self, slots: Sequence[int]) -> None:
-        """Remove rows."""
         enable(self._database)
         self._database.run_many(f"DELETE FROM {self.name} WHERE rowid = ?", ((slot,) for slot in slots))
 
     def exists(self) -> bool:
-        """Whether the index has it."""
         return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (self.name,)) is not None
 
     def drop(self) -> None:
-        """Remove the table."""
         enable(self._database)
         self._database.run(f"DROP TABLE {self.name}")
 
     def next_slot(self) -> int:
-        """A slot behind all others."""
+        """Return the slot after all others."""
         last = self._database.value(f"SELECT max(rowid) FROM {self.name}_rowids")
         return 0 if last is None else int(last) + 1
 
     def compact(self) -> None:
-        """Move the rows of chunks of which less than half is in use to the end, which lets those chunks go."""
+        """Move the rows of chunks that are less than half full to the end, which frees those chunks."""
         chunks = self._database.rows(f"SELECT validity, rowids FROM {self.name}_chunks ORDER BY chunk_id")
-        # Rows are only ever added to the last chunk, which may be as empty as it likes.
+        # Rows are only ever added to the last chunk, which may have any fill.
         for validity, rowids in chunks[:-1]:
             slots = np.frombuffer(rowids, dtype=np.int64)[_places_in_use(validity)]
             if 2 * len(slots) < 8 * len(validity):
@@ -94,7 +90,7 @@ class Vec0Table:
                 self.insert(slots.tolist(), rows)
 
     def read_all(self) -> tuple[Slots, Rows]:
-        """All slots, ascending, shape (n,), and their rows, shape (n, width)."""
+        """Return all slots, ascending, shape (n,), and their rows, shape (n, width)."""
         slots, chunks = self.read_chunks()
         rows = np.concatenate(chunks) if chunks else np.empty((0, self.width), dtype=np.uint8)
         if np.all(slots[1:] > slots[:-1]):
@@ -103,7 +99,7 @@ class Vec0Table:
         return slots[order], rows[order]
 
     def read_chunks(self) -> tuple[Slots, list[Rows]]:
-        """All slots, shape (n,), and their rows in the same order, in pieces, shapes (?, width)."""
+        """Return all slots, shape (n,), and their rows in the same order, in pieces, shapes (?, width)."""
         if not self._is_readable():
             found = self._database.rows(f"SELECT rowid, {self.column} FROM {self.name} ORDER BY rowid")
             slots = np.array([slot for slot, _ in found], dtype=np.int64)
@@ -112,7 +108,7 @@ class Vec0Table:
         pieces: list[tuple[Slots, Rows]] = []
         if not chunks:
             return np.empty(0, dtype=np.int64), []
-        with self._values(chunks[0][0]) as blob:
+        with self._open_values(chunks[0][0]) as blob:
             for chunk, validity, rowids in chunks:
                 if pieces:
                     blob.reopen(chunk)
@@ -128,10 +124,10 @@ class Vec0Table:
         return np.concatenate([slots for slots, _ in pieces]), [rows for _, rows in pieces]
 
     def read_slots(self, slots: Slots) -> Rows:
-        """Some rows in the order of `slots`, shape (len(slots), width).
+        """Return some rows in the order of `slots`, shape (len(slots), width).
 
         Raises:
-            DamagedIndexError: One of them is not there.
+            DamagedIndexError: One of them is missing.
         """
         # Not by numpy's `unique`, whose first use imports for a tenth of a query's time.
         wanted = np.array(sorted(set(slots.tolist())), dtype=np.int64)
@@ -162,7 +158,7 @@ class Vec0Table:
         ends = [*starts[1:].tolist(), len(places)]
         runs = zip(starts.tolist(), ends, chunks[starts].tolist(), offsets[starts].tolist(), strict=True)
         at = int(chunks[0])
-        with self._values(at) as blob:
+        with self._open_values(at) as blob:
             for start, stop, chunk, offset in runs:
                 if chunk != at:
                     at = chunk
@@ -172,8 +168,8 @@ class Vec0Table:
                 rows[positions[start:stop]] = piece.reshape(stop - start, self.width)
 
     @contextmanager
-    def _values(self, chunk: int) -> Iterator[apsw.Blob]:
-        """The values of a chunk, to be opened again at others; where one is missing or short the index is damaged."""
+    def _open_values(self, chunk: int) -> Iterator[apsw.Blob]:
+        """Open the values of a chunk, reopenable at others; a missing or short one means damage."""
         import apsw
 
         table = f"{self.name}_vector_chunks00"
@@ -188,7 +184,7 @@ class Vec0Table:
         return np.frombuffer(blob, dtype=np.uint8).reshape(-1, self.width)
 
     def _is_readable(self) -> bool:
-        """Whether the table is laid out in the way that is known here; if not, the extension is loaded."""
+        """Return whether the table has the known layout; if not, load the extension."""
         version = self._database.value(f"SELECT value FROM {self.name}_info WHERE key = 'CREATE_VERSION'")
         if str(version).startswith(_LAYOUT):
             return True
@@ -197,17 +193,15 @@ class Vec0Table:
 
 
 def vectors_of(database: Database, model: int, dim: int) -> Vec0Table:
-    """The table of a model's vectors."""
     return Vec0Table(database, f"vectors_{model}", "embedding", dim)
 
 
 def signs_of(database: Database, model: int, dim: int) -> Vec0Table:
-    """The table of the sign bits of a model's vectors, which only a model of many has."""
+    """Return the table of the sign bits of a model's vectors, which only a model of many has."""
     return Vec0Table(database, f"signs_{model}", "signs", sign_bytes(dim))
 
 
 def create_vectors(database: Database, model: int, dim: int) -> None:
-    """Make the table of a model's vectors."""
     enable(database)
     database.run(
         f"CREATE VIRTUAL TABLE vectors_{model} USING vec0"
@@ -216,7 +210,6 @@ def create_vectors(database: Database, model: int, dim: int) -> None:
 
 
 def create_signs(database: Database, model: int, dim: int) -> None:
-    """Make the table of a model's sign bits."""
     enable(database)
     database.run(
         f"CREATE VIRTUAL TABLE signs_{model} USING vec0"
@@ -225,7 +218,7 @@ def create_signs(database: Database, model: int, dim: int) -> None:
 
 
 def is_available() -> bool:
-    """Whether this platform has a package of sqlite-vec."""
+    """Return whether this platform has a package of sqlite-vec."""
     from importlib.util import find_spec
 
     return find_spec("sqlite_vec") is not None
@@ -249,9 +242,9 @@ def enable(database: Database) -> None:
         database.connection.load_extension(sqlite_vec.loadable_path())
         database.connection.enable_load_extension(False)
     except ImportError as exc:
-        raise ModelError("vectors cannot be kept: sqlite-vec is not installed", hint) from exc
+        raise ModelError("vectors cannot be stored: sqlite-vec is not installed", hint) from exc
     except apsw.Error as exc:
-        raise ModelError(f"vectors cannot be kept: sqlite-vec cannot be loaded: {exc}", hint) from exc
+        raise ModelError(f"vectors cannot be stored: sqlite-vec cannot be loaded: {exc}", hint) from exc
     database.has_vec0 = True
 
 

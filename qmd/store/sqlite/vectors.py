@@ -1,4 +1,4 @@
-"""Vectors as they are stored: putting them in, reading them back, and dropping those that nothing refers to."""
+"""Stored vectors: writing, reading, and deleting unused ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SIGNS_FROM = 150_000
-"""Vectors per model from which on sign bits are kept. Below, the exact scan takes at most about 30 ms."""
+"""Vectors per model from which on sign bits are stored. Below, the exact scan takes at most about 30 ms."""
 
 _SAMPLE = 20_000
 """Vectors whose mean is the centre of the sign bits."""
@@ -26,22 +26,22 @@ _ROWS_AT_ONCE = 65_536
 _VECTORS_AT_A_TIME = 4_096
 
 _NEW_GENERATION = "generation = random()"
-"""Drawn anew whenever a model's vectors change, and never counted: row ids are used again after `embed --force`, so a
-number that starts over would let a warm server take new vectors for those that it holds."""
+"""A new random number for every change of a model's vectors, never a counter: row ids are used again after `embed
+--force`, so a counter that restarts would let a warm server take new vectors for its cached ones."""
 
 ROWS_PER_BLOCK = 64
 _SCALE_BYTES = 4
 _MODEL_SHIFT = 32
 _BLOCKS_AT_ONCE = 16
-"""Versions of the schema before 8 kept vectors in `vector_blocks`: sixty-four rows are one value, whose id is
-`model << 32 | block`, slots being numbered from 0; a row is a float32 scale, which follows from the rest, and `dim`
-int8 values."""
+"""Versions of the schema before 8 kept vectors in `vector_blocks`: sixty-four rows are one value, whose id is `model
+<< 32 | block`, slots being numbered from 0; a row is a float32 scale, which follows from the rest, and `dim` int8
+values."""
 
 
 def put_vectors(
     database: Database, fingerprint: str, dim: int, vectors: Mapping[bytes, npt.NDArray[np.float32]]
 ) -> None:
-    """Store those vectors whose keys have none yet.
+    """Store the vectors whose keys have none yet.
 
     Raises:
         ModelError: There is no sqlite-vec for this platform.
@@ -59,7 +59,7 @@ def put_vectors(
 
 
 def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
-    """The vectors of those of `keys` that have one."""
+    """Return the vectors of those `keys` that have one."""
     row = database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))
     slots = slots_of(database, row[0], keys) if row else {}
     if row is None or not slots:
@@ -68,13 +68,13 @@ def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) ->
 
 
 def vectors_at(database: Database, model: int, dim: int, slots: Sequence[int]) -> npt.NDArray[np.float32]:
-    """The vectors in the given slots of a model, shape (len(slots), dim)."""
+    """Return the vectors in the given slots of a model, shape (len(slots), dim)."""
     rows = vectors_of(database, model, dim).read_slots(np.array(slots, dtype=np.int64))
     return dequantise(rows.view(np.int8))
 
 
 def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
-    """Every vector of a model by key, in the order of their slots."""
+    """Yield every vector of a model by key, in the order of their slots."""
     model = known_model(database, fingerprint)
     dim = database.value("SELECT dim FROM models WHERE id = ?", (model,))
     for part in batches(list(keys_by_slot(database, model).items()), _VECTORS_AT_A_TIME):
@@ -83,12 +83,12 @@ def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes,
 
 
 def put_stored_rows(database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.int8]]) -> None:
-    """Store vectors in the form in which another index stores them, by key."""
+    """Store vectors by key in the stored form of another index."""
     _append(database, model_id(database, fingerprint, dim), dim, rows, np.stack(list(rows.values())))
 
 
 def keep_models(database: Database, names: Mapping[str, str]) -> None:
-    """Forget all vectors but those of these models, which get other names; see `IndexWriter`."""
+    """Delete all vectors except those of these models, and rename these; see `IndexWriter`."""
     for model, dim, fingerprint in database.rows("SELECT id, dim, fingerprint FROM models"):
         if fingerprint in names:
             continue
@@ -102,7 +102,7 @@ def keep_models(database: Database, names: Mapping[str, str]) -> None:
 
 
 def drop_unused(database: Database, *, dry_run: bool = False) -> int:
-    """Remove vectors that no chunk refers to; how many there are."""
+    """Delete vectors that no chunk refers to; return their number."""
     dropped = 0
     for model, dim, n_vectors, centre in database.rows("SELECT id, dim, n_vectors, centre FROM models"):
         unused = "model = ?1 AND slot NOT IN (SELECT slot FROM chunks WHERE model = ?1)"
@@ -123,7 +123,6 @@ def drop_unused(database: Database, *, dry_run: bool = False) -> int:
 
 
 def _append(database: Database, model: int, dim: int, keys: Iterable[bytes], rows: npt.NDArray[np.int8]) -> None:
-    """Store rows under their keys."""
     before = database.row("SELECT n_vectors, centre FROM models WHERE id = ?", (model,))
     n_vectors, centre_bytes = before if before else (0, None)
     table = vectors_of(database, model, dim)
@@ -148,7 +147,7 @@ def _append(database: Database, model: int, dim: int, keys: Iterable[bytes], row
 
 
 def start_signs(database: Database, model: int, dim: int) -> bytes:
-    """Write the sign bits of all vectors so far, about their mean; the mean, which stays fixed from here on."""
+    """Write the sign bits of all vectors so far, about their mean; return the mean, which stays fixed from here on."""
     slots, stored = vectors_of(database, model, dim).read_all()
     rows = stored.view(np.int8)
     sample = np.unique(np.linspace(0, len(rows) - 1, _SAMPLE).astype(np.int64))
@@ -162,10 +161,10 @@ def start_signs(database: Database, model: int, dim: int) -> bytes:
 
 
 def read_block(database: Database, model: int, block: int, dim: int) -> npt.NDArray[np.int8]:
-    """The rows of a block, shape (64, dim), in the last one with rows that are no vector's.
+    """Return the rows of a block, shape (64, dim); the last one may have unused rows.
 
     Raises:
-        DamagedIndexError: It is not there, or of another size.
+        DamagedIndexError: It is missing or of another size.
     """
     blob = database.value("SELECT vectors FROM vector_blocks WHERE id = ?", (model << _MODEL_SHIFT | block,))
     width = _SCALE_BYTES + dim
@@ -175,7 +174,7 @@ def read_block(database: Database, model: int, block: int, dim: int) -> npt.NDAr
 
 
 def move_blocks(database: Database) -> None:
-    """Fill the tables of sqlite-vec from the blocks; where there is no sqlite-vec, forget the vectors."""
+    """Fill the tables of sqlite-vec from the blocks; without sqlite-vec, delete the vectors."""
     models = database.rows("SELECT id, dim, n_vectors FROM models")
     if models and not is_available():
         for name in ("chunks", "embedded", "vector_keys", "models"):
@@ -191,7 +190,7 @@ def move_blocks(database: Database) -> None:
             start = first * ROWS_PER_BLOCK
             slots = range(start, min(start + len(rows), n_vectors))
             table.insert(slots, np.ascontiguousarray(rows[: len(slots)]).view(np.uint8))
-            # What is freed here takes the next rows, so that the file does not grow to twice its size.
+            # Space freed here takes the next rows, so that the file does not grow to twice its size.
             span = (model << _MODEL_SHIFT | part[0], model << _MODEL_SHIFT | part[-1])
             database.run("DELETE FROM vector_blocks WHERE id BETWEEN ? AND ?", span)
         centre = start_signs(database, model, dim) if n_vectors >= SIGNS_FROM else None

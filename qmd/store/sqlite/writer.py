@@ -1,4 +1,4 @@
-"""The write side of an index in a SQLite file."""
+"""The write side of an index in an SQLite file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLES_OF_COLLECTIONS = (
     ("touched", "collection"),
     ("folders", "collection"),
 )
-"""(table, column of the name), `documents` apart."""
+"""(table, column of the name), without `documents`."""
 
 
 _STORED = attrgetter(
@@ -91,16 +91,15 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         """See `IndexWriter`.
 
-        Replaced rows go first, then only plain inserts with ascending ids: an upsert, a RETURNING clause or a lower id
-        between them makes FTS5 write out its buffer for every row.
+        Replaced rows are deleted first, then follow only plain inserts with ascending ids: an upsert, a RETURNING
+        clause or a lower id between them makes FTS5 write out its buffer for every row.
         """
         database = self.database
         with database.transaction():
             batch = {document.path: document for document in new_documents}
             replaced = self._remove_rows(collection, list(batch), batch)
             self._touch_links(collection, [one.links for path, one in batch.items() if path not in replaced])
-            # AUTOINCREMENT's own counter: an id is never given twice, so a reader cannot mistake one document for
-            # another.
+            # AUTOINCREMENT's own counter: an id is never reused, so a reader cannot mistake one document for another.
             next_id = int(database.value("SELECT seq FROM sqlite_sequence WHERE name = 'documents'") or 0) + 1
             numbered = list(enumerate(batch.values(), start=next_id))
             self._put_texts(list(batch.values()))
@@ -119,7 +118,7 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
             )
 
     def _put_texts(self, documents: Sequence[NewDocument]) -> None:
-        """Store what no document holds yet; of equal texts the first, in their order."""
+        """Store new texts; of equal texts the first, in their order."""
         texts = {one.hash: one for one in [*documents, *reversed(documents)]}
         stored = {row[0] for row in self.database.select_in("SELECT hash FROM content WHERE hash IN ({})", list(texts))}
         new = [(one.hash, one.created_at, one.n_chars, one.doc) for one in texts.values() if one.hash not in stored]
@@ -181,7 +180,9 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
     def _remove_rows(
         self, collection: str, paths: Sequence[str], successors: Mapping[str, NewDocument] = {}
     ) -> dict[str, tuple[str, str]]:
-        """Delete documents and their terms, for which those of `successors` are written; (created_at, hash) by path."""
+        """Delete documents and their terms, for which those of `successors` are written; return (created_at, hash)
+        by path.
+        """
         sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
         found = sorted(self.database.select_in(sql, paths, (collection,)), key=itemgetter(3))
         self._remove_links(collection, {row[3]: getattr(successors.get(row[0]), "links", None) for row in found})
@@ -192,7 +193,7 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
         return {path: (created_at, content_hash) for path, created_at, content_hash, _ in found}
 
     def _drop_unused_content(self, hashes: set[str]) -> None:
-        """Delete those of `hashes` that no document holds; their vectors stay, by key, for a text that comes back."""
+        """Delete those of `hashes` that no document has; their vectors stay, by key, for a text that comes back."""
         database = self.database
         used = {row[0] for row in database.select_in("SELECT hash FROM documents WHERE hash IN ({})", list(hashes))}
         unused = [content_hash for content_hash in hashes if content_hash not in used]

@@ -163,7 +163,7 @@ def names(path: str, text: str) -> list[str]:
 
 
 def by_name(path: str, text: str) -> dict[str, str]:
-    """Source of every declaration."""
+    """Return the source of every declaration."""
     found: dict[str, str] = {}
 
     def add(declarations: Sequence[Declaration]) -> None:
@@ -262,7 +262,7 @@ def test_prose_and_unknown_endings_have_no_language() -> None:
     assert find_declarations("a.md", PYTHON) == ()
 
 
-def test_a_broken_source_gives_what_can_still_be_told() -> None:
+def test_a_broken_source_gives_its_readable_declarations() -> None:
     assert "def good" in names("a.py", "def good(): pass\n\nclass Broken(:\n  def ((\n\ndef later(): pass\n")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of every engine share."""
+"""Fixtures shared by the tests of every engine."""
 
 from tests.store.conftest import make_document
 

@@ -1,4 +1,4 @@
-"""Several processes at one index in an object store, for which moto stands, one of them killed."""
+"""Several processes with one index in an object store, simulated by moto, one of them killed."""
 
 import json
 import os
@@ -126,6 +126,6 @@ def test_one_of_two_writers_is_killed_and_four_readers_see_whole_states(bucket: 
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_bucket_that_does_not_exist_is_told_in_the_words_of_the_store(tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported_in_the_words_of_the_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot be used: The specified bucket does not exist$"):
         open_reader(tmp_path / "locks", "s3://nowhere/index")

@@ -1,4 +1,4 @@
-"""What LanceDB's engine alone does: claims that change hands, versions that are kept, an index of vectors."""
+"""Features of LanceDB's engine alone: claims that change hands, kept versions, an index of vectors."""
 
 import re
 import shutil
@@ -56,7 +56,7 @@ def place(tmp_path: Path) -> Place:
         ("lance error: LanceError(IO): No space left on device, /x/io.rs:31:2", "No space left on device", "reached"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_told_without_the_librarys_source(text: str, reason: str, hint: str) -> None:
+def test_an_unusable_place_is_reported_without_the_librarys_source(text: str, reason: str, hint: str) -> None:
     assert reason_and_hint(text)[0] == reason
     assert hint in reason_and_hint(text)[1]
 
@@ -187,7 +187,7 @@ def test_vectors_with_an_index_are_found_as_without(
         assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601
 
 
-def test_the_index_of_vectors_that_an_older_qmd_made_is_made_anew(
+def test_the_vector_index_of_an_older_qmd_is_rebuilt(
     place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tidying, "INDEXED_VECTORS", 1_000)

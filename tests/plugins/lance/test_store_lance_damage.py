@@ -1,4 +1,4 @@
-"""LanceDB tables of which a file is damaged: one line that names the command, which builds them again."""
+"""LanceDB tables with a damaged file: one line that names the command, which rebuilds them."""
 
 import os
 import random
@@ -65,7 +65,7 @@ def fill(writer: IndexWriter, home: Path) -> None:
 
 
 def newest(tables: Path, table: str, kind: str) -> Path:
-    """A file of a table: its newest manifest, or its newest file of data or of an index."""
+    """Return a file of a table: its newest manifest, or its newest file of data or of an index."""
     files = sorted((tables / f"{table}.lance").glob(kind))
     # Manifests count downwards.
     return files[0] if kind == MANIFEST else max(files, key=lambda file: file.stat().st_mtime_ns)
@@ -87,7 +87,7 @@ QUESTIONS: tuple[Callable[[IndexReader], object], ...] = (
 
 
 def ask(home: Path, tables: Path) -> list[object]:
-    """The answers; in the place of one that fails the error, which says in one line what to do."""
+    """Return the answers; for a failed one its error, which states the remedy in one line."""
     try:
         with open_reader(home / "state" / "index.sqlite", f"lance:{tables}") as reader:
             return [one_line(question, reader) for question in QUESTIONS]
@@ -104,7 +104,7 @@ def one_line(question: Callable[[IndexReader], object], reader: IndexReader) -> 
 
 def one_line_of(error: StoreError) -> StoreError:
     assert len(error.message.splitlines()) == 1
-    # Some flipped bits look like a file of a newer LanceDB, of which nothing may be thrown away.
+    # Some flipped bits look like a file of a newer LanceDB, which must be kept as a whole.
     assert error.hint is not None and ("qmd index --verify" in error.hint or "version" in error.message)
     return error
 
@@ -124,7 +124,7 @@ def sound(home: Path) -> list[object]:
 
 
 @pytest.mark.parametrize(("table", "kind", "damage"), CASES)
-def test_a_damaged_file_is_one_line_and_what_it_held_is_built_again(
+def test_a_damaged_file_is_one_line_and_its_content_is_rebuilt(
     home: Path,
     sound: list[object],
     tmp_path: Path,
@@ -133,7 +133,7 @@ def test_a_damaged_file_is_one_line_and_what_it_held_is_built_again(
     kind: str,
     damage: Damage,
 ) -> None:
-    # The state of a moment before names a writer, who has ended.
+    # The previous state names a writer, which has ended.
     monkeypatch.setattr(claim, "SILENT_S", 0.3)
     assert not [answer for answer in sound if isinstance(answer, StoreError)] and sound[-1] == []
     tables = tmp_path / "tables"
@@ -154,7 +154,7 @@ def test_a_damaged_file_is_one_line_and_what_it_held_is_built_again(
     with open_writer(local, address) as writer:
         fill(writer, home)
     assert ask(home, tables) == sound
-    # Without its newest manifest the one row tells the state before, to which the other tables are taken back.
+    # Without its newest manifest the one row has the previous state, to which the other tables are reset.
     assert table in named or (table, damage) == ("state", Path.unlink)
 
 

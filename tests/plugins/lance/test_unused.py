@@ -1,4 +1,4 @@
-"""The program does without the client that `lancedb` imports; programs that use qmd have it."""
+"""The program works without the client that `lancedb` imports; programs that use qmd have it."""
 
 import subprocess
 import sys

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, QmdError, UsageError
-from qmd.foreign import folded, is_name, path_below, read_json_file, short
+from qmd.foreign import fold_name, is_name, path_below, read_json_file, short
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.folders import MANIFEST_NAME, Manifest, measure_file, read_manifest, write_manifest
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
@@ -121,7 +121,7 @@ def test_no_word_of_a_stranger_that_leads_elsewhere_is_a_name(tmp_path: Path, na
 
 def test_a_path_between_folders_stays_below(tmp_path: Path) -> None:
     assert path_below(tmp_path, "./onnx/model.onnx_data", "it") == tmp_path / "onnx" / "model.onnx_data"
-    assert folded("Å.onnx") == folded("å.ONNX")
+    assert fold_name("Å.onnx") == fold_name("å.ONNX")
     assert len(short("tensor" * 10_000)) == 80
 
 

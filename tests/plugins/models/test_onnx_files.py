@@ -203,7 +203,7 @@ def test_an_empty_a_missing_and_a_foreign_file_are_refused_in_one_line(tmp_path:
         (Tensor(name="a", dims=(1,), data_type=1, data_location=1), "folder"),
         (
             Tensor(name="a", dims=(1,), data_type=1, data_location=1, external_data=(Entry("location", "../x"),)),
-            "no file of its folder",
+            "not a file in its folder",
         ),
         (
             Tensor(

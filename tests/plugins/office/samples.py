@@ -1,4 +1,4 @@
-"""Files of each kind, made here, and what makes strange ones of them."""
+"""Sample files of each kind, and ways to make them unusual."""
 
 import io
 from base64 import b85decode
@@ -26,7 +26,7 @@ PROTECTED_PDF = decompress(
 
 
 def pdf(pages: Sequence[str], title: str = "", *, kids: str = "", with_table: bool = True) -> bytes:
-    """A PDF of a font and pages of lines; `kids` stands instead of the list of its pages."""
+    """Make a PDF of a font and pages of lines; `kids` replaces the list of its pages."""
     parts = ["<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
     top = 2 + 2 * len(pages)
     for page in pages:
@@ -47,7 +47,7 @@ def pdf(pages: Sequence[str], title: str = "", *, kids: str = "", with_table: bo
 
 
 def packed(parts: Mapping[str, bytes | str], base: bytes = b"") -> bytes:
-    """A ZIP archive: that of `base` with other `parts`."""
+    """Make a ZIP archive: that of `base` with other `parts`."""
     made = io.BytesIO()
     with ZipFile(made, "w", ZIP_DEFLATED) as archive:
         for name in ZipFile(io.BytesIO(base)).namelist() if base else ():
@@ -59,7 +59,7 @@ def packed(parts: Mapping[str, bytes | str], base: bytes = b"") -> bytes:
 
 
 def docx(body: str, doctype: str = "") -> bytes:
-    """A text of Word; `h1:` makes a paragraph a heading."""
+    """Make a Word file; `h1:` makes a paragraph a heading."""
     style = '<w:pPr><w:pStyle w:val="Heading1"/></w:pPr>'
     paragraphs = "".join(
         f"<w:p>{style if line.startswith('h1:') else ''}<w:r><w:t>{line.removeprefix('h1:')}</w:t></w:r></w:p>"
@@ -81,7 +81,7 @@ def docx(body: str, doctype: str = "") -> bytes:
 
 
 def pptx() -> bytes:
-    """Two slides: a title with words and notes, and a table in a group's place."""
+    """Make two slides: a title with words and notes, and a table in a group's place."""
     deck = Presentation()
     one = deck.slides.add_slide(deck.slide_layouts[1])
     one.shapes.title.text, one.placeholders[1].text = "Rye & <oats>", "Flour *rises*\n# no heading"
@@ -98,7 +98,7 @@ def pptx() -> bytes:
 
 
 def xlsx(rows: Sequence[Sequence[object]], name: str = "Sales", hidden: str = "unseen") -> bytes:
-    """A sheet of rows, and one that is hidden."""
+    """Make a sheet of rows, and a hidden one."""
     book = openpyxl.Workbook()
     book.active.title = name
     for row in rows:

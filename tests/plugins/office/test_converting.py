@@ -1,4 +1,4 @@
-"""PDF, Word, slides and sheets: what of them is read, the places in them, and files made to break a reader."""
+"""PDF, Word, slides and sheets: their text, the places in them, and files made to break a reader."""
 
 import os
 import shlex
@@ -45,7 +45,7 @@ def test_a_title_that_a_program_entered_is_none(title: str) -> None:
     assert parse_document("Bread prices.pdf", pdf(["Rye"], title)).title == "Bread prices"
 
 
-def test_a_pdf_of_pictures_says_so() -> None:
+def test_a_pdf_of_pictures_is_reported() -> None:
     document = parse_document("scan.pdf", pdf([" ", " "]))
     assert (document.text, document.warnings) == ("", ("there is no text in it: its pages are pictures",))
 
@@ -80,7 +80,7 @@ def test_a_sheet_is_read_in_parts_under_its_first_row() -> None:
 
 @pytest.fixture
 def shelf(qmd: Qmd, home: Path) -> Qmd:
-    """A collection with a file of each kind."""
+    """Make a collection with a file of each kind."""
     folder = home / "shelf"
     folder.mkdir()
     (folder / "report.pdf").write_bytes(pdf([f"Page about {word}" for word in ("rye", "oats", "wheat")]))
@@ -208,7 +208,7 @@ def read_apart(folder: Path, budget_s: float = 60) -> dict[str, FileReading]:
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FileReading]:
-    """What is read of the files above, and of a good one behind them."""
+    """Return the text of the files above, and of a good one after them."""
     folder = tmp_path_factory.mktemp("files")
     for name, raw in {**BAD, **ODD, "z.pdf": GOOD}.items():
         (folder / name).write_bytes(raw)
@@ -262,7 +262,7 @@ def decode(path, raw):
         time.sleep(600)
     return f"text {os.getpid()}", ()
 """
-"""A reader that eats memory, asks a network, starts a program and hangs, by the first letter of a file's name."""
+"""A reader that eats memory, asks a network, starts a program or hangs, by the first letter of a file's name."""
 
 
 @pytest.fixture

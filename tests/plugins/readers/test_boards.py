@@ -1,4 +1,4 @@
-"""Notebooks and canvases: what of them is read, and files made to break a reader."""
+"""Notebooks and canvases: their text, and files made to break a reader."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_a_canvas_is_its_cards_from_top_to_bottom() -> None:
         ("digits.canvas", b'{"nodes": [{"x": ' + b"9" * 1_000_000 + b"}]}"),
     ],
 )
-def test_what_is_no_notebook_or_canvas_says_so_on_one_line(path: str, raw: bytes) -> None:
+def test_a_file_that_is_not_a_notebook_or_canvas_is_one_line_of_error(path: str, raw: bytes) -> None:
     with pytest.raises(UnindexableFileError) as caught:
         parse_document(path, raw)
     assert caught.value.message.startswith(f"'{path}' cannot be read as a ")

@@ -1,4 +1,4 @@
-"""Books: what is read of an EPUB, and archives made to break a reader."""
+"""Books: the text of an EPUB, and archives made to break a reader."""
 
 from io import BytesIO
 from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile
@@ -43,8 +43,8 @@ def test_a_book_is_its_chapters_in_their_order() -> None:
     )
     assert (document.title, document.links) == ("Bread & steam", ())
     assert document.warnings == (
-        "a chapter is left out: \"There is no item named '../../etc/passwd' in the archive\"",
-        "a chapter is left out: \"There is no item named 'OEBPS' in the archive\"",
+        "skipped a chapter: \"There is no item named '../../etc/passwd' in the archive\"",
+        "skipped a chapter: \"There is no item named 'OEBPS' in the archive\"",
     )
 
 
@@ -62,7 +62,7 @@ def test_a_book_is_its_chapters_in_their_order() -> None:
         book({"META-INF/container.xml": b"\0\1"}),
     ],
 )
-def test_what_is_no_book_says_so_on_one_line(raw: bytes) -> None:
+def test_a_file_that_is_not_a_book_is_one_line_of_error(raw: bytes) -> None:
     with pytest.raises(UnindexableFileError) as caught:
         parse_document("a.epub", raw)
     assert caught.value.message.startswith("'a.epub' cannot be read as a book: ")
@@ -73,7 +73,7 @@ def test_a_book_that_unpacks_to_too_much_is_read_to_a_bound() -> None:
     files = {**FILES, "OEBPS/sub/t wo.xhtml": b"<p>" + b" " * 100_000_000, "OEBPS/book.opf": PACKAGE + " " * 9_000_000}
     document = parse_document("a.epub", book(files))
     assert document.text.endswith("---\n")
-    assert document.warnings[0] == "a chapter is left out: it unpacks to too much"
+    assert document.warnings[0] == "skipped a chapter: it unpacks to too much"
     long = parse_document("a.epub", book({**FILES, "OEBPS/sub/t wo.xhtml": "<p>" + "word " * 1_000_000}))
     assert len(long.text) == MAX_CHARACTERS + 1
 

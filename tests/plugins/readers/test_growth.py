@@ -1,4 +1,4 @@
-"""Files made of one piece over and over: every reader takes time in proportion to them."""
+"""Files with one piece repeated: every reader takes time in proportion to them."""
 
 import time
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Subtitles and tables of values: what is read, and files made to break a reader."""
+"""Subtitles and tables of values: their text, and files made to break a reader."""
 
 import pytest
 

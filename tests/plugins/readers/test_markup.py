@@ -1,4 +1,4 @@
-"""HTML as markdown: what of a page is read, where its lines and links lead, and pages made to break a reader."""
+"""HTML as markdown: the text of a page, the targets of its lines and links, and pages made to break a reader."""
 
 from pathlib import Path
 
@@ -122,7 +122,7 @@ def test_what_is_damaged_or_hostile_is_read_as_browsers_do(page: str, said: str)
     assert text_of(page) == said
 
 
-def test_what_a_page_says_is_no_mark_of_markdown() -> None:
+def test_the_text_of_a_page_is_not_a_mark_of_markdown() -> None:
     said = "Vec<T> 2*3*4 [x](y) ![[z]] #tag _it_ snake_case C:\\Users"
     html = said.replace("<", "&lt;")
     page = f"<title>{html}</title><h1>{html}</h1><p>{html}<p>Run <code>a*b [[c]]<p>[[d]]"

@@ -1,4 +1,4 @@
-"""Pictures and other files of which the name alone is taken."""
+"""Pictures and other files of which only the name is indexed."""
 
 import json
 from pathlib import Path
@@ -34,6 +34,6 @@ def test_a_picture_is_found_by_its_name_and_by_what_links_call_it(
     assert [one["target"] for one in found["unresolved"]] == ["none"]
     assert "tax.md:3" in qmd("links", "invoice-2024.png").out
     assert "invoice-2024.png" in qmd("open", "invoice-2024.png", "--print").out
-    # What is no picture inside is not handed to the desktop.
+    # Files without a picture inside are not passed to the desktop.
     assert "no program for 'img_01.PNG'" in qmd("open", "img_01.PNG", "--print").err
     assert "0 updated, 4 unchanged" in qmd("update").out

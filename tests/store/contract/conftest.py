@@ -1,7 +1,7 @@
-"""One index, in each engine, and what is put into it: by this suite an engine shows that it is one.
+"""One index in each engine, and its content: an engine must pass this suite.
 
-An engine of another package, installed beside qmd, is tried with `QMD_CONTRACT_ADDRESS=scheme:…{name}…`: an address
-of its own, with `{name}` where each index has another word.
+To test an engine of another package, installed next to qmd, set `QMD_CONTRACT_ADDRESS=scheme:…{name}…`: an address of
+its own, with another word for `{name}` in each index.
 """
 
 import os
@@ -20,7 +20,7 @@ if given := os.environ.get("QMD_CONTRACT_ADDRESS"):
 
 
 class Place:
-    """Where an index of an engine lies.
+    """Return the address of an engine's index.
 
     Args:
         folder: A new one.

@@ -1,4 +1,4 @@
-"""What every engine keeps of documents, collections and their configuration."""
+"""Documents, collections and their configuration in every engine."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What every engine answers to vectors."""
+"""Dense search in every engine."""
 
 import numpy as np
 import pytest
@@ -156,7 +156,7 @@ def test_equal_keys_share_one_vector_which_outlives_its_document_until_cleanup(
     assert contract_writer.check() == []
 
 
-def test_vectors_that_are_computed_beside_others_are_seen_when_they_get_their_name(
+def test_staged_vectors_are_searched_when_they_get_their_name(
     contract_writer: IndexWriter, make_document: MakeDocument
 ) -> None:
     matrix = fill(contract_writer, make_document, 4)

@@ -1,4 +1,4 @@
-"""What every engine answers to words."""
+"""Lexical search in every engine."""
 
 from collections.abc import Sequence
 
@@ -282,7 +282,7 @@ def test_misspelt_words_are_suggested_as_documents_write_them(
     assert contract_writer.similar_terms("kubrenetes") == []
 
 
-def test_terms_with_one_beginning_are_told(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_terms_with_a_common_prefix_are_returned(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
     contract_writer.put_documents("n", [make_document("a", "Fähre Fahrten"), make_document("b", "fahren Fahrten")])
     assert {one.rstrip("e") for one in contract_writer.terms_from("fahr", 9)} >= {"fahren", "fahrten"}
     assert not contract_writer.terms_from("zzz", 9) and not contract_writer.terms_from("\U0010fffe", 9)

@@ -1,4 +1,4 @@
-"""What readers see while somebody writes, and after somebody was killed."""
+"""Readers during a write, and after a writer was killed."""
 
 import json
 import signal
@@ -71,7 +71,7 @@ def test_a_snapshot_stays_as_it_is_while_a_writer_commits(place: Place, make_doc
         assert paths(writer) == ["b", "c"]
 
 
-def test_a_second_writer_waits_and_then_says_busy(place: Place, make_document: MakeDocument) -> None:
+def test_a_second_writer_waits_and_then_reports_busy(place: Place, make_document: MakeDocument) -> None:
     with place.writer() as first, place.writer(busy_timeout_ms=50) as second:
         with first.transaction():
             first.put_documents("n", [make_document("a", "apple")])
@@ -113,7 +113,7 @@ with writer.transaction():
 """
 
 
-def test_a_killed_writer_leaves_the_last_state_and_blocks_nobody(
+def test_a_killed_writer_leaves_the_last_state_and_blocks_no_one(
     place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with place.writer() as writer:
@@ -143,7 +143,7 @@ def test_a_killed_writer_leaves_the_last_state_and_blocks_nobody(
         assert writer.check() == []
 
 
-def test_a_search_that_nobody_waits_for_ends(place: Place, make_document: MakeDocument) -> None:
+def test_an_abandoned_search_ends(place: Place, make_document: MakeDocument) -> None:
     with place.writer() as writer:
         writer.put_documents("n", [make_document(str(n), f"apple {n}") for n in range(300)])
     with place.reader() as reader:

@@ -21,7 +21,7 @@ from typing import Any
 
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.files import make_private_folder
-from qmd.foreign import file_below, folded, path_below, reading, short
+from qmd.foreign import file_below, fold_name, path_below, reading, short
 from qmd.inference.models.catalogue import MODELS
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
@@ -133,7 +133,7 @@ def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, sour
     def is_own(path: str) -> bool:
         if record.repository.startswith(f"{OWNER}/"):
             # Forms are made here, and what lies in their place would be run as one.
-            return folded(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
+            return fold_name(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
         named = [item.path for item in record.files] + graphs
         return path in named or any(
             path == sibling(graph, name) for graph in graphs for name in external_files(folder / graph)
@@ -200,9 +200,9 @@ def _unpack(archive: Path, staging: Path) -> Path:
                 continue
             target = path_below(staging, member.name, archive.name)
             source = opened.extractfile(member) if member.isreg() and not member.issparse() else None
-            if source is None or folded(str(target)) in seen:
+            if source is None or fold_name(str(target)) in seen:
                 raise ModelError(f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker")
-            seen.add(folded(str(target)))
+            seen.add(fold_name(str(target)))
             check_space(staging, member.size)
             target.parent.mkdir(parents=True, exist_ok=True)
             with source, target.open("wb") as copy:

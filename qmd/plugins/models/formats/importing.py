@@ -18,7 +18,7 @@ from msgspec import Struct
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
-from qmd.foreign import file_below, folded, reading, short
+from qmd.foreign import file_below, fold_name, reading, short
 from qmd.inference.models.catalogue import chunk_tokens, find_model
 from qmd.inference.models.folders import (
     Manifest,
@@ -151,7 +151,7 @@ def _check_name(name: str, models_dir: Path) -> None:
     if not is_model_name(name):
         raise UsageError(f"'{short(name)}' cannot be the name of a model", "choose another one: --name NAME")
     others = {model.record.name for model in imported_models(models_dir)} - {name}
-    if find_model(name) is not None or folded(name) in map(folded, others):
+    if find_model(name) is not None or fold_name(name) in map(fold_name, others):
         raise UsageError(f"'{name}' is the name of another model", "choose another one: --name NAME")
 
 

@@ -1,4 +1,4 @@
-"""`embed --force` and a change of model: the vectors that are there serve until the new ones take their place."""
+"""`embed --force` and a change of model: existing vectors are searched until new ones replace them."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ WORDS = ("pricing", "river", "planet", "kettle")
 
 
 class Watched(HashingEmbedder):
-    """Tells of every call, before its vectors are stored."""
+    """An embedder that reports every call before its vectors are stored."""
 
     seen: Callable[[], None] = lambda: None
 
@@ -49,7 +49,7 @@ def run(writer: IndexWriter, embedder: HashingEmbedder, request: EmbedRequest = 
 
 
 def answers(place: Place, embedder: HashingEmbedder) -> Answers:
-    """What a reader that is opened now answers to some queries."""
+    """Return the results of some queries in a new reader."""
     with place.reader() as reader:
         assert reader.check() == []
         found = [reader.search_dense(one, 50, Scope(), embedder.fingerprint) for one in embedder.embed_queries(WORDS)]
@@ -61,7 +61,7 @@ FORCE = EmbedRequest(force=True)
 
 
 @pytest.mark.parametrize("collections", [None, ("n",)])
-def test_a_search_beside_embed_by_force_answers_as_before_at_every_step(
+def test_a_search_during_embed_by_force_answers_as_before_at_every_step(
     place: Place, make_document: MakeDocument, collections: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qmd.indexing.embed._GROUP_CHUNKS", 6)
@@ -119,7 +119,7 @@ def test_a_new_model_of_one_collection_waits_for_the_others(place: Place, make_d
         assert writer.count_pending(new.fingerprint)[0] == 0
 
 
-def test_what_came_while_all_was_computed_anew_keeps_its_vectors(
+def test_documents_added_during_re_embedding_keep_their_vectors(
     place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = make_document("late.md", "kettle late")
