@@ -1,4 +1,4 @@
-"""Which version of a model a pull takes, and what it says when the hub has another one."""
+"""The version of a model that a pull takes, and its messages when the hub has another one."""
 
 import hashlib
 import re
@@ -34,7 +34,7 @@ def keep_versions(hub: FakeHub) -> None:
 
 
 def _only(hub: FakeHub, asked: Asked) -> Reply | None:
-    """The hub keeps the first version under its commit, and what `files` holds by now under the newest."""
+    """Serve the first version under its commit, and the present `files` as the newest."""
     if asked.revision in (UNPINNED, hub.commit):
         return None
     kept = hub.old.get((asked.revision, asked.name)) if asked.revision == COMMIT else None
@@ -165,7 +165,7 @@ def test_what_the_catalogue_pins_is_a_commit_and_digests(record: ModelRecord) ->
 
 
 def test_every_file_of_the_expander_that_is_pulled_unasked_is_pinned() -> None:
-    # Not so the half-precision weights, whose revision is fixed and whose sha256 the hub tells.
+    # The half-precision weights differ: their revision is fixed and the hub reports their sha256.
     weights = [item.weights for item in QWEN_EXPANDER.formats if item.name != "fp16"]
     files = (*QWEN_EXPANDER.files, *weights)
     assert QWEN_EXPANDER.revision != UNPINNED

@@ -1,4 +1,4 @@
-"""What a GGUF file or a folder with safetensors says of its network, whatever words it has for that."""
+"""Network settings and tensors of a GGUF file or a folder with safetensors, under common names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RANK = 4
 
 
 def _pairs(pairs: str) -> Mapping[str, str]:
-    """Values by keys; of tensors our names by theirs, without the layer and `.weight`."""
+    """Return values by keys; for tensors qmd's names by the file's, without the layer and `.weight`."""
     return dict(pair.split("=") for pair in pairs.split())
 
 
@@ -67,41 +67,41 @@ _SAME = _pairs("""
     n_layer=num_hidden_layers n_head=num_attention_heads n_positions=max_position_embeddings
     layer_norm_eps=rms_norm_eps layer_norm_epsilon=rms_norm_eps rotary_emb_base=rope_theta
 """)
-"""Keys of a configuration that say what others do."""
+"""Keys of a configuration → other keys of the same meaning."""
 _NAME = re.compile(r"(?:(?:model|bert|roberta)\.)?(?:(?:blk|layers|encoder\.layers?)\.(\d+)\.)?(.+)\.(weight|bias)")
 _UNUSED = re.compile(r"(bert\.|roberta\.)?(pooler|cls\.(predictions|seq_relationship)|lm_head)\.")
-"""Of encoders: what was trained beside the vectors of tokens."""
+"""Tensors of encoders that token vectors do not need."""
 _COMPUTED = _pairs(
     "hidden_act=gelu activation_function=swiglu prenorm=False rotary_emb_interleaved=False rotary_emb_fraction=1.0"
 )
-"""Of encoders: what keys of a configuration may say."""
+"""Supported values of keys in an encoder's configuration."""
 
 
 class NetworkSource(Struct, frozen=True):
-    """What a file or a folder says of its network, whatever words it has for that."""
+    """Settings and tensors of a network, as read from a file or a folder."""
 
     path: Path
     architecture: Architecture
     role: Role
     tensors: dict[str, StoredTensor]
-    """By our names; `labels`, `dense_2` and `dense_3` are those that others are made of."""
+    """By qmd's names; others are computed from `labels`, `dense_2` and `dense_3`."""
     layers: int
     theta: float
     eps: float
     pooling: Pooling | None
     labels: Sequence[str]
-    """Of a reranker that sorts into classes."""
+    """Labels of a reranker that classifies."""
     yes_no: Mapping[str, int]
-    """The tokens by which one without classes answers."""
+    """The tokens by which a reranker without classes answers."""
     window: int
     local: Any
-    """Which layers of Gemma look at the tokens around alone: a list, every how many one does not, or nothing."""
+    """Layers of Gemma that attend to near tokens only: a list, the period of the others, or nothing."""
     local_theta: float
     prompts: tuple[str, str] | None = None
     """Before queries and documents."""
     heads: int = 0
     context: int = 0
-    """Tokens that a text may have, 0 for unknown."""
+    """Most tokens of a text, 0 for unknown."""
     first_position: int = 0
     """Row of the table of positions that the first token has."""
     family: Family | None = None
@@ -109,7 +109,7 @@ class NetworkSource(Struct, frozen=True):
 
 
 def guess_role(settings: Mapping[str, Any], file_name: str) -> Role:
-    """The role a GGUF file is for, by its pooling and its names: a decoder that says nothing else is an expander."""
+    """Return the role of a GGUF file by its pooling and its names: by default a decoder is an expander."""
     architecture = str(settings.get("general.architecture", ""))
     pooling = settings.get(f"{architecture}.pooling_type")
     words = [file_name, *(str(settings.get(f"general.{key}", "")) for key in ("name", "basename"))]
@@ -123,10 +123,10 @@ def guess_role(settings: Mapping[str, Any], file_name: str) -> Role:
 
 
 def architecture_of(name: str, file_name: str) -> Architecture:
-    """The architecture of a name.
+    """Return the architecture of a name.
 
     Raises:
-        ModelError: It is not one of ours.
+        ModelError: It is not supported.
     """
     if name not in _ARCHITECTURES:
         hint = f"read are {ARE_READ}; others: qmd models list --available"
@@ -135,7 +135,7 @@ def architecture_of(name: str, file_name: str) -> Architecture:
 
 
 def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
-    """What a GGUF file says; raises as `read_network`."""
+    """Read the settings and tensors of a GGUF file; raise as `read_network`."""
     file = GgufFile(path)
     architecture = architecture_of(file.architecture, path.name)
     scaling = file.setting("rope.scaling.type", "none")
@@ -167,7 +167,7 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
 
 
 def read_folder(folder: Path, role: Role | None) -> NetworkSource:
-    """What a folder with `config.json` and safetensors says; raises as `read_network`."""
+    """Read the settings and tensors of a folder with `config.json` and safetensors; raise as `read_network`."""
     config = {_SAME.get(key, key): value for key, value in read_json(folder / "config.json").items()}
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
     is_encoder = "bert" in architecture
@@ -175,7 +175,7 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
     kinds = config.get("layer_types")
     vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
     query, document, _ = stated_prompts(read_json(folder / "config_sentence_transformers.json"))
-    # RoBERTa and its kin count positions from behind the padding token's number.
+    # RoBERTa-like models count positions from behind the padding token's number.
     first = int(config.get("pad_token_id", 1)) + 1 if architecture == "bert" != config["model_type"] else 0
     return NetworkSource(
         folder,
@@ -200,7 +200,7 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
 
 
 def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Pooling | None:
-    """The pooling that a file names. Raises a ModelError for what our graphs do not compute."""
+    """Return the pooling that a file names; raise a ModelError for steps that the graphs do not compute."""
     modes = read_json(folder / "1_Pooling" / "config.json")
     pooling, named = stated_pooling(modes) if modes else (None, "")
     other = [f"pools by '{short(named)}'"] if pooling == "none" else []
@@ -213,7 +213,7 @@ def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Po
 
 
 def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
-    """The base of rotary positions; of Gemma that of the layers which look at all tokens."""
+    """Return the base of rotary positions; for Gemma that of the global layers."""
     rope: Mapping[str, Any] = config.get("rope_parameters") or {}
     scaling = config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
     if scaling and "full_attention" not in rope:
@@ -245,7 +245,7 @@ def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) 
 def _renamed(
     source: str, tensors: Mapping[str, StoredTensor], names: Mapping[str, str], *, is_encoder: bool
 ) -> dict[str, StoredTensor]:
-    """Tensors by our names; one that our graphs do not have says that the network is another."""
+    """Return tensors by qmd's names; an unknown one means another network, which is a ModelError."""
     found: dict[str, StoredTensor] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
