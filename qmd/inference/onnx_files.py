@@ -122,10 +122,10 @@ def read_model(path: Path, kind: type[Message]) -> Message:
     try:
         return decode(kind, memoryview(map_file(path)))
     except (ValueError, OSError) as exc:
-        raise refused(path, getattr(exc, "strerror", None) or str(exc)) from exc
+        raise read_error(path, getattr(exc, "strerror", None) or str(exc)) from exc
 
 
-def refused(path: Path, reason: str) -> ModelError:
+def read_error(path: Path, reason: str) -> ModelError:
     """Return the error for a file with wrong contents."""
     return ModelError(f"model file '{path.name}' cannot be read: {short(reason)}", "qmd models verify")
 

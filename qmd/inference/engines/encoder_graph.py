@@ -90,15 +90,15 @@ def _embedding_output(session: Session) -> tuple[str, bool]:
     """Return the name of the embedding output, and whether it has one vector a text."""
     ranks = {node.name: len(node.shape) for node in session.ort.get_outputs()}
     only = next(iter(ranks)) if len(ranks) == 1 and "logits" not in ranks else ""
-    pooled = _first_of(_POOLED, ranks, 2)
-    tokens = _first_of((*_TOKENS, only), ranks, 3)
+    pooled = _first_output(_POOLED, ranks, 2)
+    tokens = _first_output((*_TOKENS, only), ranks, 3)
     if pooled or tokens:
         return pooled or tokens, bool(pooled)
     named = ", ".join(f"'{name}'" for name in ranks if not name.startswith("present"))
     raise ModelError(f"no output of model '{session.name}' is known as an embedding: it has {named}", _OTHER_EXPORT)
 
 
-def _first_of(names: Sequence[str], ranks: Mapping[str, int], rank: int) -> str:
+def _first_output(names: Sequence[str], ranks: Mapping[str, int], rank: int) -> str:
     """Return the first output with `rank` dimensions, else ""; without stated ranks, the name decides."""
     both = {*_POOLED} & {*_TOKENS}
     return next((one for one in names if ranks.get(one) == rank or (ranks.get(one) == 0 and one not in both)), "")

@@ -181,7 +181,7 @@ def check_space(folder: Path, needed: int) -> None:
         )
 
 
-def stated_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
+def read_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
     """Return the pooling in `1_Pooling/config.json`, and the words of either version for it; `none` if unknown."""
     given = config.get("pooling_mode")
     modes = [given] if isinstance(given, str) else given
@@ -191,7 +191,7 @@ def stated_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
     return _POOLINGS.get(named.removesuffix("_tokens").removesuffix("_token"), "none"), named
 
 
-def stated_prompts(config: Mapping[str, Any]) -> tuple[str, str, Mapping[str, str]]:
+def read_prompts(config: Mapping[str, Any]) -> tuple[str, str, Mapping[str, str]]:
     """Return the query's, the document's and all named prompts of `config_sentence_transformers.json`."""
     stated = config.get("prompts")
     # Version 5 of sentence-transformers and later write empty ones into every model.

@@ -11,7 +11,7 @@ from msgspec import Struct
 from qmd import __version__
 from qmd.errors import ModelError
 from qmd.foreign import checked_path
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord
 from qmd.inference.runtime.sessions import byte_sums_are_exact
 from qmd.inference.runtime.tokenization import read_json
@@ -63,7 +63,7 @@ def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
 
 def exact_source(record: ModelRecord, folder: Path) -> ModelFormat | None:
     """Return the published weights in `folder` that forms can be made of, or None."""
-    here = {item.name: item for item in record.formats if size_of(folder / item.weights.path)}
+    here = {item.name: item for item in record.formats if file_size(folder / item.weights.path)}
     return next((here[name] for name in _EXACT_FORMATS if name in here), None)
 
 
@@ -161,7 +161,7 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
         return PreparedForm(name, path, files, f"this version has faster forms in its place; make one: {step}")
     source = str(manifest.get("source", ""))
     # The published file may itself be deleted, to save space; another version of it makes this form old.
-    size = size_of(folder / source)
+    size = file_size(folder / source)
     is_old = size not in (0, manifest.get("source_bytes"))
     if "refused" in manifest:
         holds = not is_old and manifest.get("qmd") == __version__
@@ -171,7 +171,7 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
             name, path, files, f"it was made of quantised weights, which gains nothing; delete '{path}'"
         )
     # Sizes only: this runs at every start, and 'models verify' reads the bytes.
-    broken = next((file.path for file in files if size_of(path / file.path) != file.size_bytes), None)
+    broken = next((file.path for file in files if file_size(path / file.path) != file.size_bytes), None)
     if broken is not None or not files:
         return PreparedForm(name, path, files, f"its file '{broken or 'model.onnx'}' is damaged", True)
     fault = "it was made from another version of the published file" if is_old else None

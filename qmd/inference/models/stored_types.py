@@ -67,7 +67,7 @@ def read_network(path: Path, folder: Path) -> Network:
     attention = [node for node in graph.node if node.op_type in _ATTENTION]
     first = attention[0] if attention else Node()
     norms, tables = _inputs(graph, _NORMS), _inputs(graph, _TABLES)
-    n_parameters, n_bits = _count(graph, tables)
+    n_parameters, n_bits = _count_weights(graph, tables)
     heads = number(first.number("num_heads"), "num_attention_heads")
     return Network(
         layers=number(len(attention), "num_hidden_layers"),
@@ -127,7 +127,7 @@ def _largest(graph: Graph, names: set[str]) -> int:
     return max((one.dims[0] for one in graph.initializer if one.name in names and one.dims), default=0)
 
 
-def _count(graph: Graph, tables: set[str]) -> tuple[int, int]:
+def _count_weights(graph: Graph, tables: set[str]) -> tuple[int, int]:
     """Return the number of parameters and of their stored bits; a constant with two names counts once.
 
     Of constants whose names differ only at the end, some of which are quantized values, the largest counts: the others

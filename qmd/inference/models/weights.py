@@ -18,12 +18,12 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     if record.tier == "built-in":
         return locate_builtin()
     folder = models_dir / record.folder
-    has_weights = any(size_of(folder / item.weights.path) for item in record.formats)
-    has_tokenizer = size_of(folder / "tokenizer.json")
+    has_weights = any(file_size(folder / item.weights.path) for item in record.formats)
+    has_tokenizer = file_size(folder / "tokenizer.json")
     return folder if has_weights and has_tokenizer else None
 
 
-def size_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     """Return the size of a file, 0 if it cannot be read."""
     try:
         return path.stat().st_size if path.is_file() else 0

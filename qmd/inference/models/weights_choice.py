@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.models.prepared import DROPPED_FORMS, forms_for, prepared_forms
 from qmd.inference.models.stored_types import stored_format
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import cuda_works
 from qmd.inference.settings import AUTO
@@ -53,7 +53,7 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
     if asked is not None:
         return replace(asked, reason="prepared here, as asked for")
     usable = prepared if form != PUBLISHED else []
-    found = next((item for item in _in_order(folder, record, usable, allow_gpu) if item.path.is_file()), None)
+    found = next((item for item in _candidates(folder, record, usable, allow_gpu) if item.path.is_file()), None)
     if found is None:
         raise ModelError(f"'{folder}' contains no model file", f"fetch it: qmd models pull {record.name}")
     if form == PUBLISHED:
@@ -65,7 +65,7 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
 
 def has_gpu_file(folder: Path, record: ModelRecord) -> bool:
     """Return whether a folder contains a format for CUDA."""
-    return any(size_of(folder / item.weights.path) for item in record.formats if item.device == "cuda")
+    return any(file_size(folder / item.weights.path) for item in record.formats if item.device == "cuda")
 
 
 def is_used_by_default(record: ModelRecord) -> bool:
@@ -77,7 +77,7 @@ def is_used_by_default(record: ModelRecord) -> bool:
     return record.role != "expand"
 
 
-def idle_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...]:
+def unused_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...]:
     """Return one line for each form that is present but not used."""
     states = [state for state in prepared_forms(record, folder) if state.name != used]
     return tuple(
@@ -103,7 +103,7 @@ def form_note(folder: Path, record: ModelRecord, form: str) -> str | None:
     return f"the form '{form}' of '{record.name}' {reason}{step}"
 
 
-def _in_order(
+def _candidates(
     folder: Path, record: ModelRecord, prepared: Sequence[ChosenWeights], allow_gpu: bool
 ) -> list[ChosenWeights]:
     """Return the possible files of the folder, best first."""

@@ -200,8 +200,8 @@ def open_session(
     verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
-        hindrance = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
-        verdict = None if hindrance is None else hindrance.reason
+        fault = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
+        verdict = None if fault is None else fault.reason
         if verdict is None:
             try:
                 opened = create([(_ORT_NAMES["cuda"], use.provider_options()), _ORT_NAMES["cpu"]])

@@ -27,7 +27,7 @@ _KINDS: Mapping[Kind, tuple[str, str]] = {
     "late interaction": ("Reranking: late interaction", "models.rerank"),
 }
 """Kind → heading, and the setting that selects a model of that kind."""
-_BESIDE_A_NAME = 42
+_OTHER_COLUMNS = 42
 """Columns of the table after the name."""
 
 
@@ -83,7 +83,7 @@ def _available(screen: Screen, model: FastembedModel, is_here: bool) -> Sequence
     from rich.text import Text
 
     name, record = model.own_name, model.record
-    if len(name) > screen.width - _BESIDE_A_NAME:
+    if len(name) > screen.width - _OTHER_COLUMNS:
         # Cut at a blank, instead of at the column's end.
         name = name.replace("/", "/\n", 1)
     languages = "many" if "*" in record.languages else ", ".join(record.languages)

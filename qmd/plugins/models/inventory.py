@@ -146,7 +146,7 @@ def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
     write_manifest(folder, manifest)
 
 
-def measured(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
+def measure_files(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
     """Return the manifest of files in `folder`. Reads them whole."""
     return Manifest(record.repository, commit, tuple(measure_file(folder, path) for path in sorted(paths)))
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.foreign import map_file, path_below, short
-from qmd.inference.onnx_files import BFLOAT16, DTYPES, FLOAT, Entry, WireError, read_model, refused
+from qmd.inference.onnx_files import BFLOAT16, DTYPES, FLOAT, Entry, WireError, read_error, read_model
 
 EXTERNAL = 1
 """`data_location` of a tensor whose bytes are in another file."""
@@ -157,7 +157,7 @@ class OnnxFile:
         self._maps: dict[Path, memoryview] = {}
         graph = read_model(path, Model).graph
         if graph is None:
-            raise refused(path, "it contains no graph")
+            raise read_error(path, "it contains no graph")
         self.graph: Graph = graph
 
     def array(self, tensor: Tensor) -> npt.NDArray[Any]:
@@ -167,16 +167,16 @@ class OnnxFile:
             ModelError: The data is missing, cut off, or of an unsupported type.
         """
         if tensor.data_type not in DTYPES:
-            raise refused(self._path, f"'{short(tensor.name)}' has the type {tensor.data_type}, which is not read")
+            raise read_error(self._path, f"'{short(tensor.name)}' has the type {tensor.data_type}, which is not read")
         dtype = np.dtype(DTYPES[tensor.data_type][0])
         name, n_values = short(tensor.name), math.prod(tensor.dims[:_MOST_DIMENSIONS])
         try:
             values = self._values(tensor, dtype)
         except (WireError, ValueError, OSError) as exc:
-            raise refused(self._path, f"'{name}': {exc}") from exc
+            raise read_error(self._path, f"'{name}': {exc}") from exc
         is_shaped = min(tensor.dims, default=0) >= 0 and len(tensor.dims) <= _MOST_DIMENSIONS
         if not is_shaped or values.size != n_values:
-            raise refused(self._path, f"'{name}' has {values.size} values instead of {n_values}")
+            raise read_error(self._path, f"'{name}' has {values.size} values instead of {n_values}")
         if tensor.data_type == BFLOAT16:
             values = (values.astype(np.uint32) << 16).view(np.float32)
         return values.reshape(tensor.dims)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ROUND_CAPACITY_TO = 256
 _WARM_UP_TOKENS = 64
-_SPARED_TOKENS = 768
+_SPARE_TOKENS = 768
 """Tokens of a prompt by which a smaller context may shorten it: 128 are left for query, intent and passage."""
 _BATCH_TOKENS = 16_384
 """Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
@@ -146,7 +146,7 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
             # The first run chooses and loads kernels, which the first query should not wait for.
             runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
     prompt = RerankPrompt(tokenizer)
-    asked = configured_context(model, folder, settings, prompt.context - _SPARED_TOKENS)
+    asked = configured_context(model, folder, settings, prompt.context - _SPARE_TOKENS)
     return QwenReranker(runner, head, prompt.within(asked) if asked else prompt, model.description)
 
 

@@ -63,11 +63,11 @@ def read_signature(session: Session) -> DecoderSignature:
     """
     inputs = {node.name: node for node in session.ort.get_inputs()}
     outputs = {node.name: node for node in session.ort.get_outputs()}
-    past = _numbered(_PAST, inputs)
+    past = _sort_by_layer(_PAST, inputs)
     _check_names(session.name, inputs, outputs, past.values())
     logits = outputs.get("logits") or next(iter(outputs.values()))
     kv_heads, head_size, kv_dtype = _kv_shape(session.name, [inputs[name] for name in past.values()])
-    present = _numbered(_PRESENT, outputs)
+    present = _sort_by_layer(_PRESENT, outputs)
     if past and present.keys() != past.keys():
         raise ModelError(f"model '{session.name}' does not return every key-value tensor it takes", _OTHER_EXPORT)
     signature = DecoderSignature(
@@ -85,7 +85,7 @@ def read_signature(session: Session) -> DecoderSignature:
         logits_rank=len(logits.shape),
         logits_width=logits.shape[-1] if isinstance(logits.shape[-1], int) else None,
     )
-    return signature if head_size is not None else replace(signature, head_size=_tried_head_size(session, signature))
+    return signature if head_size is not None else replace(signature, head_size=_probe_head_size(session, signature))
 
 
 def _check_names(model: str, inputs: Iterable[str], outputs: Iterable[str], past: Iterable[str]) -> None:
@@ -100,7 +100,7 @@ def _check_names(model: str, inputs: Iterable[str], outputs: Iterable[str], past
         raise ModelError(f"model '{model}' is an encoder: it returns '{encoded[0]}', no logits", _OTHER_EXPORT)
 
 
-def _tried_head_size(session: Session, signature: DecoderSignature) -> int:
+def _probe_head_size(session: Session, signature: DecoderSignature) -> int:
     """Return the head size that the graph computes with, for exports whose signature does not state it.
 
     The ONNX Runtime GenAI builder omits it from 0.18 on, since one export serves plain and compressed caches. A graph
@@ -125,7 +125,7 @@ def _tried_head_size(session: Session, signature: DecoderSignature) -> int:
     raise ModelError(f"model '{session.name}' does not state the size of its attention heads", _OTHER_EXPORT)
 
 
-def _numbered(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int, str], str]:
+def _sort_by_layer(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int, str], str]:
     """Return (layer, key or value) → name, in ascending order."""
     matches = filter(None, map(pattern.match, names))
     return dict(sorted(((int(match[1]), match[2]), match[0]) for match in matches))

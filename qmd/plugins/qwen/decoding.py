@@ -47,7 +47,7 @@ class Limits(Struct, frozen=True):
         return None
 
 
-class Generated(Struct, frozen=True):
+class Generation(Struct, frozen=True):
     """Tokens, without the end token, and the reason for their end."""
 
     tokens: tuple[int, ...]
@@ -144,7 +144,7 @@ def generate_branches(
     end_ids: Collection[int],
     max_tokens: Sequence[int],
     limits: Limits,
-) -> list[Generated]:
+) -> list[Generation]:
     """Continue every row of `context`, one step for all rows at a time.
 
     A finished row leaves the batch to save time: on a CPU four rows take 1.6 times as long as one. On a GPU, whose
@@ -169,18 +169,18 @@ def generate_branches(
         halt = None if all(stops) else limits.stop_reason()
         ended = [stop or halt for stop in stops]
         if all(ended):
-            return [Generated(tuple(row), stop or "budget") for row, stop in zip(rows, ended, strict=True)]
-        context, fed = _without_ended(context, fed, stops)
+            return [Generation(tuple(row), stop or "budget") for row, stop in zip(rows, ended, strict=True)]
+        context, fed = _drop_finished(context, fed, stops)
         # A row may be empty here: it ended before its first token. Any token can be fed.
         logits = context.append([[rows[index][-1] if rows[index] else 0] for index in fed])
 
 
-def _without_ended(
+def _drop_finished(
     context: KeyValueContext, fed: list[int], stops: Sequence[StopReason | None]
 ) -> tuple[KeyValueContext, list[int]]:
     """Return the batch of the unfinished rows, and their indexes."""
     going = [place for place, index in enumerate(fed) if stops[index] is None]
-    if len(going) == len(fed) or not context.is_at_hand:
+    if len(going) == len(fed) or not context.is_on_cpu:
         return context, fed
     return context.keep(going), [fed[place] for place in going]
 

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
-from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate_branches
-from qmd.plugins.qwen.expansion_checks import check_expansions, wanted_scripts
+from qmd.plugins.qwen.decoding import Chooser, Decoder, Generation, Limits, generate_branches
+from qmd.plugins.qwen.expansion_checks import check_expansions, query_scripts
 from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import configured_context, open_language_model
@@ -63,7 +63,7 @@ PROMPTS: Mapping[PromptStyle, ExpansionPrompt] = {
 }
 
 _MAX_QUERY_TOKENS = 192
-_SPARED_TOKENS = 160
+_SPARE_TOKENS = 160
 """Tokens of a query by which a smaller context may shorten it."""
 _LEAST_WRITTEN, _MOST_WRITTEN = 32, 512
 """Tokens of all lines together: with fewer none is a sentence, with more they are too long (`expansion_checks`)."""
@@ -155,7 +155,7 @@ class QwenExpander:
             choosers = self._choosers(query)
             context = self._read_prompt(query)
             is_batch = self._options.mode == "batched" and self._decoder.branches_refusal is None
-            results = (self._write_batched if is_batch else self._write_in_turn)(context, choosers, limits)
+            results = (self._write_batched if is_batch else self._write_serial)(context, choosers, limits)
         proposed, cut = self._read_lines(results)
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
@@ -173,7 +173,7 @@ class QwenExpander:
         return context
 
     def _choosers(self, query: str) -> list[Chooser]:
-        wanted = wanted_scripts(query)
+        wanted = query_scripts(query)
         first = self._grammar.starting_in(wanted) if wanted else None
         rows = self._grammar.writing_in(frozenset(filter(None, map(script_of, query))))
         rows = rows if first is None else rows | first
@@ -195,8 +195,8 @@ class QwenExpander:
         spelled = ((token, spelling) for token, spelling in enumerate(self._spellings) if spelling)
         return frozenset(token for token, spelling in spelled if any(text in spelling for text in wanted))
 
-    def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
-        results: list[Generated] = []
+    def _write_serial(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generation]:
+        results: list[Generation] = []
         unread: list[int] = []
         for branch, choose in zip(self._options.branches, choosers, strict=True):
             if results and limits.stop_reason():
@@ -209,13 +209,13 @@ class QwenExpander:
             unread = [*result.tokens[context.lengths[0] - before :], *self._newline]
         return results
 
-    def _write_batched(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
+    def _write_batched(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generation]:
         branches = self._options.branches
         budgets = [branch.max_tokens for branch in branches]
         forked, logits = context.fork([self._tags[branch.kind] for branch in branches], max(budgets))
         return generate_branches(forked, logits, choosers, self._grammar.end_ids, budgets, limits)
 
-    def _read_lines(self, results: Sequence[Generated]) -> tuple[list[SubQuery], list[tuple[str, str]]]:
+    def _read_lines(self, results: Sequence[Generation]) -> tuple[list[SubQuery], list[tuple[str, str]]]:
         """Return finished lines, and those cut short with the reason."""
         lines: list[SubQuery] = []
         cut: list[tuple[str, str]] = []
@@ -249,6 +249,6 @@ def load_expander(
     lines = (replace(branch, max_tokens=branch.max_tokens * asked // whole) for branch in options.branches)
     options = replace(options, branches=tuple(lines))
     expander = QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)
-    least = expander.context - _SPARED_TOKENS
+    least = expander.context - _SPARE_TOKENS
     expander.context = configured_context(model, folder, settings, least) or expander.context
     return expander

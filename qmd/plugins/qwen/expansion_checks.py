@@ -82,7 +82,7 @@ def _words(text: str) -> list[str]:
     return [match[0].casefold() for match in _WORD.finditer(unicodedata.normalize("NFKC", text))]
 
 
-def wanted_scripts(query: str) -> frozenset[str]:
+def query_scripts(query: str) -> frozenset[str]:
     """Return the non-Latin scripts of a good part of the query; empty for a query in Latin letters.
 
     One ideograph or syllable counts as about three letters.
@@ -97,7 +97,7 @@ def same_script(query: str, text: str, *, strict: bool = True) -> bool:
     Japanese mixes scripts: a query with kana accepts ideographs in short lines, and requires kana in prose (`strict`);
     a query in ideographs only is Chinese and accepts no kana.
     """
-    wanted, shares = wanted_scripts(query), _script_shares(text)
+    wanted, shares = query_scripts(query), _script_shares(text)
     if not wanted:
         foreign = sum(share for script, share in shares.items() if script != "LATIN")
         return foreign < _MIN_SCRIPT_SHARE or bool(_script_shares(query).keys() & (shares.keys() - {"LATIN"}))

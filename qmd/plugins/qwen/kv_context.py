@@ -47,7 +47,7 @@ class KeyValueContext(ABC):
         """Read all but the last tokens first and leave their logits on the device: for a prompt of 100 tokens they are
         30 MB, which would be copied to the host for nothing."""
         self.batch = batch
-        self.is_at_hand = self._device == "cpu"
+        self.is_on_cpu = self._device == "cpu"
         """Rows can be selected (`keep`)."""
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
         """Tokens read, per row."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.onnx_files import FLOAT, decode, encode, read_model
 from qmd.inference.runtime.sessions import import_runtime, mapped_errors
 from qmd.plugins.onnx.model import Graph, OnnxFile, ValueInfo, attribute, external_tensor, value_info
@@ -45,10 +45,10 @@ class OutputHead:
     """
 
     def __init__(self, path: Path, threads: int) -> None:
-        if size_of(path) > 64 << 20:
+        if file_size(path) > 64 << 20:
             raise ValueError("its weights are in the file itself, which would be copied")
         file, self._model, self._path, self._threads = OnnxFile(path), read_model(path, _Model), path, threads
-        places, graph = _last_places(file.graph), self._model.graph
+        places, graph = _find_last_product(file.graph), self._model.graph
         self._node = file.graph.node[places[-1]]
         constants = {tensor.name: tensor for tensor in file.graph.initializer}
         if self._node.op_type != "MatMulNBits" or constants[self._node.input[2]].data_type != FLOAT:
@@ -105,7 +105,7 @@ class OutputHead:
             return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"]), columns
 
 
-def _last_places(graph: Graph) -> list[int]:
+def _find_last_product(graph: Graph) -> list[int]:
     """Return the index of the node with the logits, and of a change of types before it."""
     makers = {name: place for place, node in enumerate(graph.node) for name in node.output}
     last = makers["logits"]

@@ -33,7 +33,7 @@ class Candidates(Struct, frozen=True):
     logits: npt.NDArray[np.float32]
     """The candidates' own array, which a step may overwrite: fresh memory costs more than the arithmetic."""
 
-    def only(self, places: npt.NDArray[np.int64]) -> Candidates:
+    def select(self, places: npt.NDArray[np.int64]) -> Candidates:
         """Return the candidates at some places."""
         return Candidates(self.tokens[places], self.logits[places])
 
@@ -176,14 +176,14 @@ def _temperature(candidates: Candidates, settings: SamplingSettings, history: Hi
 def _top_k(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
     if not 0 < settings.top_k < len(candidates.tokens):
         return candidates
-    return candidates.only(np.sort(_largest(candidates.logits, settings.top_k)))
+    return candidates.select(np.sort(_largest(candidates.logits, settings.top_k)))
 
 
 def _top_p(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
     """Keep the nucleus (Holtzman et al., ICLR 2020)."""
     if settings.top_p >= 1.0:
         return candidates
-    return candidates.only(_fewest(candidates.logits, candidates.probabilities(), settings.top_p))
+    return candidates.select(_fewest(candidates.logits, candidates.probabilities(), settings.top_p))
 
 
 def _min_p(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
@@ -191,7 +191,7 @@ def _min_p(candidates: Candidates, settings: SamplingSettings, history: History)
     if not settings.min_p:
         return candidates
     least = candidates.logits.max() + np.float32(math.log(settings.min_p))
-    return candidates.only(np.flatnonzero(candidates.logits >= least))
+    return candidates.select(np.flatnonzero(candidates.logits >= least))
 
 
 def _typical_p(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
@@ -200,7 +200,7 @@ def _typical_p(candidates: Candidates, settings: SamplingSettings, history: Hist
         return candidates
     probabilities, surprises = candidates.probabilities(), candidates.surprises()
     expected = np.float32((probabilities * surprises).sum())
-    return candidates.only(_fewest(-np.abs(surprises - expected), probabilities, settings.typical_p))
+    return candidates.select(_fewest(-np.abs(surprises - expected), probabilities, settings.typical_p))
 
 
 def _top_n_sigma(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
@@ -209,7 +209,7 @@ def _top_n_sigma(candidates: Candidates, settings: SamplingSettings, history: Hi
         return candidates
     logits = candidates.logits
     least = logits.max() - settings.top_n_sigma * logits.std(dtype=np.float64)
-    return candidates.only(np.flatnonzero(logits >= least))
+    return candidates.select(np.flatnonzero(logits >= least))
 
 
 def _xtc(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
@@ -222,7 +222,7 @@ def _xtc(candidates: Candidates, settings: SamplingSettings, history: History) -
         return candidates
     # Of equals the one with the larger number stays.
     least = likely[::-1][probabilities[likely[::-1]].argmin()]
-    return candidates.only(np.delete(np.arange(len(probabilities)), likely[likely != least]))
+    return candidates.select(np.delete(np.arange(len(probabilities)), likely[likely != least]))
 
 
 _STEPS: Mapping[Step, Callable[[Candidates, SamplingSettings, History], Candidates]] = {

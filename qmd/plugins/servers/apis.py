@@ -171,7 +171,7 @@ def read_vectors(api: Api, answer: Any) -> list[Vector]:
     if not isinstance(rows, list):
         raise TypeError("no list of vectors")
     if any(isinstance(row, dict) for row in rows):
-        rows = [row["embedding"] for row in _in_order(rows)]
+        rows = [row["embedding"] for row in _sort_rows(rows)]
     return [_floats(row) for row in rows]
 
 
@@ -183,7 +183,7 @@ def _floats(value: Any) -> Vector:
     return [float(number) for number in value]
 
 
-def _in_order(rows: list[Any]) -> list[Any]:
+def _sort_rows(rows: list[Any]) -> list[Any]:
     """Return rows by their numbers; rows without numbers are in the order of the texts."""
     if all("index" not in row for row in rows):
         return rows
@@ -274,13 +274,13 @@ def endpoints(url: str, api: str | None, apis: Sequence[Api]) -> tuple[tuple[Api
     """
     parts = split_url(url)
     path = parts.path.rstrip("/")
-    named = _named(api, parts.hostname or "", apis)
-    paths = _paths_of_endpoint(path, named, apis) or [(one, _below(path, one)) for one in named] or _guesses(path, apis)
+    named = _known(api, parts.hostname or "", apis)
+    paths = _paths_of_endpoint(path, named, apis) or [(one, _join(path, one)) for one in named] or _guesses(path, apis)
     unique = {(one.name, tried): (one, parts._replace(path=tried, fragment="").geturl()) for one, tried in paths}
     return tuple(unique.values())
 
 
-def _named(api: str | None, host: str, apis: Sequence[Api]) -> list[Api]:
+def _known(api: str | None, host: str, apis: Sequence[Api]) -> list[Api]:
     """Return the interface that the user named, else that of this host's service."""
     if api is None:
         return [one for one in apis if host.lower() in one.hosts]
@@ -303,10 +303,10 @@ def _guesses(path: str, apis: Sequence[Api]) -> list[tuple[Api, str]]:
     guessed = [one for one in apis if one.is_guessed]
     of_ollama = [one for one in apis if path.endswith("/api") and one.path.startswith("/api/")]
     at_root = [(one, _root(path) + one.path) for one in guessed if one.version is not None]
-    return [*((one, _below(path, one)) for one in [*of_ollama, *guessed]), *at_root]
+    return [*((one, _join(path, one)) for one in [*of_ollama, *guessed]), *at_root]
 
 
-def _below(path: str, api: Api) -> str:
+def _join(path: str, api: Api) -> str:
     """Return the endpoint under the base that the user wrote."""
     if api.version is None:
         return _root(path) + api.path

@@ -14,7 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from qmd.errors import ModelError
-from qmd.plugins.servers.settings import RemoteSettings, is_loopback, shown_url, split_url
+from qmd.plugins.servers.settings import RemoteSettings, hide_query, is_loopback, split_url
 
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BACKOFF_S = 0.5
@@ -64,14 +64,14 @@ class RefusalError(ModelError):
         self.words = words
 
     @property
-    def is_of_size(self) -> bool:
+    def is_too_large(self) -> bool:
         """The batch or a text is too large."""
         return self.status == 413 or (self.status in (200, 400, 422, 500) and _names_size_limit(self.words))
 
     @property
-    def is_of_form(self) -> bool:
+    def may_be_other_api(self) -> bool:
         """The server may have another interface, or this one at another address."""
-        return self.status in _FORM_STATUS and not self.is_of_size
+        return self.status in _FORM_STATUS and not self.is_too_large
 
     @property
     def weight(self) -> int:
@@ -123,9 +123,9 @@ class RemoteClient:
         self._closed_until = -math.inf
         self._lock = threading.Lock()
 
-    def named(self, address: str) -> str:
+    def label(self, address: str) -> str:
         """Return the server's name in messages."""
-        return f"{self._work} server '{shown_url(address)}'"
+        return f"{self._work} server '{hide_query(address)}'"
 
     def post(
         self,
@@ -152,7 +152,7 @@ class RemoteClient:
             rest_s = self._closed_until - self._clock()
         if rest_s > 0:
             raise ModelError(
-                f"{self.named(address)} failed {_BREAKER_FAILURES} times, next try in {math.ceil(rest_s)} s",
+                f"{self.label(address)} failed {_BREAKER_FAILURES} times, next try in {math.ceil(rest_s)} s",
                 "check that the server runs",
             )
         is_limited = deadline_s is None and limit_s is not None
@@ -165,7 +165,7 @@ class RemoteClient:
                 raise
             self._note_failure()
             cause = exc.__cause__
-            message = cause.message if isinstance(cause, _RetryError) else f"{self.named(address)} does not answer"
+            message = cause.message if isinstance(cause, _RetryError) else f"{self.label(address)} does not answer"
             raise ModelError(f"{message} (tried for {limit_s:g} s)", "check that it runs") from exc
         except RefusalError:
             # The server works: another request may succeed.
@@ -189,14 +189,14 @@ class RemoteClient:
         for attempt in range(self.settings.retries + 1):
             left_s = math.inf if deadline_s is None else deadline_s - self._clock()
             if left_s <= 0:
-                raise DeadlineError(f"no time left for {self.named(address)}")
+                raise DeadlineError(f"no time left for {self.label(address)}")
             try:
                 return self._post_once(address, body, min(self.settings.timeout_s, left_s))
             except _RetryError as exc:
                 is_last = attempt == self.settings.retries
                 wait_s = 0.0 if is_last else min(_MAX_WAIT_S, max(_BACKOFF_S * 2**attempt, exc.retry_after_s))
                 if deadline_s is not None and self._clock() + wait_s >= deadline_s:
-                    raise DeadlineError(f"no time left for {self.named(address)}") from exc
+                    raise DeadlineError(f"no time left for {self.label(address)}") from exc
                 if is_last:
                     raise ModelError(exc.message, exc.hint) from exc
                 self._sleep(wait_s)
@@ -218,11 +218,11 @@ class RemoteClient:
             raise self._refusal(address, exc.code, exc.headers.get("Retry-After"), detail) from exc
         except (URLError, OSError, HTTPException) as exc:
             reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
-            raise _RetryError(f"{self.named(address)} cannot be reached: {reason}", "check that it runs") from exc
+            raise _RetryError(f"{self.label(address)} cannot be reached: {reason}", "check that it runs") from exc
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError) as exc:
-            raise RefusalError(f"{self.named(address)} answers something that is not JSON", 200) from exc
+            raise RefusalError(f"{self.label(address)} answers something that is not JSON", 200) from exc
         if isinstance(answer, dict) and answer.get("error"):
             raise self._refusal(address, 200, None, raw)
         return answer
@@ -242,7 +242,7 @@ class RemoteClient:
 
     def _refusal(self, address: str, status: int, retry_after: str | None, raw: bytes) -> ModelError:
         words = _hide_keys(_refusal_words(raw), self._keys)
-        message = f"{self.named(address)} answered {status}{f': {words}' if words else ''}"
+        message = f"{self.label(address)} answered {status}{f': {words}' if words else ''}"
         # Before the retries: llama.cpp's server answers 500 to a text that is too long.
         if status not in _RETRIED_STATUS or (status == 500 and _names_size_limit(words)):
             return RefusalError(message, status, words)

@@ -34,7 +34,7 @@ from qmd.plugins.servers.apis import (
     read_vectors,
 )
 from qmd.plugins.servers.client import DeadlineError, RefusalError, RemoteClient
-from qmd.plugins.servers.settings import shown_url
+from qmd.plugins.servers.settings import hide_query
 
 AnswerT = TypeVar("AnswerT")
 
@@ -63,11 +63,11 @@ class ServerEngine(Generic[AnswerT]):
     @property
     def description(self) -> EngineDescription:
         """The server, at the address in use."""
-        return EngineDescription(self.role, self.settings.model, "remote", "remote", shown_url(self._endpoints[0][1]))
+        return EngineDescription(self.role, self.settings.model, "remote", "remote", hide_query(self._endpoints[0][1]))
 
     @property
     def _name(self) -> str:
-        return self.client.named(self._endpoints[0][1])
+        return self.client.label(self._endpoints[0][1])
 
     def ask(self, ask: Struct, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
         """Return the answer, and keep the interface that gave it, so that no failing one is tried twice.
@@ -85,7 +85,7 @@ class ServerEngine(Generic[AnswerT]):
                 raw = self.client.post(address, fill_request(api.request, ask), deadline_s=deadline_s, limit_s=limit_s)
                 answer = self._read(api, address, raw)
             except RefusalError as exc:
-                if not exc.is_of_form or (exc.status in (400, 422) and not self.also_by_form):
+                if not exc.may_be_other_api or (exc.status in (400, 422) and not self.also_by_form):
                     raise
                 refusals.append(exc)
                 if exc.status in (404, 405):
@@ -99,9 +99,9 @@ class ServerEngine(Generic[AnswerT]):
         try:
             return self._read_answer(api, raw)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-            raise RefusalError(f"{self.client.named(address)} answered without {_WANTED[self.role]}", 200) from exc
+            raise RefusalError(f"{self.client.label(address)} answered without {_WANTED[self.role]}", 200) from exc
 
-    def _nonsense(self, what: str) -> ModelError:
+    def _invalid_answer(self, what: str) -> ModelError:
         return ModelError(f"{self._name} answered {what}", "check the URL and the model's name")
 
 
@@ -187,7 +187,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
             return self._vectors(texts, is_query).astype(np.float32)
         except RefusalError as exc:
             # text-embeddings-inference and many others answer 422 to too many texts, with or without reasons.
-            if exc.is_of_size or (exc.status == 422 and len(texts) > 1):
+            if exc.is_too_large or (exc.status == 422 and len(texts) > 1):
                 return self._embed_smaller(texts, is_query, exc)
             raise
 
@@ -232,18 +232,18 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         ask = EmbedCall(self.settings.model, texts, is_query, dim, self._truncates)
         rows = self.ask(ask, limit_s=self.settings.timeout_s if is_query else None)
         if len(rows) != len(texts):
-            raise self._nonsense(f"{len(rows)} vectors for {len(texts)} texts")
+            raise self._invalid_answer(f"{len(rows)} vectors for {len(texts)} texts")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
-            raise self._nonsense("vectors of several sizes")
+            raise self._invalid_answer("vectors of several sizes")
         if len(rows[0]) > _MAX_DIM:
-            raise self._nonsense(f"vectors of size {len(rows[0]):,}, more than the {_MAX_DIM:,} that can be kept")
+            raise self._invalid_answer(f"vectors of size {len(rows[0]):,}, more than the {_MAX_DIM:,} that can be kept")
         vectors = np.array(rows, np.float64)
         with np.errstate(over="ignore"):
             norms: npt.NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all():
-            raise self._nonsense("vectors with values that are no numbers")
+            raise self._invalid_answer("vectors with values that are no numbers")
         if not norms.all():
-            raise self._nonsense("a vector of zeros")
+            raise self._invalid_answer("a vector of zeros")
         return vectors / norms
 
 
@@ -293,15 +293,15 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         try:
             scores = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
         except RefusalError as exc:
-            if len(passages) > 1 and (exc.is_of_size or exc.status == 422):
+            if len(passages) > 1 and (exc.is_too_large or exc.status == 422):
                 middle = len(passages) // 2
                 halves = (passages[:middle], passages[middle:])
                 return [score for half in halves for score in self._score_batch(query, half, deadline_s)]
-            if exc.is_of_size and len(passages[0]) >= _LEAST_CHARS:
+            if exc.is_too_large and len(passages[0]) >= _LEAST_CHARS:
                 return self._score_batch(query, [passages[0][: len(passages[0]) // 2]], deadline_s)
             raise
         if set(scores) != set(range(len(passages))):
-            raise self._nonsense(f"{len(scores)} usable scores for {len(passages)} passages")
+            raise self._invalid_answer(f"{len(scores)} usable scores for {len(passages)} passages")
         if not all(map(math.isfinite, scores.values())):
-            raise self._nonsense("scores that are no numbers")
+            raise self._invalid_answer("scores that are no numbers")
         return [scores[index] for index in range(len(passages))]

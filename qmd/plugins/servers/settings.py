@@ -120,7 +120,7 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
-def shown_url(url: str) -> str:
+def hide_query(url: str) -> str:
     """Return a URL for messages, without its query, which may be a key."""
     return urlsplit(url)._replace(query="", fragment="").geturl()
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.plugins.models.fetch.hub import HubFile, describe_file, pause_asked_for, refusal
+from qmd.plugins.models.fetch.hub import HubFile, describe_file, refusal, retry_pause
 from qmd.plugins.models.fetch.transfer import fetch
 from tests.plugins.models.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
 
@@ -300,10 +300,10 @@ def test_a_refusal_says_who_refuses_what_and_what_to_do(
 
 def test_the_wait_that_is_asked_for_may_be_a_date() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    pause = pause_asked_for(httpx.Response(429, headers={"Retry-After": soon}), "'f'")
+    pause = retry_pause(httpx.Response(429, headers={"Retry-After": soon}), "'f'")
     assert pause is not None and 20 < pause <= 30
-    assert pause_asked_for(httpx.Response(429, headers={"Retry-After": "soon"}), "'f'") is None
-    assert pause_asked_for(httpx.Response(429), "'f'") is None
+    assert retry_pause(httpx.Response(429, headers={"Retry-After": "soon"}), "'f'") is None
+    assert retry_pause(httpx.Response(429), "'f'") is None
 
 
 def test_the_wait_that_is_asked_for_is_kept(hub: FakeHub, tmp_path: Path) -> None:

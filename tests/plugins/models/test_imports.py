@@ -26,7 +26,7 @@ from qmd.plugins.models.formats.graph_writer import Qwen3Shape
 from qmd.plugins.models.formats.importing import import_weights
 from qmd.plugins.models.formats.network_files import guess_role
 from qmd.plugins.models.formats.sources import (
-    cached_file_of,
+    find_cached_file,
     find_files,
     find_ollama,
     import_sources,
@@ -442,7 +442,7 @@ def test_what_is_asked_for_becomes_files_or_a_line(tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
     write_qwen3(models / TOBI_FILE, "Q8_0")
-    assert cached_file_of(TOBI, models) == models / TOBI_FILE
+    assert find_cached_file(TOBI, models) == models / TOBI_FILE
     assert model_name(models / TOBI_FILE) == "qmd-query-expansion-1.7B-q4_k_m"
     for asked in (TOBI, str(models), str(models / TOBI_FILE)):
         (source,) = import_sources(asked, models, tmp_path, {})

@@ -37,7 +37,7 @@ from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
 from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.records import ModelFile, ModelRecord
-from qmd.plugins.models.inventory import check_file, expected_files, install_files, measured, provider_records
+from qmd.plugins.models.inventory import check_file, expected_files, install_files, measure_files, provider_records
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20
@@ -59,7 +59,7 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
     folder = model_path(record, models_dir)
     if target.exists():
         raise UsageError(f"'{target}' exists already", "choose another name")
-    manifest = read_manifest(folder) or measured(
+    manifest = read_manifest(folder) or measure_files(
         record, None, folder, [item.path for item in expected_files(record, folder, None)]
     )
     with mapped_os_errors(target):
@@ -107,7 +107,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
         folder = _unpack(source, stack.enter_context(staged(models_dir, "archive"))) if is_archive else source
         manifest = read_manifest(folder)
         made_elsewhere = None if record else read_imported(folder)
-        record = record or (made_elsewhere.record if made_elsewhere else _identify(folder, source, manifest))
+        record = record or (made_elsewhere.record if made_elsewhere else _identify_model(folder, source, manifest))
         found = _files_of(record, folder, manifest, source)
         place = stack.enter_context(staged(models_dir, record.folder))
         check_space(place, 0 if is_archive else sum(path.stat().st_size for path in found.values()))
@@ -121,7 +121,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
                 )
         if made_elsewhere is not None:
             write_imported(place, made_elsewhere)
-        complete = measured(record, manifest.commit if manifest else None, place, [item.path for item in found])
+        complete = measure_files(record, manifest.commit if manifest else None, place, [item.path for item in found])
         install_files(place, models_dir / record.folder, complete)
     return record
 
@@ -145,7 +145,7 @@ def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, sour
     return {item: file_below(folder, item.path, source.name) for item in wanted}
 
 
-def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+def _identify_model(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
     """Return the model, of the catalogue or a plug-in, that a manifest or the name of the folder or archive means."""
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
@@ -173,7 +173,7 @@ class _Stream(io.BufferedReader):
 
 
 @contextlib.contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+def _open_archive(archive: Path) -> Iterator[tarfile.TarFile]:
     try:
         with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
             stream = _Stream(unzipped if raw.peek(2)[:2] == _GZIP else raw)
@@ -190,7 +190,7 @@ def _unpack(archive: Path, staging: Path) -> Path:
     """
     left = _MOST_RATIO * archive.stat().st_size + _SMALL_BYTES
     folder, seen = staging, {""}
-    with _opened(archive) as opened:
+    with _open_archive(archive) as opened:
         for number, member in enumerate(opened):
             left -= member.size
             if number >= _MOST_MEMBERS or left < 0:

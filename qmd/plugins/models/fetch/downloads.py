@@ -27,7 +27,7 @@ from qmd.inference.models.folders import (
     sha256_of,
 )
 from qmd.inference.models.stored_types import external_files, sibling
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
 from qmd.plugins.models.fetch.hub import HubFile, describe_file
 from qmd.plugins.models.fetch.transfer import fetch
@@ -104,7 +104,7 @@ def _weights_to_fetch(
     """Return the weights of the requested formats, of a model that the hub has."""
     chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
     if refresh:
-        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
+        here = [item.name for item in record.formats if file_size(models_dir / record.folder / item.weights.path)]
         chosen = list(dict.fromkeys([*chosen, *here]))
     names = [item.name for item in record.formats]
     if unknown := next((name for name in chosen if name not in names), None):
@@ -151,11 +151,11 @@ class _Pull:
 
     def fetch_all(self, wanted: Sequence[ModelFile], optional: Container[str] = (), form_share: float = 0.0) -> None:
         """Fetch those files that are not complete here; the hub may lack `optional` paths."""
-        planned = [item for file in wanted if (item := self._missing(file, file.path in optional)) is not None]
-        sizes = [(item.size_bytes or 0) - size_of(self._partial_path(item)) for item in planned]
+        planned = [item for file in wanted if (item := self._find_missing(file, file.path in optional)) is not None]
+        sizes = [(item.size_bytes or 0) - file_size(self._partial_path(item)) for item in planned]
         weights = {item.weights.path for item in self._record.formats}
         form_bytes = int(form_share * sum(item.size_bytes or 0 for item in planned if item.path in weights))
-        self._check_room(sum(max(0, size) for size in sizes), form_bytes)
+        self._check_space(sum(max(0, size) for size in sizes), form_bytes)
         for item in planned:
             self.fetched[item.path] = self._fetch_checked(item)
 
@@ -200,7 +200,7 @@ class _Pull:
                 return (f"a newer '{item.path}' is published in '{repository}'; {hint}",)
         return ()
 
-    def _missing(self, file: ModelFile, is_optional: bool) -> HubFile | None:
+    def _find_missing(self, file: ModelFile, is_optional: bool) -> HubFile | None:
         """Return the file as the hub has it; None when it is complete here, or optional and absent from the hub.
 
         Raises:
@@ -247,7 +247,7 @@ class _Pull:
             return "the mirror may be faulty or out of date: unset HF_ENDPOINT, then: qmd models pull"
         return "try again: qmd models pull; if it happens again, upgrade qmd"
 
-    def _check_room(self, missing: int, form_bytes: int) -> None:
+    def _check_space(self, missing: int, form_bytes: int) -> None:
         """Refuse a pull that exceeds the disk space, with the way to omit the form if that is enough."""
         check_space(self._folder.parent, missing)
         try:

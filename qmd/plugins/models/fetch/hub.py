@@ -84,19 +84,19 @@ def describe_file(
             answer, said = _ask(url, login, file.title)
             if answer.status_code not in RETRIED_STATUS or not tries_left:
                 break
-            pause = pause_asked_for(answer, file.title)
+            pause = retry_pause(answer, file.title)
             sleep(1.0 if pause is None else pause)
     except (OSError, ValueError, RuntimeError, httpx.HTTPError, httpx.InvalidURL) as exc:
         hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
-        raise ModelError(f"model hub cannot be reached for '{repository}': {why(exc)}", hint) from exc
+        raise ModelError(f"model hub cannot be reached for '{repository}': {error_text(exc)}", hint) from exc
     if answer.status_code == HTTPStatus.NOT_FOUND and said.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
         return None
     if answer.is_error:
         raise refusal(answer, file, has_token=bool(token))
-    return _described(file, answer, said, login)
+    return _complete_file(file, answer, said, login)
 
 
-def _described(file: HubFile, answer: httpx.Response, said: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
+def _complete_file(file: HubFile, answer: httpx.Response, said: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
     """Return the file described by the answers; it may be on another host, which must not receive the token."""
     elsewhere = answer.next_request
     if elsewhere is None:
@@ -127,7 +127,7 @@ def hub_client(title: str) -> Iterator[httpx.Client]:
         client = httpx.Client(headers={"User-Agent": _USER_AGENT}, timeout=_TIMEOUT_S, max_redirects=10)
     except (ImportError, ValueError, httpx.InvalidURL) as exc:
         hint = "set HTTPS_PROXY to an http:// address; a socks:// one needs: pip install 'httpx[socks]'"
-        raise ModelError(f"the proxy of this system cannot be used: {why(exc)}", hint) from exc
+        raise ModelError(f"the proxy of this system cannot be used: {error_text(exc)}", hint) from exc
     try:
         with client:
             yield client
@@ -157,7 +157,7 @@ def _ask(url: str, headers: Mapping[str, str], title: str) -> tuple[httpx.Respon
         raise httpx.TooManyRedirects("too many redirects", request=answer.request)
 
 
-def pause_asked_for(answer: httpx.Response, title: str) -> float | None:
+def retry_pause(answer: httpx.Response, title: str) -> float | None:
     """Return the seconds to wait by the answer's `Retry-After`, None without one.
 
     Raises:
@@ -228,6 +228,6 @@ def check_is_file(answer: httpx.Response, file: HubFile) -> None:
         )
 
 
-def why(exc: Exception) -> str:
+def error_text(exc: Exception) -> str:
     """Return an exception's message, in one line."""
     return " ".join(str(exc).split()) or type(exc).__name__

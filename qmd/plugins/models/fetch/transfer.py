@@ -26,9 +26,9 @@ from qmd.plugins.models.fetch.hub import (
     HubFile,
     check_is_file,
     describe_file,
+    error_text,
     hub_client,
-    pause_asked_for,
-    why,
+    retry_pause,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def fetch(
     with hub_client(file.title) as client:
         while not download.is_whole():
             try:
-                download.go_on(client)
+                download.try_once(client)
             except _Fault as fault:
                 if download.stored_bytes() >= best + _PROGRESS_BYTES:
                     best, tries, retries = download.stored_bytes(), 0, 0
@@ -135,7 +135,7 @@ class _Download:
             self._target.touch()
         return self.stored_bytes() == self._size
 
-    def go_on(self, client: httpx.Client) -> None:
+    def try_once(self, client: httpx.Client) -> None:
         """Try once to fetch the missing bytes.
 
         Raises:
@@ -153,15 +153,15 @@ class _Download:
                 self._check(answer, stored)
                 self._write(answer, stored if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0)
         except httpx.RemoteProtocolError as exc:
-            raise self._cut_short() from exc
+            raise self._early_end() from exc
         except httpx.TransportError as exc:
-            raise _Fault(why(exc)) from exc
+            raise _Fault(error_text(exc)) from exc
 
     def _check(self, answer: httpx.Response, stored: int) -> None:
         """Refuse an answer that is neither the rest of the file nor all of it."""
         status = answer.status_code
         if status in RETRIED_STATUS:
-            raise _Fault(f"the server answers {status}", pause_s=pause_asked_for(answer, self.file.title))
+            raise _Fault(f"the server answers {status}", pause_s=retry_pause(answer, self.file.title))
         found = re.match(r"^bytes (?:(\d+)-\d+|\*)/(\d+|\*)$", answer.headers.get("Content-Range", ""))
         start, length = found.groups() if found else (None, None)
         if status == HTTPStatus.OK:
@@ -193,13 +193,13 @@ class _Download:
                         since, slow_end = self._clock(), done + _SLOW_BYTES
         except OSError as exc:
             raise ModelError(
-                f"cannot write {self.file.title} to '{self._target.parent}': {exc.strerror or why(exc)}",
+                f"cannot write {self.file.title} to '{self._target.parent}': {exc.strerror or error_text(exc)}",
                 "free some space; qmd models pull resumes",
             ) from exc
         if self._size is None:
             self._size = done
         elif done < self._size:
-            raise self._cut_short()
+            raise self._early_end()
 
     def _count(self, n_bytes: int, done: int) -> None:
         """Stop a server that sends more than the file."""
@@ -213,7 +213,7 @@ class _Download:
                 "it does not continue downloads: try another network, or set HF_ENDPOINT to a mirror",
             )
 
-    def _cut_short(self) -> _Fault:
+    def _early_end(self) -> _Fault:
         """Return the fault of a connection that ended before the file did."""
         size = "an unknown number of" if self._size is None else self._size
         return _Fault(f"the connection ended early, after {self.stored_bytes()} of {size} bytes")

@@ -32,12 +32,12 @@ class BertWriter(StoredWriter):
         else:
             length = self.op("Shape", ["input_ids"], start=1, end=2)[0]
             rows = self.op("Slice", [rows, self.constant([0]), length, self.constant([0])])[0]
-        x = self._close(tokens, rows, "embed_norm")
+        x = self._add_and_norm(tokens, rows, "embed_norm")
         self._mask = self.op("Cast", ["attention_mask"], to=INT32)[0]
         for index in range(self.shape.layers):
             prefix = f"layers.{index}"
-            x = self._close(self._attend(prefix, x), x, f"{prefix}.attended_norm", f"{prefix}.o")
-            x = self._close(self._feed(prefix, x), x, f"{prefix}.fed_norm", f"{prefix}.down")
+            x = self._add_and_norm(self._attend(prefix, x), x, f"{prefix}.attended_norm", f"{prefix}.o")
+            x = self._add_and_norm(self._feed(prefix, x), x, f"{prefix}.fed_norm", f"{prefix}.down")
         self.declare_hidden_output(x)
 
     def _bias(self, parts: list[str]) -> str:
@@ -47,7 +47,7 @@ class BertWriter(StoredWriter):
             return ""
         return self.initializer("_".join(names), np.concatenate([self.weight(name) for name in names]))
 
-    def _close(self, x: str, other: str, norm: str, part: str = "") -> str:
+    def _add_and_norm(self, x: str, other: str, norm: str, part: str = "") -> str:
         """Return the norm of a sum, with the bias of product `part`. `SkipLayerNormalization` takes a sixth longer."""
         bias = self._bias([part]) if part else ""
         for addend in filter(None, (bias, other)):

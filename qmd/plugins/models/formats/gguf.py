@@ -177,7 +177,7 @@ class _Cursor:
         try:
             (value,) = struct.unpack_from(f"<{code}", self.bytes, self.at)
         except struct.error as exc:
-            raise self._cut() from exc
+            raise self._damage() from exc
         self.at += struct.calcsize(f"<{code}")
         return value
 
@@ -187,7 +187,7 @@ class _Cursor:
         end = self.at + length
         self._left -= 1
         if end > min(len(self.bytes), _MOST_BYTES) or length > _LONGEST_TEXT or self._left < 0:
-            raise self._cut()
+            raise self._damage()
         text = self.bytes[self.at : end].decode("utf-8", "replace")
         self.at = end
         return text
@@ -208,10 +208,10 @@ class _Cursor:
             raise ModelError(f"'{self._name}' is damaged: a setting is an array of type {inner}")
         size = struct.calcsize(f"<{_SCALARS[inner]}") * length
         if self.at + size > len(self.bytes) or self._left < 0:
-            raise self._cut()
+            raise self._damage()
         values = np.frombuffer(self.bytes, f"<{np.dtype(_SCALARS[inner]).str[1:]}", length, self.at)
         self.at += size
         return values
 
-    def _cut(self) -> ModelError:
+    def _damage(self) -> ModelError:
         return ModelError(f"'{self._name}' is cut short or damaged at byte {self.at}", "fetch or copy the file again")

@@ -12,7 +12,7 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.foreign import file_below, short
 from qmd.inference.models.catalogue import Family, find_family
-from qmd.inference.models.folders import stated_pooling, stated_prompts
+from qmd.inference.models.folders import read_pooling, read_prompts
 from qmd.inference.records import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.models.formats.gguf import GgufFile
@@ -33,25 +33,25 @@ _ARCHITECTURES: Mapping[str, Architecture] = {
 }
 """By the name in a GGUF file, or the `model_type` of a configuration."""
 
-ARE_READ = "Qwen3 (expansion, reranking, embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert v1"
+SUPPORTED = "Qwen3 (expansion, reranking, embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert v1"
 _POOLINGS: Mapping[int, Pooling] = {1: "mean", 2: "first", 3: "last"}
 _RANK = 4
 """Values of `pooling_type`."""
 
 
-def _pairs(pairs: str) -> Mapping[str, str]:
+def _parse_pairs(pairs: str) -> Mapping[str, str]:
     """Return values by keys; for tensors qmd's names by the file's, without the layer and `.weight`."""
     return dict(pair.split("=") for pair in pairs.split())
 
 
-_GGUF_NAMES = _pairs("""
+_GGUF_NAMES = _parse_pairs("""
     token_embd=embed output_norm=norm output=head cls.output=labels dense_2=dense_2 dense_3=dense_3
     attn_q=q attn_k=k attn_v=v attn_output=o attn_q_norm=q_norm attn_k_norm=k_norm ffn_gate=gate ffn_up=up ffn_down=down
     attn_norm=in_norm post_attention_norm=attended_norm ffn_norm=post_norm post_ffw_norm=fed_norm
     position_embd=positions token_types=types token_embd_norm=embed_norm attn_qkv=qkv
     attn_output_norm=attended_norm layer_output_norm=fed_norm
 """)
-_HF_NAMES = _pairs("""
+_HF_NAMES = _parse_pairs("""
     embed_tokens=embed norm=norm lm_head=head score=labels
     self_attn.q_proj=q self_attn.k_proj=k self_attn.v_proj=v self_attn.o_proj=o
     self_attn.q_norm=q_norm self_attn.k_norm=k_norm mlp.gate_proj=gate mlp.up_proj=up mlp.down_proj=down
@@ -63,7 +63,7 @@ _HF_NAMES = _pairs("""
     attention.output.LayerNorm=attended_norm output.LayerNorm=fed_norm
     attn.Wqkv=qkv attn.out_proj=o norm1=attended_norm mlp.fc11=up mlp.fc12=gate mlp.fc2=down norm2=fed_norm
 """)
-_SAME = _pairs("""
+_SYNONYMS = _parse_pairs("""
     n_layer=num_hidden_layers n_head=num_attention_heads n_positions=max_position_embeddings
     layer_norm_eps=rms_norm_eps layer_norm_epsilon=rms_norm_eps rotary_emb_base=rope_theta
 """)
@@ -71,7 +71,7 @@ _SAME = _pairs("""
 _NAME = re.compile(r"(?:(?:model|bert|roberta)\.)?(?:(?:blk|layers|encoder\.layers?)\.(\d+)\.)?(.+)\.(weight|bias)")
 _UNUSED = re.compile(r"(bert\.|roberta\.)?(pooler|cls\.(predictions|seq_relationship)|lm_head)\.")
 """Tensors of encoders that token vectors do not need."""
-_COMPUTED = _pairs(
+_EXPECTED = _parse_pairs(
     "hidden_act=gelu activation_function=swiglu prenorm=False rotary_emb_interleaved=False rotary_emb_fraction=1.0"
 )
 """Supported values of keys in an encoder's configuration."""
@@ -129,7 +129,7 @@ def architecture_of(name: str, file_name: str) -> Architecture:
         ModelError: It is not supported.
     """
     if name not in _ARCHITECTURES:
-        hint = f"read are {ARE_READ}; others: qmd models list --available"
+        hint = f"read are {SUPPORTED}; others: qmd models list --available"
         raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", hint)
     return _ARCHITECTURES[name]
 
@@ -148,7 +148,7 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
         path,
         architecture,
         role,
-        _renamed(path.name, file.tensors, _GGUF_NAMES, is_encoder=is_encoder),
+        _rename_tensors(path.name, file.tensors, _GGUF_NAMES, is_encoder=is_encoder),
         layers=int(file.setting("block_count", 0)),
         theta=float(file.setting("rope.freq_base", 1e4 if is_encoder else 1e6)),
         eps=float(file.setting(f"attention.layer_norm{'_rms' * (not is_encoder)}_epsilon", 1e-6)),
@@ -168,13 +168,13 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
 
 def read_folder(folder: Path, role: Role | None) -> NetworkSource:
     """Read the settings and tensors of a folder with `config.json` and safetensors; raise as `read_network`."""
-    config = {_SAME.get(key, key): value for key, value in read_json(folder / "config.json").items()}
+    config = {_SYNONYMS.get(key, key): value for key, value in read_json(folder / "config.json").items()}
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
     is_encoder = "bert" in architecture
     role = role or _folder_role(folder, config, is_encoder=is_encoder)
     kinds = config.get("layer_types")
     vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
-    query, document, _ = stated_prompts(read_json(folder / "config_sentence_transformers.json"))
+    query, document, _ = read_prompts(read_json(folder / "config_sentence_transformers.json"))
     # RoBERTa-like models count positions from behind the padding token's number.
     first = int(config.get("pad_token_id", 1)) + 1 if architecture == "bert" != config["model_type"] else 0
     return NetworkSource(
@@ -202,10 +202,10 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
 def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Pooling | None:
     """Return the pooling that a file names; raise a ModelError for steps that the graphs do not compute."""
     modes = read_json(folder / "1_Pooling" / "config.json")
-    pooling, named = stated_pooling(modes) if modes else (None, "")
+    pooling, named = read_pooling(modes) if modes else (None, "")
     other = [f"pools by '{short(named)}'"] if pooling == "none" else []
     if is_encoder:
-        other += [f"has another '{key}'" for key, value in _COMPUTED.items() if str(config.get(key, value)) != value]
+        other += [f"has another '{key}'" for key, value in _EXPECTED.items() if str(config.get(key, value)) != value]
         other += ["has a dense layer behind its pooling" for _ in folder.glob("[0-9]_Dense")]
     if other:
         raise ModelError(f"'{folder.name}' {other[0]}, which is not read here")
@@ -233,7 +233,7 @@ def _folder_role(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -
 def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) -> dict[str, StoredTensor]:
     is_gemma = architecture == "gemma-embedding"
     names = {**_HF_NAMES, "post_attention_layernorm": "attended_norm"} if is_gemma else _HF_NAMES
-    tensors = _renamed(folder.name, read_safetensors(folder), names, is_encoder="bert" in architecture)
+    tensors = _rename_tensors(folder.name, read_safetensors(folder), names, is_encoder="bert" in architecture)
     if is_tied:
         tensors.pop("head", None)
     for path in sorted(folder.glob("[23]_Dense/model.safetensors")) if is_gemma else ():
@@ -242,7 +242,7 @@ def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) 
     return tensors
 
 
-def _renamed(
+def _rename_tensors(
     source: str, tensors: Mapping[str, StoredTensor], names: Mapping[str, str], *, is_encoder: bool
 ) -> dict[str, StoredTensor]:
     """Return tensors by qmd's names; an unknown one means another network, which is a ModelError."""
@@ -255,6 +255,6 @@ def _renamed(
         elif not is_encoder or not _UNUSED.match(name):
             raise ModelError(
                 f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
-                f"read are {ARE_READ}",
+                f"read are {SUPPORTED}",
             )
     return found

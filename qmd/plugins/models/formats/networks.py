@@ -17,7 +17,7 @@ from qmd.inference.records import Pooling, Role
 from qmd.plugins.models.formats.gemma_graph import GemmaShape
 from qmd.plugins.models.formats.gguf import GgufFile
 from qmd.plugins.models.formats.graph_writer import Qwen3Shape, qwen3_shape
-from qmd.plugins.models.formats.network_files import ARE_READ, NetworkSource, read_folder, read_gguf
+from qmd.plugins.models.formats.network_files import SUPPORTED, NetworkSource, read_folder, read_gguf
 from qmd.plugins.models.formats.number_formats import Floats
 from qmd.plugins.models.formats.stored_weights import StoredTensor
 
@@ -76,13 +76,13 @@ def read_network(path: Path, role: Role | None = None, name: str | None = None) 
 
 def _sizes(source: NetworkSource) -> Qwen3Shape:
     needed = ("embed", "norm", *(f"layers.0.{part}" for part in ("q", "k", "gate", "q_norm")))
-    _need(source, [*needed, f"layers.{source.layers - 1}.down"])
+    _require(source, [*needed, f"layers.{source.layers - 1}.down"])
     shape = qwen3_shape(lambda name: source.tensors[name].shape, source.layers, source.theta, source.eps)
     _check_shapes(source.path.name, source.tensors, shape)
     return shape
 
 
-def _need(source: NetworkSource, names: Iterable[str]) -> None:
+def _require(source: NetworkSource, names: Iterable[str]) -> None:
     missing = next((one for one in names if one not in source.tensors), None)
     if missing is not None:
         raise ModelError(f"weight '{missing}' is not found in '{source.path.name}'")
@@ -184,10 +184,10 @@ def _encoder(source: NetworkSource) -> Network:
     tensors, name, family, first = source.tensors, source.path.name, source.family or _ANY, source.first_position
     if source.role != "embed":
         raise ModelError(f"'{name}' is an encoder, which only embeds here", "others: qmd models list --available")
-    _need(source, _encoder_weights(source))
+    _require(source, _encoder_weights(source))
     other = min(tensors.keys() - {"types", *_encoder_weights(source)}, default=None)
     if other is not None:
-        raise ModelError(f"weight '{other}' of '{name}' is of a network that is not read here", f"read are {ARE_READ}")
+        raise ModelError(f"weight '{other}' of '{name}' is of a network that is not read here", f"read are {SUPPORTED}")
     (vocab, hidden), heads = (*tensors["embed"].shape, 0)[:2], source.heads
     size, ffn = hidden // max(heads, 1), len(tensors["layers.0.up"].rows)
     positions, types = tensors.pop("positions", None), tensors.pop("types", None)

@@ -15,8 +15,8 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
 from qmd.inference.models.catalogue import MAX_CONTEXT, Family, chunk_tokens, find_family
-from qmd.inference.models.folders import stated_pooling, stated_prompts
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.folders import read_pooling, read_prompts
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json
 
@@ -68,7 +68,7 @@ def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) 
         ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
         for file, name in _FORMAT_BY_FILE.items()
         for prefix in ("", "onnx/")
-        if size_of(folder / (prefix + file))
+        if file_size(folder / (prefix + file))
     )
     if not formats:
         is_other = any(folder.glob("*.safetensors"))
@@ -78,7 +78,7 @@ def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) 
     _check_similarity(read)
     pooling, pooling_from, only_in_graph, pools_prompt = _pooling(read)
     query_prompt, document_prompt, prompts_from = _prompts(read, overrides)
-    limit, length_from, is_lower_case = _limit(read)
+    limit, length_from, is_lower_case = _length_limit(read)
     context = min(limit, MAX_CONTEXT)
     length_from = length_from if context == limit else f"{length_from} allows {limit}"
     return ModelRecord(
@@ -153,7 +153,7 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
     if config:
         origin = f"{module.name}/config.json"
         pools_prompt = bool(config.get("include_prompt", True))
-        pooling, named = stated_pooling(config)
+        pooling, named = read_pooling(config)
         unknown = (f"pooling '{named}' of '{origin}'",) if pooling == "none" else ()
         return pooling, origin, (*unknown, *extra), pools_prompt
     if known is not None:
@@ -176,7 +176,7 @@ def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
 
 def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
     file = "config_sentence_transformers.json"
-    query, document, prompts = stated_prompts(read_json(read.path / file))
+    query, document, prompts = read_prompts(read_json(read.path / file))
     if query or document:
         return query, document, file
     if read.known is not None:
@@ -190,7 +190,7 @@ def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, st
     return "", "", "no file names one"
 
 
-def _limit(read: _Folder) -> tuple[int, str, bool]:
+def _length_limit(read: _Folder) -> tuple[int, str, bool]:
     """Return the makers' most tokens of a text, its origin, and whether texts are lower-cased."""
     transformer = read.place(read.modules[0]) if read.modules else read.path
     # `sentence_bert_config.json`, or with the name of another architecture.

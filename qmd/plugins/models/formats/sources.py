@@ -78,7 +78,7 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
         return (found,)
     path = expand_home(asked)
     if not path.exists() and is_gguf_address(asked):
-        cached = cached_file_of(asked, models_dir)
+        cached = find_cached_file(asked, models_dir)
         if cached is None:
             raise NotFoundError(f"'{asked}' is not on this machine", "fetch the file, then: qmd models import FILE")
         return (ImportSource(cached, asked, model_name(cached)),)
@@ -157,7 +157,7 @@ def find_ollama(address: str, home: Path, env: Mapping[str, str]) -> FoundFile |
     return next(iter(exact), of_name[0] if len(of_name) == 1 else None)
 
 
-def cached_file_of(address: str, models_dir: Path) -> Path | None:
+def find_cached_file(address: str, models_dir: Path) -> Path | None:
     """Return the file that tobi/qmd has fetched for an address `hf:OWNER/REPOSITORY/FILE.gguf`, or None.
 
     node-llama-cpp, which fetches for it, names the file after owner and file.
@@ -172,12 +172,12 @@ def cached_file_of(address: str, models_dir: Path) -> Path | None:
 def gguf_remedy(address: str, models_dir: Path) -> str:
     """Return the remedy for a GGUF model that is requested but not imported."""
     from qmd.plugins.models.formats.gguf import read_head
-    from qmd.plugins.models.formats.network_files import ARE_READ, architecture_of
+    from qmd.plugins.models.formats.network_files import SUPPORTED, architecture_of
 
     here = expand_home(address)
-    file = here if here.is_file() else cached_file_of(address, models_dir)
+    file = here if here.is_file() else find_cached_file(address, models_dir)
     if file is None:
-        return f"to use it: qmd models import FILE, which reads {ARE_READ}; others: qmd models list --available"
+        return f"to use it: qmd models import FILE, which reads {SUPPORTED}; others: qmd models list --available"
     try:
         architecture_of(str(read_head(file).get("general.architecture", "")), file.name)
     except ModelError as exc:

@@ -53,13 +53,13 @@ class StoredTensor(Struct, frozen=True):
 
     def floats_of(self, rows: slice | list[int]) -> Floats:
         with np.errstate(all="ignore"):
-            return self._checked(self.format.floats(self.rows[rows]))
+            return self._check_numbers(self.format.floats(self.rows[rows]))
 
     def blocks(self) -> BlockQuantized:
         """Return a matrix in the blocks of its format: exact for quantized formats, rounded to 8 bits for floats."""
         layout = self.format
         if layout.read is None:
-            return self._rounded()
+            return self._round_blocks()
         n, k = self.shape
         packed = np.empty((n, k // layout.run, layout.run * layout.bits // 8), np.uint8)
         scales = np.empty(packed.shape[:2], np.float32)
@@ -67,9 +67,9 @@ class StoredTensor(Struct, frozen=True):
         for rows in self._slices():
             with np.errstate(all="ignore"):
                 found = layout.quantized(self.rows[rows])
-                scales[rows] = self._checked(found.scales)
+                scales[rows] = self._check_numbers(found.scales)
                 if offsets is not None and found.offsets is not None:
-                    offsets[rows] = self._checked(found.offsets) + np.float32(layout.middle) * found.scales
+                    offsets[rows] = self._check_numbers(found.offsets) + np.float32(layout.middle) * found.scales
             values = found.values.reshape(-1, *packed.shape[1:2], layout.run)
             if layout.bits == 4:
                 packed[rows] = values[..., 0::2] | (values[..., 1::2] << np.uint8(4))
@@ -79,9 +79,9 @@ class StoredTensor(Struct, frozen=True):
 
     def table(self) -> BlockQuantized:
         """Return a matrix whose rows are looked up: without offsets, which no look-up adds, so rounded to 8 bits."""
-        return self.blocks() if self.format.middle is None else self._rounded()
+        return self.blocks() if self.format.middle is None else self._round_blocks()
 
-    def _rounded(self) -> BlockQuantized:
+    def _round_blocks(self) -> BlockQuantized:
         n, k = self.shape
         packed, scales = np.empty((n, k // BLOCK, BLOCK), np.uint8), np.empty((n, k // BLOCK), np.float32)
         for rows in self._slices():
@@ -92,7 +92,7 @@ class StoredTensor(Struct, frozen=True):
     def _slices(self) -> Iterator[slice]:
         return (slice(start, start + _ROWS_AT_ONCE) for start in range(0, len(self.rows), _ROWS_AT_ONCE))
 
-    def _checked(self, values: Floats) -> Floats:
+    def _check_numbers(self, values: Floats) -> Floats:
         if not float(np.abs(values).max(initial=0)) <= _LARGEST:
             raise ModelError(f"tensor '{short(self.name)}' has weights that are no numbers", "is the file damaged?")
         return values

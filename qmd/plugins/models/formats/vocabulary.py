@@ -176,14 +176,14 @@ def _unigram(vocabulary: _Vocabulary) -> dict[str, Any]:
     pieces = list(zip(vocabulary.tokens, scores.tolist(), strict=True))
     return {
         "added_tokens": vocabulary.added(),
-        "normalizer": None if charsmap is None else _precompiled(charsmap.tobytes()),
+        "normalizer": None if charsmap is None else _normalizer(charsmap.tobytes()),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
         "decoder": space,
         "model": {"type": "Unigram", "unk_id": vocabulary.mark("unknown", "<unk>"), "vocab": pieces},
     }
 
 
-def _precompiled(raw: bytes) -> dict[str, Any]:
+def _normalizer(raw: bytes) -> dict[str, Any]:
     """Return SentencePiece's normalisation: a trie's size in bytes, the trie, and its replacements, separated by NULs.
 
     `tokenizers` ends the process if a node leads out of the trie or a leaf out of the texts, so both are refused.
