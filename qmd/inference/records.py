@@ -56,7 +56,7 @@ class FolderRules(Struct, frozen=True):
 
 
 class EmbedOverrides(Struct, frozen=True):
-    """User settings of an own embedding model, a folder's or a server's; None leaves the choice to the model."""
+    """Settings for the user's own embedding model, a folder's or a server's; None leaves a choice to the model."""
 
     query_prompt: str | None = None
     document_prompt: str | None = None

@@ -99,7 +99,7 @@ class EngineSettings(Struct, frozen=True):
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
-        """Overrides of an own embedding model. An empty prompt means none.
+        """Overrides for the user's own embedding model. An empty prompt means none.
 
         Raises:
             ModelError: `dim` is no whole number above 0.

@@ -165,7 +165,7 @@ def test_vectors_of_the_device_that_do_not_agree_are_not_stored(
     texts = sentences(110)
     assert np.array_equal(both.embed_documents(texts), embedder.embed_documents(texts))
     assert both.description.provider == "cpu"
-    assert "the GPU's vectors agree with its own by" in str(both.description.note)
+    assert "the GPU's vectors agree with the CPU's by" in str(both.description.note)
 
 
 def test_without_room_for_one_text_the_cpu_goes_on_and_one_line_says_so(

@@ -26,8 +26,7 @@ SAME_VECTORS = 0.998
 the built-in INT8 graph itself reaches 0.9997, and 0.994 at worst: one last digit moves its rounding."""
 
 _CALL = 100
-"""Texts in one call from which CUDA is considered. A search embeds at most 64 missing vectors, and must not wait for
-CUDA."""
+"""Least texts of one call for CUDA. A search embeds at most 64 missing vectors, and must not wait for CUDA."""
 _PATIENCE = 256
 """Texts that the CPU embeds before CUDA is opened; opening takes about as long as these do (3 s)."""
 _COMPARED = 32
@@ -109,7 +108,7 @@ class BulkEmbedder(TokenizedEmbedder):
             ours, theirs = self.inner.embed_documents(compared), self.inner.embed_documents_in(opened, compared)
             self.cosine = float((ours * theirs).sum(axis=1).mean())
             if self.cosine < SAME_VECTORS:
-                raise ModelError(f"the GPU's vectors agree with its own by {self.cosine:.4f} only")
+                raise ModelError(f"the GPU's vectors agree with the CPU's by {self.cosine:.4f} only")
             self.runs = opened
         except ModelError as exc:
             self._note = f"no documents go to the GPU in batches: {exc.message}"
@@ -122,7 +121,7 @@ class BulkEmbedder(TokenizedEmbedder):
 
 
 def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | None:
-    """Return the batch runs of a graph on CUDA; None if CUDA cannot run and the user did not ask for it.
+    """Return the batch runs of a graph on CUDA; None if CUDA does not work here.
 
     Raises:
         ModelError: Documents stay on the CPU for another reason.

@@ -14,7 +14,7 @@ _Answer = TypeVar("_Answer")
 
 
 class FallbackEngine:
-    """A `Reranker` or an `Expander`; `open_engine` opens it with the GPU (True) or without."""
+    """A `Reranker` or an `Expander`; `load` opens it with the GPU (True) or without."""
 
     def __init__(self, load: Callable[[bool], Any]) -> None:
         self._load = load

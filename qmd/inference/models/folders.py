@@ -182,7 +182,7 @@ def check_space(folder: Path, needed: int) -> None:
 
 
 def read_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
-    """Return the pooling in `1_Pooling/config.json`, and the words of either version for it; `none` if unknown."""
+    """Return the pooling that either version of `1_Pooling/config.json` names, and the name; `none` if unknown."""
     given = config.get("pooling_mode")
     modes = [given] if isinstance(given, str) else given
     if modes is None:

@@ -81,7 +81,7 @@ def unused_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...
     """Return one line for each form that is present but not used."""
     states = [state for state in prepared_forms(record, folder) if state.name != used]
     return tuple(
-        f"{state.name} is not used: {state.fault}" if state.fault else f"{state.name} is here for those who ask for it"
+        f"{state.name} is not used: {state.fault}" if state.fault else f"{state.name} is here for use on request"
         for state in states
     )
 

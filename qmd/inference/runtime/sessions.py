@@ -27,7 +27,7 @@ Provider = Literal["cpu", "cuda"]
 _ORT_NAMES: Mapping[Provider, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _REINSTALL = "reinstall qmd; onnxruntime and onnxruntime-gpu overwrite each other, keep only one"
 _FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
-_WITHOUT_GPU = "leave the GPU out with --no-gpu or QMD_FORCE_CPU=1; see: qmd doctor"
+_WITHOUT_GPU = "turn the GPU off with --no-gpu or QMD_FORCE_CPU=1; see: qmd doctor"
 _DEVICE_FAILURES = ("cuda failure", "cublas failure", "cudnn failure", "cuda error")
 """Messages of the runtime when the device or its libraries fail, and no file is at fault."""
 

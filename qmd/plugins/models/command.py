@@ -121,7 +121,7 @@ def pull(
         bool, Option("--no-prepare", help="Do not make the form of a model that is fastest on this CPU.")
     ] = False,
     refresh: Annotated[
-        bool, Option("--refresh", help="Take the newest version of models whose version qmd does not fix.")
+        bool, Option("--refresh", help="Take the newest version of models that qmd does not pin.")
     ] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,

@@ -167,7 +167,7 @@ class OnnxFile:
             ModelError: The data is missing, cut off, or of an unsupported type.
         """
         if tensor.data_type not in DTYPES:
-            raise read_error(self._path, f"'{short(tensor.name)}' has the type {tensor.data_type}, which is not read")
+            raise read_error(self._path, f"'{short(tensor.name)}' has the unsupported type {tensor.data_type}")
         dtype = np.dtype(DTYPES[tensor.data_type][0])
         name, n_values = short(tensor.name), math.prod(tensor.dims[:_MOST_DIMENSIONS])
         try:

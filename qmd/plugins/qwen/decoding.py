@@ -122,9 +122,9 @@ class Decoder:
         for expected, got in zip(alone, together, strict=True):
             found = _correlation(expected, got)
             if not found >= least:
-                return f"their logits correlate by {found:.4f} only with those of the lines alone"
+                return f"their logits correlate only by {found:.4f} with those of single lines"
             if expected[got.argmax()] < expected.max() - slack:
-                return "their likeliest tokens are not those of the lines alone"
+                return "their likeliest tokens differ from those of single lines"
         return None
 
 

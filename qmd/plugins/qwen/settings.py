@@ -37,22 +37,22 @@ class SamplingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     temperature: Annotated[float, _within(0, 100, "0: always the likeliest token; larger: more variety")] = 1.0
-    top_k: Annotated[int, _within(0, None, "only the so many likeliest tokens; 0: all")] = 0
+    top_k: Annotated[int, _within(0, None, "number of likeliest tokens kept; 0: all")] = 0
     top_p: Annotated[float, _within(0, 1, "the likeliest tokens up to this share; 1: all")] = 1.0
     min_p: Annotated[float, _within(0, 1, "no token less likely than this share of the likeliest")] = 0.0
     typical_p: Annotated[float, _within(0, 1, "the most typical tokens up to this share; 1: all")] = 1.0
     top_n_sigma: Annotated[float, _within(0, 100, "no logit so many deviations below the largest; 0: all")] = 0.0
-    xtc_probability: Annotated[float, _within(0, 1, "how often the likeliest tokens are left out")] = 0.0
-    xtc_threshold: Annotated[float, _within(0, 1, "from this probability on a token counts as likely there")] = 0.1
-    repetition_penalty: Annotated[float, _above_zero("divides the logits of tokens that were written; 1: none")] = 1.0
-    presence_penalty: Annotated[float, _within(-100, 100, "is taken from the logits of tokens that were written")] = 0.0
+    xtc_probability: Annotated[float, _within(0, 1, "how often the likeliest tokens are removed")] = 0.0
+    xtc_threshold: Annotated[float, _within(0, 1, "least probability of a likely token there")] = 0.1
+    repetition_penalty: Annotated[float, _above_zero("divisor of the logits of written tokens; 1: none")] = 1.0
+    presence_penalty: Annotated[float, _within(-100, 100, "subtracted from the logits of written tokens")] = 0.0
     frequency_penalty: Annotated[float, _within(-100, 100, "the same, for each time")] = 0.0
-    penalty_last_n: Annotated[int, _within(-1, None, "tokens that these three look back; -1: all")] = -1
-    dry_multiplier: Annotated[float, _within(0, 100, "penalty of what repeats a run of tokens; 0: none")] = 0.0
+    penalty_last_n: Annotated[int, _within(-1, None, "last tokens that these three use; -1: all")] = -1
+    dry_multiplier: Annotated[float, _within(0, 100, "penalty of a token that repeats a run; 0: none")] = 0.0
     dry_base: Annotated[float, _within(1, 100, "growth of that penalty for each token more")] = 1.75
     dry_allowed_length: Annotated[int, _within(1, None, "length of runs that may be repeated")] = 2
-    dry_last_n: Annotated[int, _within(-1, None, "tokens in which such runs are looked for; -1: all")] = -1
-    dry_breakers: Annotated[tuple[str, ...], Meta(description="texts over which no run reaches")] = (
+    dry_last_n: Annotated[int, _within(-1, None, "last tokens searched for such runs; -1: all")] = -1
+    dry_breakers: Annotated[tuple[str, ...], Meta(description="texts at which a run ends")] = (
         "\n", ":", '"', "*",
     )  # fmt: skip
     order: Annotated[
@@ -64,7 +64,7 @@ class SamplingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = field(default_factory=dict)
     seed: Annotated[
         Annotated[int, Meta(ge=0)] | None,
-        Meta(description="number that the draws follow from; null: other draws each time"),
+        Meta(description="seed of the random numbers; null: a new one each time"),
     ] = 0
 
     @property

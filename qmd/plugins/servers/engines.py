@@ -241,7 +241,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         with np.errstate(over="ignore"):
             norms: npt.NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all():
-            raise self._invalid_answer("vectors with values that are no numbers")
+            raise self._invalid_answer("vectors with values that are not numbers")
         if not norms.all():
             raise self._invalid_answer("a vector of zeros")
         return vectors / norms
@@ -303,5 +303,5 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         if set(scores) != set(range(len(passages))):
             raise self._invalid_answer(f"{len(scores)} usable scores for {len(passages)} passages")
         if not all(map(math.isfinite, scores.values())):
-            raise self._invalid_answer("scores that are no numbers")
+            raise self._invalid_answer("scores that are not numbers")
         return [scores[index] for index in range(len(passages))]

@@ -85,7 +85,7 @@ def test_the_configuration_chooses_the_form_and_doctor_says_why(
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("models:\n  rerank_form: published\n")
     shown = qmd("doctor").out
-    assert "form: fp16, published, as asked for; q8 is here for those who ask for it" in shown
+    assert "form: fp16, published, as asked for; q8 is here for use on request" in shown
 
 
 def test_a_damaged_form_is_named_and_the_published_file_is_used(qmd: Qmd, reranker: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_mirror_that_offers_other_bytes_for_the_same_version_is_refused_before
     (tmp_path / RECORD.folder / "model.onnx").unlink()
     hub.files["model.onnx"] = WEIGHTS[:6000]
     hub.requests.clear()
-    with pytest.raises(ModelError, match="is not the one that is pinned: sha256") as caught:
+    with pytest.raises(ModelError, match="is not the pinned one: sha256") as caught:
         _pull(hub, tmp_path)
     assert "--refresh" in (caught.value.hint or "")
     assert hub.asked_for("GET", "model.onnx") == 0
@@ -125,7 +125,7 @@ def test_a_small_file_without_a_digest_of_the_hub_must_come_again_as_it_was(hub:
 def test_a_pinned_digest_is_asked_of_the_first_pull(hub: FakeHub, tmp_path: Path) -> None:
     pinned = ModelFormat("q8", ModelFile("model.onnx", 5000, "1" * 64), "cpu")
     record = replace(RECORD, revision=COMMIT, formats=(pinned,))
-    with pytest.raises(ModelError, match=r"'model\.onnx' of .* is not the one that is pinned"):
+    with pytest.raises(ModelError, match=r"'model\.onnx' of .* is not the pinned one"):
         _pull(hub, tmp_path, record=record)
     assert hub.asked_for("GET", "model.onnx") == 0
     right = ModelFile("model.onnx", 5000, hashlib.sha256(WEIGHTS[:5000]).hexdigest())
@@ -251,7 +251,7 @@ def test_a_plain_download_of_another_version_of_pinned_weights_is_not_imported(t
     weights = ModelFile("model.onnx", 5000, "1" * 64)
     config = ModelFile("config.json", 3, "2" * 64)
     record = replace(RECORD, formats=(ModelFormat("q8", weights, "cpu"),), files=(ModelFile("tokenizer.json"), config))
-    with pytest.raises(ModelError, match=r"'model\.onnx' in .* another version than the one that is pinned"):
+    with pytest.raises(ModelError, match=r"'model\.onnx' in .* another version than the pinned one"):
         import_model(source, tmp_path / "models", record)
     right = replace(weights, sha256=hashlib.sha256(WEIGHTS[:5000]).hexdigest())
     import_model(source, tmp_path / "models", replace(record, formats=(ModelFormat("q8", right, "cpu"),)))

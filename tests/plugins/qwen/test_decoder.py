@@ -275,9 +275,9 @@ def test_a_branch_that_has_ended_leaves_the_batch(
         (0.0, 0.001, None),
         (0.02, 0.02, None),
         (0.1, 0.12, None),
-        (0.0, 0.1, "correlate by 0.99"),
-        (0.3, 0.3, "correlate by 0.9"),
-        (0.0, -0.01, "likeliest tokens are not those"),
+        (0.0, 0.1, "correlate only by 0.99"),
+        (0.3, 0.3, "correlate only by 0.9"),
+        (0.0, -0.01, "likeliest tokens differ from those"),
     ],
 )
 def test_a_batch_may_differ_from_its_rows_as_much_as_these_do_from_themselves(

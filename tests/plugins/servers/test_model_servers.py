@@ -229,7 +229,7 @@ Fault = tuple[Callable[[Any], Answer], str]
 ROW_FAULTS: dict[str, Fault] = {
     "fewer rows than asked": (_changed(lambda rows: rows.pop()), "answered|without usable"),
     "a number twice": (_changed(_renumbered), "without usable|answered"),
-    "not a number": (_changed(lambda rows: _first_number(rows[0], float("nan"))), "that are no numbers"),
+    "not a number": (_changed(lambda rows: _first_number(rows[0], float("nan"))), "that are not numbers"),
     "null for a number": (_changed(lambda rows: _first_number(rows[0], None)), "without usable"),
     "words for a number": (_changed(lambda rows: _first_number(rows[0], "high")), "without usable"),
     "no rows": (_changed(lambda rows: rows.clear()), "answered"),

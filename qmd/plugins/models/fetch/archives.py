@@ -116,7 +116,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
             (path.rename if is_archive else partial(shutil.copyfile, path))(place / item.path)
             if check_file(place / item.path, item) == "damaged":
                 raise ModelError(
-                    f"'{item.path}' in '{source}' is damaged, or of another version than the one that is pinned",
+                    f"'{item.path}' in '{source}' is damaged, or of another version than the pinned one",
                     f"download revision '{record.revision}' of '{record.repository}', or export it again elsewhere",
                 )
         if made_elsewhere is not None:

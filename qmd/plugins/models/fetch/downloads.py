@@ -77,7 +77,7 @@ def pull_model(
         raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
     if "://" in record.repository:
         raise ModelError(
-            f"model '{record.name}' lies outside the model hub, at '{record.repository}'",
+            f"model '{record.name}' is not on the model hub, but at '{record.repository}'",
             f"unpack it and take the folder: qmd models import FOLDER --name {record.name}",
         )
     if offline := next((name for name in ("QMD_OFFLINE", "HF_HUB_OFFLINE") if is_on(env.get(name))), None):
@@ -223,7 +223,7 @@ class _Pull:
         expected = pinned or remote.sha256
         if expected and remote.sha256 not in (None, expected):
             raise ModelError(
-                f"{title} is not the one that is pinned: sha256 {remote.sha256:.12}… instead of {expected:.12}…",
+                f"{title} is not the pinned one: sha256 {remote.sha256:.12}… instead of {expected:.12}…",
                 self._hint(file.path),
             )
         if pinned is None and self._is_here(file.path, expected):
@@ -255,7 +255,7 @@ class _Pull:
         except ModelError as exc:
             raise ModelError(
                 f"{exc.message}; {form_bytes >> 20} MiB of it are for the form that is fastest on this CPU",
-                f"free some space, or leave that out: qmd models pull {self._record.name} --no-prepare",
+                f"free some space, or skip the form: qmd models pull {self._record.name} --no-prepare",
             ) from exc
 
     def _partial_path(self, item: HubFile) -> Path:

@@ -173,7 +173,7 @@ def retry_pause(answer: httpx.Response, title: str) -> float | None:
             return None
     if pause > _MOST_PAUSE_S:
         raise ModelError(
-            f"{title} is not to be had now: the server answers {answer.status_code} and asks to wait {pause:.0f} s",
+            f"{title} is not available now: the server answers {answer.status_code} and asks to wait {pause:.0f} s",
             f"{RESUMES}; with HF_TOKEN set the hub allows more",
         )
     return max(0.0, pause)
@@ -218,7 +218,7 @@ def check_is_file(answer: httpx.Response, file: HubFile) -> None:
     if kind == "text/html" and not file.path.endswith((".html", ".htm")):
         raise ModelError(
             f"the server sends a web page in place of {file.title}",
-            f"a login page or a proxy may stand in between: open https://{answer.url.host} in a browser",
+            f"a login page or a proxy may intercept it: open https://{answer.url.host} in a browser",
         )
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):

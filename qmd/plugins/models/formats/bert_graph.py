@@ -14,7 +14,7 @@ from qmd.plugins.models.formats.graphs import StoredWriter
 
 
 class BertWriter(StoredWriter):
-    """Writer of weights `embed`, `start` (added to the tokens' vectors, a row a position or one), `embed_norm`.
+    """Writer of weights `embed`, `start` (added to token vectors: a row a position, or one for all), `embed_norm`.
 
     For layer i it reads `layers.i.` with `q`, `k` and `v` or `qkv`, `o`, `attended_norm`, `up`, `down`, `fed_norm`; and
     `gate` if there is one. Norms have a `.bias`, the others may. GELU is exact, as in the makers' training; llama.cpp

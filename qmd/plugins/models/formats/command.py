@@ -115,7 +115,7 @@ def import_(
         str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
     ] = None,
     role: Annotated[
-        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, where the file does not tell.")
+        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, if the file does not state it.")
     ] = None,
     index: Index = None,
 ) -> int:
@@ -172,7 +172,7 @@ def _role(name: str | None) -> Role | None:
 
     roles: tuple[Role, ...] = get_args(Role)
     if name is not None and name not in roles:
-        raise UsageError(f"'{name}' is no role", f"choose from: {', '.join(roles)}")
+        raise UsageError(f"'{name}' is not a role", f"choose from: {', '.join(roles)}")
     return next((role for role in roles if role == name), None)
 
 

@@ -93,7 +93,7 @@ class GgufFile:
         if type_id not in _TYPES:
             kind = _OTHER_TYPES.get(type_id, f"number {type_id}")
             raise ModelError(
-                f"tensor '{short(name)}' in '{self.path.name}' has type '{kind}', which is not read here",
+                f"tensor '{short(name)}' in '{self.path.name}' has type '{kind}', which is not supported",
                 f"get the model in one of: {', '.join(sorted(FORMATS))}",
             )
         kind = _TYPES[type_id]

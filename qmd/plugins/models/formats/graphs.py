@@ -1,6 +1,6 @@
 """Qwen3 as an ONNX graph, decoder, reranker or embedder: weights come in by name, a model file goes out.
 
-An own graph has features that published files lack on a CPU: key-value tensors that can be updated in place, logits of
+The graph has features that published files lack on a CPU: key-value tensors that can be updated in place, logits of
 the last token only, products of bytes, quantized embedding tables and `accuracy_level` 4.
 """
 

@@ -250,4 +250,4 @@ def _try(place: Path, record: ModelRecord) -> None:
     else:
         (answer,) = hooks.prompt_logits(place, graph, format, [("a word", "")], 1)
     if not np.isfinite(answer).all():
-        raise ModelError(f"what was made of '{record.name}' answers with values that are no numbers", "is it damaged?")
+        raise ModelError(f"the new model '{record.name}' returns values that are not numbers", "is it damaged?")

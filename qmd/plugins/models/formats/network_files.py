@@ -129,8 +129,8 @@ def architecture_of(name: str, file_name: str) -> Architecture:
         ModelError: It is not supported.
     """
     if name not in _ARCHITECTURES:
-        hint = f"read are {SUPPORTED}; others: qmd models list --available"
-        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", hint)
+        hint = f"supported: {SUPPORTED}; others: qmd models list --available"
+        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not supported", hint)
     return _ARCHITECTURES[name]
 
 
@@ -140,7 +140,7 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
     architecture = architecture_of(file.architecture, path.name)
     scaling = file.setting("rope.scaling.type", "none")
     if scaling != "none":
-        raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not read here")
+        raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not supported")
     role = role or guess_role(file.settings, name)
     tokens = file.settings.get("tokenizer.ggml.tokens") or []
     is_encoder = "bert" in architecture
@@ -208,7 +208,7 @@ def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Po
         other += [f"has another '{key}'" for key, value in _EXPECTED.items() if str(config.get(key, value)) != value]
         other += ["has a dense layer behind its pooling" for _ in folder.glob("[0-9]_Dense")]
     if other:
-        raise ModelError(f"'{folder.name}' {other[0]}, which is not read here")
+        raise ModelError(f"'{folder.name}' {other[0]}, which is not supported")
     return pooling
 
 
@@ -217,7 +217,7 @@ def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
     rope: Mapping[str, Any] = config.get("rope_parameters") or {}
     scaling = config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
     if scaling and "full_attention" not in rope:
-        raise ModelError(f"'{folder.name}' scales its rotary positions, which is not read here")
+        raise ModelError(f"'{folder.name}' scales its rotary positions, which is not supported")
     by_layer: Mapping[str, Any] = rope.get("full_attention", {})
     return float(config.get("rope_theta") or rope.get("rope_theta") or by_layer.get("rope_theta", 1e6))
 
@@ -254,7 +254,7 @@ def _rename_tensors(
             found[layer + names[match[2]] + (".bias" if match[3] == "bias" else "")] = tensor
         elif not is_encoder or not _UNUSED.match(name):
             raise ModelError(
-                f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
-                f"read are {SUPPORTED}",
+                f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' belongs to an unsupported network",
+                f"supported: {SUPPORTED}",
             )
     return found

@@ -187,7 +187,7 @@ def _encoder(source: NetworkSource) -> Network:
     _require(source, _encoder_weights(source))
     other = min(tensors.keys() - {"types", *_encoder_weights(source)}, default=None)
     if other is not None:
-        raise ModelError(f"weight '{other}' of '{name}' is of a network that is not read here", f"read are {SUPPORTED}")
+        raise ModelError(f"weight '{other}' of '{name}' belongs to an unsupported network", f"supported: {SUPPORTED}")
     (vocab, hidden), heads = (*tensors["embed"].shape, 0)[:2], source.heads
     size, ffn = hidden // max(heads, 1), len(tensors["layers.0.up"].rows)
     positions, types = tensors.pop("positions", None), tensors.pop("types", None)

@@ -71,7 +71,7 @@ def _tensor(name: str, path: Path, entry: Mapping[str, Any], whole: npt.NDArray[
     name = short(name)
     if kind not in _BYTES:
         raise ModelError(
-            f"tensor '{name}' in '{path.name}' has type '{short(kind)}', which is not read here",
+            f"tensor '{name}' in '{path.name}' has type '{short(kind)}', which is not supported",
             f"get the model in one of: {', '.join(_BYTES)}",
         )
     if not 0 <= start <= end <= len(whole):

@@ -94,7 +94,7 @@ class StoredTensor(Struct, frozen=True):
 
     def _check_numbers(self, values: Floats) -> Floats:
         if not float(np.abs(values).max(initial=0)) <= _LARGEST:
-            raise ModelError(f"tensor '{short(self.name)}' has weights that are no numbers", "is the file damaged?")
+            raise ModelError(f"tensor '{short(self.name)}' has weights that are not numbers", "is the file damaged?")
         return values
 
 

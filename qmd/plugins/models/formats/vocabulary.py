@@ -49,7 +49,7 @@ def tokenizer_json(file: GgufFile, *, ends_by_default: bool = False) -> dict[str
     kind = vocabulary.setting("model", "")
     kinds = {"gpt2": _byte_level, "llama": _sentence_piece, "bert": _word_pieces, "t5": _unigram}
     if kind not in kinds:
-        raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{short(kind)}', which is not read here")
+        raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{short(kind)}', which is not supported")
     content = kinds[kind](vocabulary)
     content["post_processor"] = _template(vocabulary, kind, ends=ends_by_default)
     return {"version": "1.0", "truncation": None, "padding": None, **content}
@@ -107,8 +107,8 @@ def _byte_level(vocabulary: _Vocabulary) -> dict[str, Any]:
     pre = vocabulary.setting("pre", "default")
     if pre not in _SPLITS:
         raise ModelError(
-            f"the tokenizer of '{vocabulary.file.path.name}' cuts text by '{pre}', which is not read here",
-            f"read are: {', '.join(_SPLITS)}",
+            f"the tokenizer of '{vocabulary.file.path.name}' cuts text by '{pre}', which is not supported",
+            f"supported: {', '.join(_SPLITS)}",
         )
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     split = {"type": "Split", "pattern": {"Regex": _SPLITS[pre]}, "behavior": "Isolated", "invert": False}
