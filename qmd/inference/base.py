@@ -1,4 +1,4 @@
-"""The three engine protocols, and what opens them. The pipeline sees nothing else of a model."""
+"""The three engine protocols and the providers that open engines. The pipeline sees nothing else of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EngineDescription(Struct, frozen=True):
-    """What runs: for `status`, `doctor`, warnings and cache keys."""
+    """Identity of a running engine, for `status`, `doctor`, warnings and cache keys."""
 
     role: Role
     model: str
@@ -31,7 +31,7 @@ class EngineDescription(Struct, frozen=True):
     provider: str
     """`cpu`, `cuda` or the server's URL."""
     note: str | None = None
-    """What changed while it ran and the user must know, one line: it no longer runs where it did."""
+    """A change at run time that the user must know, one line: the engine moved to another device."""
 
 
 class Embedder(Protocol):
@@ -52,21 +52,21 @@ class Embedder(Protocol):
         """Token budget of one chunk's body; names, headings and special tokens are not counted."""
 
     def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token of `text`, ascending."""
+        """Return the code-point offset of the first character of every token of `text`, ascending."""
 
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets the number done."""
+        """Return vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets a count."""
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors, shape (len(texts), dim), L2-normalised."""
+        """Return vectors, shape (len(texts), dim), L2-normalised."""
 
     def embeds(self, text: str) -> bool:
-        """False for a chunk that this model cannot read (mostly in another script), which is then left to BM25."""
+        """Return False for a chunk that this model cannot read (mostly in another script); only BM25 then finds it."""
 
     def query_trust(self, text: str) -> float:
-        """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training. Drives the weight."""
+        """Return how far this model understands `text`, in [0, 1]; 0 for untrained scripts. Sets the weight."""
 
 
 class Reranker(Protocol):
@@ -84,15 +84,15 @@ class Reranker(Protocol):
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Sequence[float | None]:
-        """One score per passage, larger is better; None where the deadline (a `time.monotonic` value) came first.
+        """Return one score per passage, larger is better; None after the deadline (a `time.monotonic` value).
 
-        `is_cancelled` is asked between runs; once it is true the rest is None as well.
-        Passages arrive in order of promise and are scored in that order.
+        `is_cancelled` is called between runs; once it returns True, the remaining scores are None as well. Passages
+        arrive most promising first and are scored in that order.
         """
 
 
 class Expansion(Struct, frozen=True):
-    """Sub-queries the model proposed, and what validation refused: (text, reason)."""
+    """Sub-queries that the model proposed, and those that validation refused: (text, reason)."""
 
     subqueries: tuple[SubQuery, ...]
     dropped: tuple[tuple[str, str], ...] = ()
@@ -112,66 +112,66 @@ class Expander(Protocol):
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Expansion:
-        """Validated sub-queries in the query's own language; empty when nothing survives.
+        """Return validated sub-queries in the query's own language; empty when none is valid.
 
-        `is_cancelled` is asked between tokens.
+        `is_cancelled` is called between tokens.
         """
 
 
 class Engines(Struct, frozen=True):
-    """What `load_engines` hands to the pipeline; None where a role has no model, with the reason in `notes`."""
+    """Opened engines; None for a role without a model, with the reason in `notes`."""
 
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     expander: Expander | None = None
     notes: tuple[str, ...] = ()
-    """What is to be said of them."""
+    """Messages about the engines."""
     failures: tuple[str, ...] = ()
-    """The notes that tell of a chosen model which cannot be used, and may be usable later."""
+    """The notes about a chosen model that cannot be used now and may be usable later."""
     load_ms: float = 0.0
-    """What opening them took for this request; 0 where they were open."""
+    """Time spent opening engines for this request; 0 if they were open."""
     lasting_notes: tuple[str, ...] = ()
     """The notes for users who come from tobi/qmd: `doctor` and indexing show them, answers do not."""
 
 
 class EngineProvider:
-    """Engines of one kind, as a row of `qmd.plugins.ENGINES` names them: by what a model's name begins with, or a role.
+    """Engines of one kind: a row of `qmd.plugins.ENGINES`, selected by the prefix of a model's name or by role.
 
-    Another package brings engines by a class derived from this one, which opens the roles that it can serve, and by a
-    module with a table `ENGINES` that an entry point of the group `qmd.plugins` names. `tests/engine_contract.py` says
-    what its engines must do. Models whose files `qmd models pull` is to fetch need a record, others need none.
+    Another package adds engines with a class derived from this one, which opens the roles that it serves, and with a
+    module with a table `ENGINES` that an entry point of the group `qmd.plugins` names. `tests/engine_contract.py`
+    specifies what engines must do. Only models that `qmd models pull` fetches need a record.
     """
 
     def find_record(self, name: str, role: Role | None = None) -> ModelRecord | None:
-        """The record of a model, None where it needs none.
+        """Return the record of a model, None if it needs none.
 
         Args:
-            role: What it is to do; None for a command on its files.
+            role: The role to serve; None for a command on the model's files.
 
         Raises:
-            NotFoundError: It is unknown, and no role is asked for.
-            ModelError: It is unknown, or does not serve the role.
+            NotFoundError: The model is unknown, and `role` is None.
+            ModelError: The model is unknown, or does not serve the role.
         """
         return None
 
     def known_records(self) -> Sequence[ModelRecord]:
-        """Every model that has a record.
+        """Return every model that has a record.
 
         Raises:
-            ModelError: What knows them is not installed.
+            ModelError: The package that lists them is not installed.
         """
         return ()
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
-        """Open what was chosen.
+        """Open the chosen embedder.
 
         Raises:
-            ModelError: It cannot be used; so say the other two.
+            ModelError: It cannot be used; the other two methods raise the same.
         """
         raise ModelError("it is no embedding model")
 
     def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
-        """Open what was chosen. One with files here is opened again with `allow_gpu` off when the GPU's memory ends."""
+        """Open the chosen reranker. Local files are reopened with `allow_gpu` off when the GPU's memory runs out."""
         raise ModelError("it is no reranking model")
 
     def open_expander(self, choice: ModelChoice, settings: EngineSettings) -> Expander:

@@ -1,4 +1,4 @@
-"""Settings in, engines out: which model serves which role, and what is said when one cannot."""
+"""Choice and opening of engines: settings in, one engine per role out, with a note for each that fails."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _Engine = TypeVar("_Engine")
 def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     """Open the models of `roles`; a role without a usable model is None, with the reason in `notes`.
 
-    `auto` takes the full tier where its files are whole, else the built-in tier. A reranker that fails to open is
-    replaced by the built-in one. An embedder is not: its vectors are another model's, so the search goes on by words.
+    `auto` takes the full tier if its files are complete, else the built-in tier. A reranker that fails to open is
+    replaced by the built-in one. An embedder is not: its vectors are another model's, so the search is lexical only.
     Either way the reason is among the `failures`. The built-in reranker shares the embedder's session when both are the
     built-in model.
     """
@@ -56,10 +56,10 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
-    """Which model serves `role`, opening nothing.
+    """Return the model that serves `role`, without opening it.
 
-    A GGUF address, as configurations of tobi/qmd have it, means the model imported from that file. Where it has not
-    been imported it stands for the full tier's model if that is here, else for the built-in one; a note says so.
+    A GGUF address, as in configurations of tobi/qmd, means the model imported from that file. If it is not imported,
+    the full tier's model replaces it if present, else the built-in one, with a note.
 
     Raises:
         ModelError: The model asked for is unknown or not on this machine.
@@ -88,7 +88,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
 
 
 def _fetched(record: ModelRecord, settings: EngineSettings) -> ModelChoice:
-    """A model whose files `models pull` brings, once they are here."""
+    """Return a model that `models pull` fetches, if it is here."""
     folder = locate_model(record, settings.models_dir)
     if folder is None:
         raise ModelError("it is not on this machine", f"get it: qmd models pull {record.name}")
@@ -96,7 +96,7 @@ def _fetched(record: ModelRecord, settings: EngineSettings) -> ModelChoice:
 
 
 def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord:
-    """The record of a folder of the user's own: of the model that it is called after, else what its files say."""
+    """Return the record of a user's own folder: of the model that it is named after, else by its files."""
     overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
     known = find_model(folder.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
     if known is not None:
@@ -108,18 +108,18 @@ def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord
 
 
 def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
-    """What serves in place of a GGUF model that has not been imported, and the line that says so."""
+    """Return the replacement of a GGUF model that is not imported, with a note."""
     remedy = hooks.gguf_remedy(asked, settings.models_dir)
     record = find_model(asked, role)
     folder = locate_model(record, settings.models_dir) if record is not None else None
     if record is None or folder is None:
         pull = f"; or get {record.name}: qmd models pull {record.name}" if record is not None else ""
         return ModelChoice(None, None, f"{role} model '{asked}' is not used; {remedy}{pull}")
-    return ModelChoice(record, folder, f"{record.name} stands in for the {role} model '{asked}'; {remedy}")
+    return ModelChoice(record, folder, f"{record.name} replaces the {role} model '{asked}'; {remedy}")
 
 
 def advice_for(settings: EngineSettings, language: str) -> str | None:
-    """What to do about notes in another language than English; None where the built-in model does not embed."""
+    """Return the advice on notes in another language than English; None if the built-in model does not embed."""
     with suppress(ModelError):
         if settings.provider_for("embed") is None and choose_model(settings, "embed").record is None:
             return advice_on(language)
@@ -127,17 +127,17 @@ def advice_for(settings: EngineSettings, language: str) -> str | None:
 
 
 class EmbedderIdentity(Struct, frozen=True):
-    """What an `Embedder` says of itself."""
+    """An `Embedder`'s description and fingerprint, known without opening it."""
 
     description: EngineDescription
     fingerprint: str
 
 
 def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
-    """The embedder that `load_engines` would open, read from its files in milliseconds.
+    """Return the identity of the embedder that `load_engines` would open, read from its files in milliseconds.
 
-    None where only opening it tells: a model of another room of engines, one that runs on a GPU where there is one; and
-    where something is to be said of the model, or is wrong with it.
+    None if only opening it can tell: for a model of another provider, for a model that runs on a GPU if there is one,
+    and for a model with a note or an error.
     """
     if settings.provider_for("embed") is not None:
         return None
@@ -161,7 +161,7 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
 
 
 class _Loading:
-    """Opens one engine per role and keeps what is to be said of them."""
+    """Opener of one engine per role, which collects notes and failures."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
@@ -170,29 +170,29 @@ class _Loading:
         self.failures: list[str] = []
 
     def attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
-        """What `load` gives; None after a failure, which is noted with its remedy on one line."""
+        """Return what `load` returns; None after a failure, which is noted with its remedy on one line."""
         try:
             return load()
         except (ModelError, ImportError) as exc:
             hint = f"; {exc.hint}" if isinstance(exc, ModelError) and exc.hint else ""
             reason = f"{exc}{hint}"
-        # A missing package stops every role for one reason.
+        # A missing package fails every role for one reason.
         if not any(line.endswith(reason) for line in self.failures):
             what = f"{WORK[role]} model '{_shown(self._settings, role)}'" if role else "built-in reranking"
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
     def embedder(self) -> Embedder:
-        """The configured or full-tier embedder, else the built-in one."""
+        """Open the configured or full-tier embedder, else the built-in one."""
         choice, room = self._choice("embed"), self._settings.provider_for("embed")
         if room is not None:
             return engine_provider(room).open_embedder(choice, self._settings)
         return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
 
     def local(self, role: Role) -> Any:
-        """The configured or full-tier reranker or expander; one with files here goes on without the GPU if it must.
+        """Open the configured or full-tier reranker or expander; one with files here falls back to the CPU.
 
-        None where the built-in reranker is meant. There is no such expander, for no small one earned its time.
+        None selects the built-in reranker. There is no built-in expander: no small one was worth its time.
         """
         settings, choice, named = self._settings, self._choice(role), self._settings.provider_for(role)
         if choice.folder is None and named is None:
@@ -207,7 +207,7 @@ class _Loading:
         return FallbackEngine(lambda with_gpu: opened(choice, settings if with_gpu else without))
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
-        """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
+        """Open the built-in reranker, on the encoder of `embedder` if that is the built-in model."""
         from qmd.inference.engines.bulk_embedding import BulkEmbedder
         from qmd.inference.engines.embedder import OnnxEmbedder
         from qmd.inference.engines.maxsim import MaxSimReranker
@@ -221,7 +221,7 @@ class _Loading:
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
     def _choice(self, role: Role) -> ModelChoice:
-        """The model that serves a role; what is to be said of it is noted."""
+        """Return the model that serves a role, and note its message."""
         choice = choose_model(self._settings, role)
         if choice.note is not None:
             self.notes.append(choice.note)
@@ -238,7 +238,7 @@ class _Loading:
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder | BulkEmbedder:
-    """The embedder of a folder; where a GPU may be used, one that gives it documents once there are many."""
+    """Open a folder's embedder; if a GPU may be used, one that sends it documents once there are many."""
     from qmd.inference.engines.embedder import load_embedder
     from qmd.inference.runtime.gpu_memory import load_driver
 
@@ -261,7 +261,7 @@ def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) 
 
 
 def _shown(settings: EngineSettings, role: Role) -> str:
-    """What messages call the model of a role: as it was asked for, without what may be a key."""
+    """Return a role's model as messages show it: the name asked for, without a possible key."""
     asked = settings.model_for(role)
     if asked == AUTO:
         full = full_model(role)

@@ -1,8 +1,8 @@
-"""ONNX files come in as records, through a memory map: Protobuf's wire format, driven by annotations.
+"""Reader and writer of ONNX files as records, through a memory map: Protobuf's wire format, driven by annotations.
 
 `dims: Annotated[tuple[int, ...], 1]` is field 1, repeated. Fields that a record does not name are skipped unread, so a
-record of two fields reads a file of a gigabyte in milliseconds. It stands in for the package `onnx`, of which qmd would
-use a hundredth, and knows no models, engines or runtime.
+record of two fields reads a file of a gigabyte in milliseconds. It replaces the package `onnx`, of which qmd would use
+a hundredth, and knows no models, engines or runtime.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -22,7 +22,7 @@ from qmd.errors import ModelError
 from qmd.foreign import map_file, short
 
 FLOAT, INT32, INT64, FLOAT16, BFLOAT16 = 1, 6, 7, 10, 16
-"""Of `TensorProto.DataType`."""
+"""Values of `TensorProto.DataType`."""
 DTYPES: Mapping[int, tuple[str, int]] = {
     FLOAT: ("float32", 4),
     2: ("uint8", 1),
@@ -36,15 +36,15 @@ DTYPES: Mapping[int, tuple[str, int]] = {
     11: ("float64", 8),
     12: ("uint32", 4),
     13: ("uint64", 8),
-    # Which numpy does not have; these are its bits.
+    # Bits of bfloat16, which numpy does not have.
     BFLOAT16: ("uint16", 2),
 }
-"""numpy's name of a data type, and the bytes of a value, in files little-endian."""
+"""Data type → numpy's name and bytes of a value, in files little-endian."""
 
 _MOST_STEPS = 2_000_000
-"""Fields, numbers and 16 bytes of text of one file: some seconds of reading, some ten times a large graph."""
+"""Fields, numbers and 16-byte pieces of text of one file: seconds of reading, about ten times a large graph."""
 _MAX_DEPTH = 100
-"""Messages within messages, as in protobuf itself: a graph may hold graphs."""
+"""Messages within messages, as in protobuf itself: a graph may contain graphs."""
 _BYTES_A_STEP: Mapping[type, int] = {int: 1, float: 4, str: 16}
 _WIRE_VARINT, _WIRE_EIGHT, _WIRE_BLOCK, _WIRE_FOUR = 0, 1, 2, 5
 _FIXED_SIZE = {_WIRE_EIGHT: 8, _WIRE_FOUR: 4}
@@ -57,14 +57,14 @@ class WireError(ValueError):
 
 
 class Entry(Struct, frozen=True):
-    """`StringStringEntryProto` of `onnx.proto`: where a constant lies whose data is in another file."""
+    """`StringStringEntryProto` of `onnx.proto`: the place of a constant whose data is in another file."""
 
     key: Annotated[str, 1] = ""
     value: Annotated[str, 2] = ""
 
 
 class Constant(Struct, frozen=True):
-    """Of a tensor, its size, type, name and place."""
+    """Size, type, name and place of a tensor."""
 
     dims: Annotated[tuple[int, ...], 1] = ()
     data_type: Annotated[int, 2] = 0
@@ -73,21 +73,21 @@ class Constant(Struct, frozen=True):
 
 
 class Number(Struct, frozen=True):
-    """An attribute of a node, where it is a whole number."""
+    """An attribute of a node that is a whole number."""
 
     name: Annotated[str, 1] = ""
     i: Annotated[int, 3] = 0
 
 
 class Node(Struct, frozen=True):
-    """An operator, what it reads, and its numbers."""
+    """An operator, its inputs and outputs, and its numbers."""
 
     input: Annotated[tuple[str, ...], 1] = ()
     op_type: Annotated[str, 4] = ""
     attribute: Annotated[tuple[Number, ...], 5] = ()
 
     def number(self, name: str) -> int:
-        """An attribute; 0 where it has none of that name."""
+        """Return an attribute; 0 if it has none of that name."""
         return next((one.i for one in self.attribute if one.name == name), 0)
 
 
@@ -105,8 +105,6 @@ class Model(Struct, frozen=True):
 
 
 class _Field(Struct, frozen=True):
-    """A field of a record."""
-
     name: str
     number: int
     kind: type
@@ -116,7 +114,7 @@ class _Field(Struct, frozen=True):
 
 
 def read_model(path: Path, kind: type[Message]) -> Message:
-    """What `kind` names of an ONNX file: a record with the fields that are wanted of `ModelProto`.
+    """Read a record `kind` from an ONNX file; its fields are the wanted ones of `ModelProto`.
 
     Raises:
         ModelError: The file cannot be read or is damaged.
@@ -124,16 +122,16 @@ def read_model(path: Path, kind: type[Message]) -> Message:
     try:
         return decode(kind, memoryview(map_file(path)))
     except (ValueError, OSError) as exc:
-        raise refused(path, getattr(exc, "strerror", None) or str(exc)) from exc
+        raise read_error(path, getattr(exc, "strerror", None) or str(exc)) from exc
 
 
-def refused(path: Path, reason: str) -> ModelError:
-    """The error for a file that is not what it should be."""
+def read_error(path: Path, reason: str) -> ModelError:
+    """Return the error for a file with wrong contents."""
     return ModelError(f"model file '{path.name}' cannot be read: {short(reason)}", "qmd models verify")
 
 
 def decode(kind: type[Message], block: memoryview, depth: int = 0, left: list[int] | None = None) -> Message:
-    """The message that `block` holds; blocks of bytes in it are views of `block`. `left` counts the steps that remain.
+    """Decode a message; its blocks of bytes are views of `block`. `left` counts the steps that remain.
 
     Raises:
         WireError: The bytes are damaged, cut off, or another message.
@@ -157,7 +155,7 @@ def decode(kind: type[Message], block: memoryview, depth: int = 0, left: list[in
 
 
 def encode(message: Struct) -> bytes:
-    """The bytes of a message: its fields by number, without those at their defaults, numbers unpacked."""
+    """Encode a message: its fields by number, without those at their defaults, numbers unpacked."""
     parts: list[bytes] = []
     for field in _fields(type(message)).values():
         value = getattr(message, field.name)
@@ -168,7 +166,7 @@ def encode(message: Struct) -> bytes:
 
 @functools.cache
 def _fields(kind: type[Struct]) -> Mapping[int, _Field]:
-    """The fields of a record by number, in that order."""
+    """Return the fields of a record by number, in that order."""
     hints = get_type_hints(kind, include_extras=True)
     defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
     fields = [_field(name, hint, defaults[name]) for name, hint in hints.items()]
@@ -184,7 +182,7 @@ def _field(name: str, hint: object, default: object) -> _Field:
 
 
 def _entries(block: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """(field number, wire type, number or view of the bytes) of each field."""
+    """Yield (field number, wire type, number or view of the bytes) of each field."""
     place = 0
     while place < len(block):
         start = place
@@ -206,7 +204,7 @@ def _entries(block: memoryview) -> Iterator[tuple[int, int, Any]]:
 
 
 def _values(field: _Field, wire: int, content: memoryview, depth: int, left: list[int]) -> Iterator[Any]:
-    """What an entry gives to its field: one value, or those of a packed block."""
+    """Yield the values of an entry's field: one value, or those of a packed block."""
     if field.kind is int and (wire == _WIRE_VARINT or (wire == _WIRE_BLOCK and field.is_repeated)):
         yield from _varints(content)
     elif field.kind is float and (wire == _WIRE_FOUR or (wire == _WIRE_BLOCK and field.is_repeated)):
@@ -224,7 +222,7 @@ def _values(field: _Field, wire: int, content: memoryview, depth: int, left: lis
 
 
 def _varints(block: memoryview) -> Iterator[int]:
-    """The numbers of a packed block, signed, 64 bits."""
+    """Yield the numbers of a packed block, signed, 64 bits."""
     place = 0
     while place < len(block):
         value, place = _varint(block, place)
@@ -245,7 +243,7 @@ def _encoded(field: _Field, value: Any) -> bytes:
 
 
 def _varint(block: memoryview, place: int) -> tuple[int, int]:
-    """The number that begins at `place`, unsigned, and the place after it."""
+    """Return the number that begins at `place`, unsigned, and the place after it."""
     value = shift = 0
     while shift < 64:
         if place >= len(block):

@@ -1,4 +1,4 @@
-"""What is said of a model: where it lives, what files it has, how it is fed. Frozen records, no model among them."""
+"""Model records: identity, files and processing rules. Frozen records without any model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
 Device = Literal["cpu", "cuda"]
 PromptStyle = Literal["qwen3", "tobi"]
-"""How an expander is asked: as a plain instruction model, or as tobi/qmd's fine-tune was trained."""
+"""Prompt of an expander: of a plain instruction model, or of tobi/qmd's fine-tune."""
 
 UNPINNED = "main"
 """The revision of a model whose version the first pull decides."""
 
 
 class ModelFile(Struct, frozen=True):
-    """One file of a model: its path in the repository, and its size and sha256 where they are known."""
+    """One file of a model: its path in the repository, and its size and sha256 if known."""
 
     path: str
     size_bytes: int | None = None
@@ -35,33 +35,33 @@ class ModelFormat(Struct, frozen=True):
 
 
 class FolderRules(Struct, frozen=True):
-    """How texts become vectors in a folder that the catalogue does not know, beyond the fields of its record."""
+    """Embedding rules of a folder outside the catalogue, beyond the fields of its record."""
 
     origins: tuple[tuple[str, str], ...] = ()
-    """(`pooling`, `prompts` or `length`, which file or rule says so)."""
+    """(`pooling`, `prompts` or `length`, the file or rule that sets it)."""
     only_in_graph: tuple[str, ...] = ()
-    """What the makers compute and qmd does not: the graph must bring it along, in an output of its own."""
+    """Steps that qmd does not compute: the graph must contain them, in an output of its own."""
     is_lower_case: bool = False
     pools_prompt: bool = True
-    """Whether the tokens of a prompt count when the token vectors are pooled."""
+    """The tokens of a prompt count when the token vectors are pooled."""
     end_token: str | None = None
-    """Token that ends every text, also where the tokenizer's file does not say so."""
+    """Token that ends every text, even if the tokenizer's file does not add it."""
     kept_dim: int | None = None
-    """The first values of a vector that are kept; None for all."""
+    """Leading values of a vector that are kept; None for all."""
 
     @property
     def computed(self) -> tuple[object, ...]:
-        """What of it changes a vector. The first number counts changes of how outputs are chosen."""
+        """The rules that change a vector. The first number counts changes of how outputs are chosen."""
         return (1, self.is_lower_case, self.pools_prompt, self.end_token, self.kept_dim)
 
 
 class EmbedOverrides(Struct, frozen=True):
-    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
+    """Settings for the user's own embedding model, a folder's or a server's; None leaves a choice to the model."""
 
     query_prompt: str | None = None
     document_prompt: str | None = None
     dim: int | None = None
-    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
+    """For a folder's model: the leading values that are kept; for a server's: the required size of its vectors."""
 
 
 class ModelRecord(Struct, frozen=True):
@@ -85,7 +85,6 @@ class ModelRecord(Struct, frozen=True):
     context: int
     """Tokens in one run, special tokens included."""
     max_tokens: int
-    """Token budget of one chunk's body."""
     dim: int | None = None
     pooling: Pooling = "none"
     document_prompt: str = ""
@@ -95,35 +94,35 @@ class ModelRecord(Struct, frozen=True):
     batches: ModelFile | None = None
     """A graph for CUDA with the CPU format's weights, whose vectors agree with its own."""
     network: Literal["qwen3"] | None = None
-    """The network, where `qmd.plugins.forms` can write its graph anew."""
+    """The network, if `qmd.plugins.models` can write its graph."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
 
     @property
     def prompt_style(self) -> PromptStyle:
-        """How an expander is asked, by its name, which folders, exports and GGUF files of the fine-tune keep."""
+        """The expander's prompt, chosen by its name, which folders, exports and GGUF files of the fine-tune keep."""
         return "tobi" if "qmd-query-expansion" in f"{self.name} {self.repository}".lower() else "qwen3"
 
     @property
     def folder(self) -> str:
         """Name of its folder under the models folder."""
         if ":" in self.name:
-            # Of another room of engines, several of whose models may lie in one repository.
+            # For other providers, where several models may be in one repository.
             return self.name.replace(":", "--").replace("/", "--")
         return self.repository.replace("/", "--") if self.tier == "full" else self.name.lower()
 
     def format_for(self, device: Device) -> ModelFormat:
-        """The format meant for `device`, else the first one."""
+        """Return the format meant for `device`, else the first one."""
         return next((item for item in self.formats if item.device == device), self.formats[0])
 
 
 class ModelChoice(Struct, frozen=True):
-    """What serves a role: a record and its folder; None for the built-in tier, and for a model without files here."""
+    """The choice for a role: a record and its folder; None for the built-in tier and for models without files here."""
 
     record: ModelRecord | None = None
     folder: Path | None = None
     note: str | None = None
-    """Why it is not what was asked for."""
+    """Reason why it is not the model asked for."""
 
     @property
     def here(self) -> tuple[Path, ModelRecord]:

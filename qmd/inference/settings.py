@@ -1,4 +1,4 @@
-"""What the edge decided about models: settings in, no engine opened."""
+"""Engine settings: what the command line, environment and configuration decided about models."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 AUTO = "auto"
 BUILT_IN = "built-in"
 SERVERS = "http://"
-"""Key of the row of `ENGINES` for a server, whose address may stand in a variable as well."""
+"""Key of the row of `ENGINES` for a server, whose address may also come from a variable."""
 
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
-"""What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
+"""Prefix of a role's variables: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
 
 WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
-"""What messages call the roles' work."""
+"""Name of each role's work in messages."""
 
 SLOTS: Mapping[Role, str] = {"embed": "embed", "rerank": "rerank", "expand": "generate"}
-"""What `models` in `index.yml` calls the roles."""
+"""Name of each role under `models` in `index.yml`."""
 
 OPTION_VARIABLES: Mapping[str, str] = {
     "embed.query_prompt": "QMD_EMBED_QUERY_PROMPT",
@@ -39,16 +39,16 @@ OPTION_VARIABLES: Mapping[str, str] = {
     "rerank.context": "QMD_RERANK_CONTEXT_SIZE",
     "generate.context": "QMD_EXPAND_CONTEXT_SIZE",
 }
-"""Options of `models` in `index.yml` → the variables that apply where it does not say."""
+"""Options of `models` in `index.yml` → the variables that apply if they are not set."""
 
 _MOST_THREADS = 256
 _ALL_LAYERS = ("", "-1", "all", "auto")
 
 
 def provider_prefix(name: str) -> str | None:
-    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
+    """Return the key of `ENGINES` that begins a model's name, with or without an interface's name (`tei+http://HOST`).
 
-    None for names, folders, and the addresses of files that are downloaded or imported.
+    None for names, folders, and addresses of files that are downloaded or imported.
     """
     head, mark, rest = name.strip().partition(":")
     scheme = head.rpartition("+")[2].lower()
@@ -60,48 +60,46 @@ def provider_prefix(name: str) -> str | None:
 
 
 class EngineSettings(Struct, frozen=True):
-    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
-    server (`http://host:8000/v1#name`, `tei+http://host:8080#name`), or `fastembed:NAME` (not for expansion).
-    """
+    """Settings of all engines. A role's model is `auto`, `built-in`, a name, a repository, a folder, a server
+    (`http://host:8000/v1#name`, `tei+http://host:8080#name`), or `fastembed:NAME` (not for expansion)."""
 
     models_dir: Path
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
     sampling: Mapping[str, object] = field(default_factory=dict)
-    """How an expander that runs here draws its tokens."""
+    """Sampling settings of a local expander."""
     allow_gpu: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
-    """What the configuration says besides the models (`qmd.config.settings.MODEL_OPTIONS`)."""
+    """Other options in the configuration (`qmd.config.settings.MODEL_OPTIONS`)."""
     threads: int | None = None
-    """Threads per engine, where no option says; None takes what this process may use."""
+    """Threads per engine, if no option sets them; None takes the CPUs that this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are heard: `QMD_FORCE_CPU`, `QMD_LLAMA_GPU`, `QMD_GPU_DEVICE`, `QMD_GPU_MEMORY`, the models
+    """Variables that apply: `QMD_FORCE_CPU`, `QMD_LLAMA_GPU`, `QMD_GPU_DEVICE`, `QMD_GPU_MEMORY`, the models
     `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`, `QMD_GENERATE_MODEL`, those of `OPTION_VARIABLES`, and those of servers
-    (`qmd.plugins.servers.settings`).
-    """
+    (`qmd.plugins.servers.settings`)."""
 
     def model_for(self, role: Role) -> str:
-        """The model asked for: the configured one, else the environment's, else `auto`."""
+        """Return the model asked for: the configured one, else the environment's, else `auto`."""
         configured = {"embed": self.embed, "rerank": self.rerank, "expand": self.expand}[role]
         if configured not in ("", AUTO):
             return configured
         return self.env.get(f"{ENV_STEMS[role]}_MODEL", "").strip() or AUTO
 
     def form_for(self, role: Role) -> str:
-        """Which file is opened: the configured form, else the environment's, else `auto`."""
+        """Return the form to open: the configured one, else the environment's, else `auto`."""
         configured = self.options.get(f"{SLOTS[role]}_form", AUTO)
         if configured not in ("", AUTO):
             return configured
         return self.env.get(f"{ENV_STEMS[role]}_FORM", "").strip().lower() or AUTO
 
     def provider_for(self, role: Role) -> str | None:
-        """Key of the row of `ENGINES` that the model's name begins with, or that of servers by the environment."""
+        """Return the key of `ENGINES` that begins the model's name, or the key of servers by the environment."""
         return SERVERS if self.env.get(f"{ENV_STEMS[role]}_URL", "").strip() else provider_prefix(self.model_for(role))
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
-        """What applies to an embedding model of the user's own. A prompt that is there and empty means none.
+        """Overrides for the user's own embedding model. An empty prompt means none.
 
         Raises:
             ModelError: `dim` is no whole number above 0.
@@ -110,14 +108,14 @@ class EngineSettings(Struct, frozen=True):
         return EmbedOverrides(self.option_value("embed.query_prompt"), self.option_value("embed.document_prompt"), dim)
 
     def option_value(self, option: str) -> str | None:
-        """What the configuration says, else the environment, by the option's variable or a name of its own."""
+        """Return an option of the configuration, else of the environment, by its variable or its own name."""
         return self.options.get(option, self.env.get(OPTION_VARIABLES.get(option, option)))
 
     def number(self, option: str, least: int, most: int) -> int | None:
-        """The whole number that `said` gives; None for nothing.
+        """Return `option_value` as a whole number, None if unset.
 
         Raises:
-            ModelError: It is something else, or not within `least` and `most`.
+            ModelError: It is something else, or outside `least` to `most`.
         """
         value = (self.option_value(option) or "").strip()
         if value and not (value.isdecimal() and len(value) < 10 and least <= int(value) <= most):
@@ -126,7 +124,7 @@ class EngineSettings(Struct, frozen=True):
         return int(value) if value else None
 
     def threads_for(self, role: Role) -> int:
-        """Threads to use, at least 1; of an embedding model on a CPU, the texts that it reads at the same time."""
+        """Return the number of threads, at least 1; for an embedder on a CPU, of texts read at the same time."""
         asked = self.number("embed.threads", 1, _MOST_THREADS) if role == "embed" else None
         asked = asked or self.number("threads", 1, _MOST_THREADS) or self.threads
         return usable_cpus() if asked is None else max(1, asked)
@@ -140,10 +138,10 @@ class EngineSettings(Struct, frozen=True):
         return self.allow_gpu and gpu_allowed(self.env) and (is_whole or self.number("gpu_layers", 0, 9999) != 0)
 
     def gpu_use(self, role: Role) -> GpuUse:
-        """The GPU that the environment names, and the share of its memory that the engine of a role may take.
+        """Return the GPU that the environment names, and the share of its memory that a role's engine may take.
 
         Raises:
-            ModelError: A variable holds no number.
+            ModelError: A variable is no number.
         """
         from qmd.inference.runtime.gpu_memory import GpuUse
 

@@ -8,5 +8,5 @@ from qmd.inference.models.builtin import MINILM, locate_builtin
 
 @pytest.fixture(scope="module")
 def embedder() -> OnnxEmbedder:
-    """The built-in model, which tests leave as it is."""
+    """Open the built-in model, which tests do not change."""
     return load_embedder(locate_builtin(), MINILM, threads=2)

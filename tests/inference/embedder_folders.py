@@ -1,4 +1,4 @@
-"""Folders of tiny embedding models laid out as published ones, and a numpy reference apart from qmd's code."""
+"""Folders of tiny embedding models laid out as published ones, and an independent numpy reference."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,24 +28,24 @@ _NORMALIZE = "sentence_transformers.models.Normalize"
 
 
 class TinyGraph(Struct, frozen=True):
-    """What the graph of a tiny encoder takes and gives."""
+    """Inputs and outputs of a tiny encoder's graph."""
 
     inputs: tuple[str, ...] = ("input_ids", "attention_mask", "token_type_ids")
     tokens: str | None = "last_hidden_state"
     """Output with token vectors; None for none."""
     pooled: str | None = None
-    """Output with one vector a text, which is not what pooling the token vectors gives."""
+    """Output with one vector a text, which differs from pooled token vectors."""
 
 
 def tiny_weights(seed: int = 7) -> dict[str, Array]:
-    """Tables of tokens, positions and segments, the matrix that mixes tokens, and the one behind a pooled output."""
+    """Return tables of tokens, positions and segments, the matrix that mixes tokens, and that of a pooled output."""
     rng = np.random.default_rng(seed)
     sizes = {"token": VOCAB, "position": POSITIONS, "segment": 2, "mix": DIM, "head": DIM}
     return {name: rng.standard_normal((rows, DIM)).astype(np.float32) * 0.5 for name, rows in sizes.items()}
 
 
 def write_graph(path: Path, form: TinyGraph) -> None:
-    """Each token's vector plus what the mean over the unmasked tokens becomes: a vector depends on its text."""
+    """Write a graph of each token's vector plus a product of the unmasked mean: a vector depends on its text."""
     weights = tiny_weights()
     nodes: list[onnx.NodeProto] = []
 
@@ -77,7 +77,7 @@ def write_graph(path: Path, form: TinyGraph) -> None:
 
 
 def token_vectors(ids: Sequence[int], form: TinyGraph = TinyGraph()) -> Array:
-    """What the graph gives for one text, shape (n, DIM)."""
+    """Return the graph's token vectors of one text, shape (n, DIM)."""
     weights = tiny_weights()
     x = weights["token"][list(ids)]
     x = x + weights["segment"][0] if "token_type_ids" in form.inputs else x
@@ -87,12 +87,12 @@ def token_vectors(ids: Sequence[int], form: TinyGraph = TinyGraph()) -> Array:
 
 
 def pooled_vector(ids: Sequence[int], form: TinyGraph) -> Array:
-    """What the graph's pooled output gives for one text, shape (DIM,)."""
+    """Return the graph's pooled vector of one text, shape (DIM,)."""
     return np.asarray((token_vectors(ids, form) @ tiny_weights()["head"]).max(axis=0))
 
 
 def write_tokenizer(folder: Path, *, ends: str | None = "[SEP]", begins: str | None = "[CLS]") -> None:
-    """A byte-level `tokenizer.json` that puts the special tokens named around a text."""
+    """Write a byte-level `tokenizer.json` that puts the named special tokens around a text."""
     vocabulary = {
         token: index for index, token in enumerate([*_SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet())])
     }
@@ -107,7 +107,7 @@ def write_tokenizer(folder: Path, *, ends: str | None = "[SEP]", begins: str | N
 
 
 def ids_of(folder: Path, text: str) -> list[int]:
-    """The tokens of a text as the folder's tokenizer alone has them."""
+    """Return the tokens of a text by the folder's own tokenizer."""
     return list(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids)
 
 
@@ -119,7 +119,7 @@ def write_files(folder: Path, files: Mapping[str, object]) -> None:
 
 
 def sentence_transformer(mode: str, *further: str, **pooling: object) -> dict[str, object]:
-    """`modules.json` and the pooling's configuration, as sentence-transformers wrote them before its sixth version.
+    """Return `modules.json` and the pooling's configuration, as sentence-transformers wrote them before version 6.
 
     Args:
         mode: The pooling, as its key ends: `cls_token`, `mean_tokens`, `lasttoken`.
@@ -145,7 +145,7 @@ def make_folder(
     ends: str | None = "[SEP]",
     begins: str | None = "[CLS]",
 ) -> Path:
-    """A whole model folder; returns it."""
+    """Write a whole model folder and return it."""
     write_tokenizer(folder, ends=ends, begins=begins)
     write_files(folder, {"config.json": {"model_type": "bert", "max_position_embeddings": 512}, **(files or {})})
     write_graph(folder / weights, form)
@@ -153,17 +153,17 @@ def make_folder(
 
 
 def unit(vector: Array) -> Array:
-    """The vector at length one."""
+    """Return the vector at length one."""
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
 def settings_of(folder: Path, **env: str) -> EngineSettings:
-    """A configuration that names the folder."""
+    """Return a configuration that names the folder."""
     return EngineSettings(folder.parent, embed=str(folder), env=env)
 
 
 def opened(folder: Path, **env: str) -> OnnxEmbedder:
-    """The embedder that a configuration naming the folder gets."""
+    """Open the embedder of a configuration that names the folder."""
     engines = load_engines(settings_of(folder, **env), ["embed"])
     assert engines.notes == ()
     assert isinstance(engines.embedder, OnnxEmbedder)
@@ -171,12 +171,12 @@ def opened(folder: Path, **env: str) -> OnnxEmbedder:
 
 
 def vectors_of(embedder: Embedder, text: str = TEXT) -> tuple[Array, Array]:
-    """The vectors of a text as a query and as a document."""
+    """Return the vectors of a text as a query and as a document."""
     return embedder.embed_queries([text])[0], embedder.embed_documents([text])[0]
 
 
 def refused(folder: Path, **env: str) -> str:
-    """Why the folder's model is not used: one line that ends in what to do."""
+    """Return why the folder's model is not used: one line that ends in a remedy."""
     engines = load_engines(settings_of(folder, **env), ["embed"])
     assert engines.embedder is None
     (line,) = engines.failures

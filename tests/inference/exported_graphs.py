@@ -35,7 +35,7 @@ LAYER_PARTS = ("in_norm", "q", "k", "v", "q_norm", "k_norm", "o", "post_norm", "
 
 
 class ExportForm(Struct, frozen=True):
-    """A `GraphForm` with what exporters decide otherwise; the defaults are those of our own graphs."""
+    """A `GraphForm` with the choices of exporters; the defaults are those of qmd's graphs."""
 
     activations: Literal["fp32", "fp16"] = "fp32"
     linear: LinearForm = "q8"
@@ -59,11 +59,11 @@ class ExportForm(Struct, frozen=True):
     states_head_size: bool = True
     """False leaves the last dimension of key-value tensors open, as the GenAI builder does from 0.18 on."""
     data_suffix: str = "_data"
-    """What the name of the file with the large tensors ends in; `.data` in those exports."""
+    """Suffix of the file with the large tensors; `.data` in those exports."""
 
 
 def weight_names(shape: Qwen3Shape, head: str, *, tied: bool = True) -> list[str]:
-    """Names that a writer reads from its weights."""
+    """Return the names that a writer reads from its weights."""
     names = ["embed", *(f"layers.{i}.{part}" for i in range(shape.layers) for part in LAYER_PARTS), "norm"]
     if head == "score":
         return [*names, "score"]
@@ -106,7 +106,7 @@ class PublishedWriter(Qwen3Writer):
         self.outputs = [self._exported(info) for info in self.outputs]
 
     def _exported(self, info: ValueInfo) -> ValueInfo:
-        """An input or output as the exporter declares it."""
+        """Return an input or output as the exporter declares it."""
         held = info.type.tensor_type if info.type else None
         assert held is not None and held.shape is not None
         kind, dims = held.elem_type, held.shape.dim
@@ -134,7 +134,7 @@ class PublishedWriter(Qwen3Writer):
         return super().initializer(self._constant_name(name), array)
 
     def _zeros(self, scales: str, bits: int) -> str:
-        """The zero points of the blocks that `scales` belong to: here the middle, which costs what any other does."""
+        """Add the zero points of the blocks of `scales`: the middle, at the cost of any other."""
         name = f"{scales}.zeros"
         if name not in self.initializers:
             n, blocks = self.initializers[scales].dims
@@ -154,7 +154,7 @@ class PublishedWriter(Qwen3Writer):
         return super().linear(x, weight, self.node_name(int(pieces[1]), pieces[2]) if len(pieces) == 3 else name, form)
 
     def node_name(self, index: int, part: str) -> str:
-        """Name of a projection's node."""
+        """Return the name of a projection's node."""
         return f"/model/layers.{index}/{_PARTS.get(part, part)}/MatMul"
 
     def project(self, x: str, prefix: str, *parts: str) -> list[str]:
@@ -199,7 +199,7 @@ class PublishedWriter(Qwen3Writer):
         return self.op("Reshape", [joined, self.constant([0, 0, -1])])[0]
 
     def rotate(self, x: str, heads: int) -> str:
-        """Rotary embedding by `position_ids`, or by places in the sequence where the graph has no such input."""
+        """Add rotary embedding by `position_ids`, or by places in the sequence without such an input."""
         positions = "position_ids" if self.export.positions else self._counted_positions()
         return self.op("RotaryEmbedding", [x, positions, self.cos, self.sin], domain=MS_DOMAIN, num_heads=heads)[0]
 
@@ -208,26 +208,26 @@ class PublishedWriter(Qwen3Writer):
         return self.op("Transpose", [split], perm=[0, 2, 1, 3])[0]
 
     def _repeat(self, x: str) -> str:
-        """Each key-value head as often as query heads share it."""
+        """Repeat each key-value head for every query head that shares it."""
         shape, times = self.shape, self.shape.heads // self.shape.kv_heads
         wide = self.op("Unsqueeze", [x, self.constant([2])])[0]
         wide = self.op("Expand", [wide, self.constant([1, 1, times, 1, 1])])[0]
         return self.op("Reshape", [wide, self.constant([0, shape.heads, -1, shape.head_size])])[0]
 
     def _sequence_range(self) -> str:
-        """Places of this run's tokens in the whole sequence, shape (sequence,)."""
+        """Add the places of this run's tokens in the whole sequence, shape (sequence,)."""
         length = self.op("Gather", [self.op("Shape", ["input_ids"])[0], self.constant(1)], axis=0)[0]
         start = self.op("Sub", [self.total, length])[0]
         return self.op("Range", [start, self.total, self.constant(1)])[0]
 
     def _counted_positions(self) -> str:
-        """Positions for a graph without the input: places in the sequence, the same for every row."""
+        """Add positions for a graph without the input: places in the sequence, the same for every row."""
         row = self.op("Unsqueeze", [self._sequence_range(), self.constant([0])])[0]
         ids_shape = self.op("Shape", ["input_ids"])[0]
         return self.op("Expand", [row, ids_shape])[0]
 
     def _bias(self) -> str:
-        """0 where a query may look, -10,000 elsewhere: (batch, 1, sequence, total)."""
+        """Add 0 for allowed positions, -10,000 elsewhere: (batch, 1, sequence, total)."""
         places = self.op("Unsqueeze", [self._sequence_range(), self.constant([1])])[0]
         keys = self.op("Range", [self.constant(0), self.total, self.constant(1)])[0]
         causal = self.op("LessOrEqual", [keys, places])[0]

@@ -1,4 +1,4 @@
-"""The built-in model: the committed files, checked against fp32 vectors that the ONNX graph had no part in."""
+"""The built-in model: the committed files, checked against fp32 vectors made without the ONNX graph."""
 
 import hashlib
 import json

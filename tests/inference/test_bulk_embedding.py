@@ -1,4 +1,4 @@
-"""Documents on a GPU: batches, agreement with the CPU, and what happens when memory runs out. No device is needed."""
+"""Documents on a GPU: batches, agreement with the CPU, and exhausted memory. No device is needed."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def sentences(n: int, most_letters: int = 120) -> list[str]:
-    """Real text, from this project's manual."""
+    """Return real text from this project's manual."""
     paragraphs = "\n\n".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md")))
     parts = [part.strip() for part in re.split(r"\n\n|(?<=[.!?]) ", paragraphs) if 15 < len(part) <= most_letters]
     assert len(parts) >= n
@@ -45,7 +45,7 @@ def session() -> Session:
 
 
 class CountedSession(Session, frozen=True):
-    """A session that has room for so many padded tokens, and notes the shapes it is asked for."""
+    """A session with memory for a number of padded tokens, which records the requested shapes."""
 
     room: int = 1 << 30
     shapes: list[tuple[int, ...]] = field(default_factory=list)
@@ -165,7 +165,7 @@ def test_vectors_of_the_device_that_do_not_agree_are_not_stored(
     texts = sentences(110)
     assert np.array_equal(both.embed_documents(texts), embedder.embed_documents(texts))
     assert both.description.provider == "cpu"
-    assert "the GPU's vectors agree with its own by" in str(both.description.note)
+    assert "the GPU's vectors agree with the CPU's by" in str(both.description.note)
 
 
 def test_without_room_for_one_text_the_cpu_goes_on_and_one_line_says_so(

@@ -27,7 +27,7 @@ from qmd.inference.settings import EngineSettings
 
 
 def place(record: ModelRecord, models_dir: Path) -> Path:
-    """Files with the names of a fetched model; their content is no model."""
+    """Create files with the names of a fetched model, without a model's content."""
     folder = models_dir / record.folder
     for path in (record.formats[0].weights.path, "tokenizer.json"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

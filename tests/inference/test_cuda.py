@@ -103,7 +103,7 @@ def test_doctor_says_that_cuda_works(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.fixture
 def bulk(tmp_path: Path) -> BulkEmbedder:
-    """The built-in model as every command opens it on this machine."""
+    """Open the built-in model as every command opens it on this machine."""
     embedder = load_engines(EngineSettings(tmp_path), ["embed"]).embedder
     assert isinstance(embedder, BulkEmbedder)
     return embedder
@@ -128,7 +128,7 @@ def test_every_product_of_the_batches_is_on_the_device(bulk: BulkEmbedder) -> No
 
 def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_same_vectors(tmp_path: Path) -> None:
     shutil.copy(locate_builtin() / "tokenizer.json", tmp_path)
-    # A float graph whose tensors lie beside it stands for a model of the user's own.
+    # A float graph with separate tensors replaces a model of the user's own.
     shutil.copy(locate_builtin() / "model.onnx", tmp_path / "model.onnx")
     shutil.copy(locate_builtin() / "model_batches.onnx", tmp_path / "model_fp16.onnx")
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 256}')
@@ -139,7 +139,7 @@ def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_sam
     assert on_gpu is not None and on_cpu is not None
     assert (on_gpu.description.provider, on_cpu.description.provider) == ("cuda", "cpu")
     assert on_gpu.fingerprint == on_cpu.fingerprint
-    # CUDA rounds products of a float graph to 11 bits here, which this graph, made of roundings, shows most.
+    # CUDA rounds products of a float graph to 11 bits here; this graph, made of roundings, shows it most.
     assert (on_gpu.embed_documents(texts) * on_cpu.embed_documents(texts)).sum(axis=1).mean() >= 0.98
 
 
@@ -159,7 +159,7 @@ def test_the_driver_tells_the_memory_of_the_device() -> None:
 
 
 def test_a_session_keeps_to_its_share_and_a_batch_beyond_it_is_halved() -> None:
-    """The limit is so low that 16,384 padded tokens do not fit: the ladder's first step, by the real allocator."""
+    """The limit excludes 16,384 padded tokens: the first halving, by the real allocator."""
     use = GpuUse("embed", all_roles_mib=1000, needs_fp32=True)
     session = open_session(locate_builtin() / "model_batches.onnx", format="fp32", fuse=False, gpu=use)
     assert session.got == "cuda", session.note
@@ -204,7 +204,7 @@ def test_all_three_sessions_of_one_process_fit_side_by_side(tmp_path: Path) -> N
 
 def test_key_value_memory_is_zero_before_the_first_token(decoder: tuple[Decoder, Weights]) -> None:
     engine, weights = decoder
-    # Memory that another tensor filled with NaN and gave back is what a new context may get.
+    # A new context may get memory that another tensor filled with NaN and freed.
     garbage = np.full((1, 2, 4096, 32), np.nan, np.float16)
     value = onnxruntime.OrtValue.ortvalue_from_numpy(garbage, "cuda", 0)
     del value

@@ -38,7 +38,7 @@ def test_a_dry_run_fills_every_row_of_the_table(tmp_path: Path, capsys: pytest.C
     table = capsys.readouterr().out.splitlines()
     assert len(table) == 2 + len(POINTS) and len({line.count("|") for line in table}) == 1
     assert [line for line in table if line.startswith("| decode step") and line.endswith("| yes |")]
-    # What only a device can show is not said to hold without one.
+    # Without a device the script does not claim results that need one.
     assert [line for line in table if line.startswith("| driver") and line.endswith("| - |")]
 
 

@@ -1,4 +1,4 @@
-"""What an encoder graph takes and gives, on graphs as exporters write them."""
+"""Inputs and outputs of encoder graphs, on graphs as exporters write them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_an_input_that_is_not_known_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def write_decoder(folder: Path, writer: type[PublishedWriter], form: ExportForm) -> Weights:
-    """A decoder whose output is its last hidden state, which a head that copies it stands for; returns its weights."""
+    """Write a decoder with its last hidden state as output, by a head that copies it; return its weights."""
     write_tokenizer(folder)
     (folder / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "max_position_embeddings": 1024}')
     copying = {**random_weights(tied=False), "head": np.eye(SHAPE.vocab, SHAPE.hidden, dtype=np.float32)}
@@ -82,7 +82,7 @@ def write_decoder(folder: Path, writer: type[PublishedWriter], form: ExportForm)
 
 
 def padded(rows: Sequence[Sequence[int]], *, is_left: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Tokens and mask of a batch, shape (batch, longest)."""
+    """Return tokens and mask of a batch, shape (batch, longest)."""
     width = max(map(len, rows))
     gaps = [[0] * (width - len(row)) for row in rows]
     ids = [[*gap, *row] if is_left else [*row, *gap] for gap, row in zip(gaps, rows, strict=True)]
@@ -109,7 +109,7 @@ def test_a_decoder_that_takes_positions_and_past_keys_embeds_by_its_last_token_p
     expected = [unit(reference_logits(stored, ids)[-1].astype(np.float32)) for ids in rows]
     tolerance = 1e-4 if activations == "fp32" else 1e-2
     assert np.allclose(embedder.embed_documents(texts), expected, atol=tolerance)
-    # Fused attention counts a row's tokens from its start: its batches are padded on the right alone.
+    # Fused attention counts a row's tokens from its start: its batches are padded only on the right.
     for is_left in sides:
         ids, mask = padded(rows, is_left=is_left)
         found = embedder.session.run([graph.output], graph.feeds(ids, mask))[0]

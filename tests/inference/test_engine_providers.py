@@ -1,4 +1,4 @@
-"""Engines behind the seam: whose a name is, engines of another package, and what every engine must do."""
+"""Engine providers: selection by name, engines of another package, and the contract of every engine."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.plugins.servers.model_server import serve_models
 
 
 class HashingRoom(EngineProvider):
-    """What another package would bring: one class, and one entry point that names its module."""
+    """Provider of another package: one class, and one entry point that names its module."""
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
         return HashingEmbedder(dim=int(settings.model_for("embed").partition(":")[2]))
@@ -36,7 +36,7 @@ ENGINES = {"hashing:": f"{__name__}:HashingRoom"}
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package is installed."""
+    """Install the package."""
     monkeypatch.setattr(plugins, "foreign", lambda: (SimpleNamespace(ENGINES=ENGINES),))
 
 
@@ -122,12 +122,12 @@ def test_a_room_that_serves_no_role_says_so_of_each() -> None:
             open_engine(ModelChoice(), EngineSettings(Path()))
 
 
-# What every engine must do
+# The contract of every engine
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with tiny models: Qwen's graphs and fastembed's."""
+    """Return a folder with tiny models: Qwen's graphs and fastembed's."""
     folder = tmp_path_factory.mktemp("models")
     scoring = replace(PUBLISHED, head="score", past=False, positions=False)
     for record, form in ((QWEN_RERANKER, scoring), (QWEN_EXPANDER, replace(PUBLISHED, linear="q4"))):

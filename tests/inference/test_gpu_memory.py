@@ -1,4 +1,4 @@
-"""Memory of the GPU: shares of the engines, and what running out of it is called. No device is needed."""
+"""Memory of the GPU: shares of the engines, and errors of exhausted memory. No device is needed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ BROKEN_DEVICE = "CUDA failure 700: an illegal memory access was encountered ; GP
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[GpuMemory]]:
-    """What the driver is said to answer, time after time."""
+    """Set the driver's answers, one after the other."""
     answers = [GpuMemory(8 * GIB, 10 * GIB), GpuMemory(2 * GIB, 10 * GIB)]
     monkeypatch.setattr(gpu_memory, "memory_now", lambda device: answers.pop(0))
     gpu_memory.memory_at_start.cache_clear()
@@ -110,12 +110,12 @@ Create = Callable[..., Any]
 
 
 def _with_cuda(monkeypatch: pytest.MonkeyPatch, cuda: Create) -> list[Any]:
-    """Pretend that CUDA works; `cuda` opens what asks for it. Returns what was asked for."""
+    """Pretend that CUDA works; `cuda` opens its sessions. Return the requested providers."""
     asked: list[Any] = []
     real = onnxruntime.InferenceSession
 
     def create(path: str, options: Any, providers: list[Any], enable_fallback: int) -> Any:
-        # The runtime's own fallback would print, and open on the CPU what does not fit.
+        # The runtime's own fallback would print, and open a model that does not fit on the CPU.
         assert not enable_fallback
         asked.append(providers)
         if providers != ["CPUExecutionProvider"]:

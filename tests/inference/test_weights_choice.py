@@ -10,7 +10,7 @@ from qmd.inference.loader import load_engines
 from qmd.inference.models import prepared
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import prepared_notes
-from qmd.inference.models.weights_choice import choose_weights, form_note, idle_forms
+from qmd.inference.models.weights_choice import choose_weights, form_note, unused_forms
 from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
@@ -66,7 +66,7 @@ def test_a_form_of_an_older_version_is_left_alone_and_its_place_is_told(tmp_path
     _folder(tmp_path, QWEN_RERANKER, "w8a8", "q8")
     assert _chosen(tmp_path, QWEN_RERANKER, "w8a8") == "prepared/q8/model.onnx"
     step = f"qmd models prepare {QWEN_RERANKER.name}"
-    (line,) = idle_forms(tmp_path, QWEN_RERANKER, "q8")
+    (line,) = unused_forms(tmp_path, QWEN_RERANKER, "q8")
     assert line.startswith("w8a8 is not used: ") and line.endswith(step)
     note = form_note(tmp_path, QWEN_RERANKER, "w8a8") or ""
     assert "has no form 'w8a8' any more; possible: auto, published, " in note and note.endswith(step)

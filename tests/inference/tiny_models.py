@@ -2,7 +2,7 @@
 
 The reference is an independent implementation (no key-value cache, no ONNX) of the architecture; it was itself compared
 with transformers' Qwen3ForCausalLM 5.23 on such weights (largest difference 1.5e-6). Quantised graphs are compared with
-it on the weights their blocks stand for.
+it on their dequantised weights.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ Array = npt.NDArray[np.float64]
 Weights = dict[str, npt.NDArray[np.float32]]
 
 PUBLISHED = ExportForm(linear="fp", block=32, accuracy_level=0, table="fp", last_only=False, positions=True)
-"""How exporters write a decoder: all logits, separate projections, a full-precision table, explicit positions."""
+"""Decoder of exporters: all logits, separate projections, a full-precision table, explicit positions."""
 
 
 def random_weights(shape: Qwen3Shape = SHAPE, *, seed: int = 3, tied: bool = True) -> Weights:
-    """Weights by name, (out, in), with a score head."""
+    """Return weights by name, (out, in), with a score head."""
     rng = np.random.default_rng(seed)
     query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
     sizes: dict[str, tuple[int, ...]] = {
@@ -55,7 +55,7 @@ def random_weights(shape: Qwen3Shape = SHAPE, *, seed: int = 3, tied: bool = Tru
 
 
 def stored_weights(weights: Weights, form: ExportForm) -> Weights:
-    """The weights as a graph of this form holds them: rounded to its blocks, rows or half precision."""
+    """Return the weights as a graph of this form stores them: rounded to its blocks, rows or half precision."""
     stored: Weights = {}
     for name, value in weights.items():
         part = name.rsplit(".", 1)[-1]
@@ -77,7 +77,7 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
 def dequantize_blocks(
     packed: npt.NDArray[np.uint8], scales: npt.NDArray[np.floating], *, bits: int, block: int, k: int
 ) -> npt.NDArray[np.float32]:
-    """The (n, k) weight behind the inputs of a `MatMulNBits` node.
+    """Return the (n, k) weight of the inputs of a `MatMulNBits` node.
 
     Args:
         packed: uint8, n * ceil(k / block) * block * bits / 8 values in any shape whose first axis is n.
@@ -109,7 +109,7 @@ def _round_trip(value: npt.NDArray[np.float32], kind: str, form: ExportForm) -> 
 
 
 def reference_logits(weights: Weights, ids: Sequence[int], shape: Qwen3Shape = SHAPE, *, score: bool = False) -> Array:
-    """Logits at every position, shape (tokens, vocabulary); with `score` the one logit of the last, shape (1,)."""
+    """Return logits at every position, shape (tokens, vocabulary); with `score` the last one's logit, shape (1,)."""
     value = {name: array.astype(np.float64) for name, array in weights.items()}
     x = value["embed"][list(ids)]
     n = len(x)
@@ -152,7 +152,7 @@ def write_model(
     writer: type[PublishedWriter] = PublishedWriter,
     external: bool = False,
 ) -> Weights:
-    """Write a graph; returns the weights it really holds, for `reference_logits`."""
+    """Write a graph; return its stored weights, for `reference_logits`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writer(path, SHAPE, form, weights, external=external).write()
     return stored_weights(weights, form)

@@ -210,7 +210,7 @@ def test_a_model_that_fails_to_open_is_not_called_missing() -> None:
 
 
 def test_a_model_that_stands_in_for_another_is_told_with_every_answer() -> None:
-    note = "jina stands in for the embed model 'hf:a/b.gguf'; to use it: qmd models import FILE"
+    note = "jina replaces the embed model 'hf:a/b.gguf'; to use it: qmd models import FILE"
     engines = replace(fakes.fake_engines(), embedder=EMBEDDER, notes=(note,))
     assert note in search(notes(EMBEDDER), engines, Query("tomatoes"), HYBRID).warnings
     assert note not in search(notes(), engines, Query("tomatoes"), LEXICAL).warnings

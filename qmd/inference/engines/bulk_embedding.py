@@ -1,4 +1,4 @@
-"""Many texts on a GPU: an `Embedder` that gives them to CUDA in batches, and to the CPU when that fails."""
+"""Bulk embedding on a GPU: an `Embedder` that sends batches to CUDA, and falls back to the CPU."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from qmd.inference.runtime.gpu_memory import GpuUse
 
 SAME_VECTORS = 0.998
-"""Mean cosine to the CPU's vectors from which those of another device count as the same model's. Between two
-processors the built-in INT8 graph itself has 0.9997, and 0.994 at worst: one last digit moves its rounding."""
+"""Mean cosine to the CPU's vectors at which another device's vectors count as the same model's. Between two processors
+the built-in INT8 graph itself reaches 0.9997, and 0.994 at worst: one last digit moves its rounding."""
 
 _CALL = 100
-"""Texts that must come together. A search that embeds what has no vectors yet brings at most 64, and must not be the
-one that waits for CUDA."""
+"""Least texts of one call for CUDA. A search embeds at most 64 missing vectors, and must not wait for CUDA."""
 _PATIENCE = 256
-"""Texts that the CPU embeds before CUDA is opened, which takes as long as it takes for these (3 s)."""
+"""Texts that the CPU embeds before CUDA is opened; opening takes about as long as these do (3 s)."""
 _COMPARED = 32
 """Texts that both devices embed before vectors of the GPU are stored."""
 
@@ -38,8 +37,8 @@ class BulkEmbedder(TokenizedEmbedder):
     """An `Embedder` whose documents run on a GPU in batches once there are many; queries stay with `inner`.
 
     Args:
-        open_runs: Opens the batches of the GPU, None where CUDA does not work; called once.
-        open_on_cpu: Gives the embedder that goes on when the GPU has no room for one text.
+        open_runs: Opens batch runs on the GPU; returns None if CUDA does not work. Called once.
+        open_on_cpu: Opens the embedder that continues when a single text does not fit in the GPU's memory.
         patience: Texts before `open_runs` is called.
     """
 
@@ -56,7 +55,7 @@ class BulkEmbedder(TokenizedEmbedder):
         self.dim, self.fingerprint, self.max_tokens = inner.dim, inner.fingerprint, inner.max_tokens
         self.runs: BatchRuns | None = None
         self.cosine = 0.0
-        """Of the vectors of both devices, on average, once they were compared."""
+        """Mean cosine between the vectors of both devices, after the comparison."""
         self._open_runs: Callable[[], BatchRuns | None] | None = open_runs
         self._open_on_cpu = open_on_cpu
         self._patience = patience
@@ -64,7 +63,7 @@ class BulkEmbedder(TokenizedEmbedder):
 
     @property
     def description(self) -> EngineDescription:
-        """That of `inner`, with the GPU once documents run there, and with why they no longer do."""
+        """The description of `inner`, with the GPU once documents run there, or the reason why they no longer do."""
         provider = "cuda" if self.runs is not None else self.inner.description.provider
         return replace(self.inner.description, provider=provider, note=self._note)
 
@@ -88,18 +87,18 @@ class BulkEmbedder(TokenizedEmbedder):
         )
 
     def _embed(self, run: Callable[[], npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
-        """What `run` gives, once more on the CPU where the GPU has no room for one text."""
+        """Return what `run` returns; run once more on the CPU if one text does not fit in the GPU's memory."""
         try:
             return run()
         except OutOfMemory:
             if self.runs is None and self.inner.session.got == "cpu":
                 raise
-        # Outside of the handler, whose traceback would keep the session and its memory.
+        # Outside the handler: its traceback would keep the session and its memory.
         self._leave_gpu()
         return run()
 
     def open_now(self, texts: Sequence[str]) -> None:
-        """Open the GPU's batches, where that was not tried, and compare their vectors of some texts to the CPU's."""
+        """Open batch runs on the GPU unless already tried, and compare vectors of some texts with the CPU's."""
         open_runs, self._open_runs = self._open_runs, None
         try:
             opened = open_runs() if open_runs is not None else None
@@ -109,20 +108,20 @@ class BulkEmbedder(TokenizedEmbedder):
             ours, theirs = self.inner.embed_documents(compared), self.inner.embed_documents_in(opened, compared)
             self.cosine = float((ours * theirs).sum(axis=1).mean())
             if self.cosine < SAME_VECTORS:
-                raise ModelError(f"the GPU's vectors agree with its own by {self.cosine:.4f} only")
+                raise ModelError(f"the GPU's vectors agree with the CPU's by {self.cosine:.4f} only")
             self.runs = opened
         except ModelError as exc:
             self._note = f"no documents go to the GPU in batches: {exc.message}"
 
     def _leave_gpu(self) -> None:
-        """Let go of the GPU for good: its memory is short, and every further batch would fail again."""
+        """Leave the GPU for good: its memory is short, and every further batch would fail again."""
         self.runs = self._open_runs = None
         self.inner = self._open_on_cpu()
         self._note = f"'{self.inner.session.name}' runs on the CPU: the GPU has no memory left for one text"
 
 
 def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | None:
-    """The batches of a graph for CUDA; None where that cannot run, which is not what the user asked for.
+    """Return the batch runs of a graph on CUDA; None if CUDA does not work here.
 
     Raises:
         ModelError: Documents stay on the CPU for another reason.

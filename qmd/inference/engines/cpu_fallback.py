@@ -1,4 +1,4 @@
-"""Rerankers and expanders that go on with the CPU when the GPU has no memory left for the smallest run."""
+"""Rerankers and expanders that continue on the CPU when the smallest run does not fit in the GPU's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Answer = TypeVar("_Answer")
 
 
 class FallbackEngine:
-    """A `Reranker` or an `Expander`, by how it is opened with the GPU (True) or without."""
+    """A `Reranker` or an `Expander`; `load` opens it with the GPU (True) or without."""
 
     def __init__(self, load: Callable[[bool], Any]) -> None:
         self._load = load
@@ -26,7 +26,7 @@ class FallbackEngine:
 
     @property
     def description(self) -> EngineDescription:
-        """That of the engine, with why it is no longer on the GPU."""
+        """The engine's description, with the reason why it left the GPU."""
         description: EngineDescription = self.engine.description
         return replace(description, note=self._note)
 
@@ -43,7 +43,7 @@ class FallbackEngine:
         except OutOfMemory:
             if self.description.provider == "cpu":
                 raise
-        # Outside of the handler, whose traceback would keep the session and its memory.
+        # Outside the handler: its traceback would keep the session and its memory.
         self._fall_back()
         return question(self.engine)
 

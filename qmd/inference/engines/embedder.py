@@ -1,4 +1,4 @@
-"""BERT-like encoders: token vectors for MaxSim, pooled vectors for the index, and how far a text can be trusted."""
+"""BERT-like encoders: token vectors for MaxSim, pooled vectors for the index, and the trust in a text."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from qmd.inference.engines.encoder_graph import BatchRuns
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
-"""Share of a query's letters in scripts the model does not read, above which its vector means nothing."""
+"""Share of a query's letters in scripts the model does not read, above which its vector is meaningless."""
 
 MAX_FOREIGN_CHUNK_SHARE = 0.5
-"""The same for a chunk, which is embedded as long as half of it can be read."""
+"""The same for a chunk, which is embedded if half of it can be read."""
 
 MAX_UNKNOWN_SHARE = 0.2
-"""Share of a query's tokens outside the vocabulary, above which its vector means nothing."""
+"""Share of a query's tokens outside the vocabulary, above which its vector is meaningless."""
 
 OTHER_LATIN_TRUST = 0.5
 """Trust in a Latin-script query of another language: names and loan words still match, the rest does not."""
@@ -43,12 +43,11 @@ OTHER_LATIN_TRUST = 0.5
 _EXACT_SUMS = {"session.x64quantprecision": "1"}
 """On x86 without VNNI, sums of two 8-bit products saturate 16 bits; this widens them. Measured with a 12-layer INT8
 encoder on AVX2: cosine to fp32 0.9994 instead of 0.9979, for 11 % more time. With VNNI nothing saturates, and the same
-sums take 2.1 to 2.7 times as long.
-"""
+sums take 2.1 to 2.7 times as long."""
 
 
 def sum_options() -> dict[str, str]:
-    """Options of a session for INT8 weights of 8 bits; the built-in model's have 7, and need none."""
+    """Return session options for 8-bit INT8 weights; the built-in model's have 7 bits and need none."""
     return {} if has_byte_products() else _EXACT_SUMS
 
 
@@ -56,8 +55,8 @@ class TokenEncoder(Struct, frozen=True):
     """One open encoder with its tokenizer: texts in, token vectors out.
 
     Each text is one run, never padded, on a session with one thread; several texts run at the same time on `threads`
-    Python threads. Measured on two cores with INT8: 1.15 times the throughput of one run over two threads, and a text's
-    vectors do not depend on its neighbours, which dynamic quantisation of a whole batch would bring about.
+    Python threads. Measured on two cores with INT8: 1.15 times the throughput of one run over two threads. A text's
+    vectors do not depend on its neighbours, as they would with dynamic quantisation of a whole batch.
     """
 
     session: Session
@@ -67,7 +66,7 @@ class TokenEncoder(Struct, frozen=True):
     threads: int
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
-        """Token vectors of one text, shape (n_tokens, dim), not normalised; (1, dim) where the graph pools them."""
+        """Return token vectors of one text, shape (n_tokens, dim), not normalised; (1, dim) if the graph pools."""
         ids = np.array([tokens.ids], dtype=np.int64)
         found = self.session.run([self.graph.output], self.graph.feeds(ids, np.ones_like(ids)))[0][0]
         vectors: npt.NDArray[np.float32] = np.atleast_2d(found).astype(np.float32, copy=False)
@@ -75,7 +74,7 @@ class TokenEncoder(Struct, frozen=True):
 
 
 class TokenizedEmbedder:
-    """What an embedder says of a text by its model's record and tokenizer."""
+    """Embedder methods that need only the model's record and tokenizer."""
 
     def __init__(self, record: ModelRecord, tokenizer: Tokenizer) -> None:
         self.record = record
@@ -85,11 +84,11 @@ class TokenizedEmbedder:
         return self._tokenizer.token_starts(text)
 
     def embeds(self, text: str) -> bool:
-        """False when most letters of a chunk are in scripts the model was not trained on."""
+        """Return False when most letters of a chunk are in scripts the model was not trained on."""
         return foreign_share(text, self.record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
 
     def query_trust(self, text: str) -> float:
-        """0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1."""
+        """Return 0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1."""
         foreign = foreign_share(text, self.record.scripts)
         if foreign > MAX_FOREIGN_QUERY_SHARE or self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
             return 0.0
@@ -99,7 +98,7 @@ class TokenizedEmbedder:
 
 
 class OnnxEmbedder(TokenizedEmbedder):
-    """An `Embedder` over an ONNX encoder, pooled as its record says and L2-normalised."""
+    """An `Embedder` over an ONNX encoder, pooled by its record's rule and L2-normalised."""
 
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
         super().__init__(record, encoder.tokenizer)
@@ -111,11 +110,11 @@ class OnnxEmbedder(TokenizedEmbedder):
             "embed", record.name, encoder.session.format, record.tier, encoder.session.got
         )
         self.max_tokens = record.max_tokens
-        """Token budget of one chunk's body; what exceeds the model's context with its names is cut at the end."""
+        """Token budget of one chunk's body; text beyond the model's context is cut at the end."""
 
     @property
     def handling(self) -> tuple[str, ...]:
-        """How texts become vectors, and which file or rule says so; empty for the models of the catalogue."""
+        """Pooling, prompts and length, each with the file or rule that sets it; empty for the catalogue's models."""
         record = self.record
         if record.rules is None:
             return ()
@@ -145,7 +144,7 @@ class OnnxEmbedder(TokenizedEmbedder):
     def embed_documents_in(
         self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """`embed_documents` by the batches of another session of this model."""
+        """Run `embed_documents` in the batches of another session of this model."""
         prompt = self.record.document_prompt
         return self._embed(texts, prompt, on_progress, lambda encoded: runs.run([tokens.ids for tokens in encoded]))
 
@@ -172,7 +171,7 @@ class OnnxEmbedder(TokenizedEmbedder):
         return zip(order, vectors, strict=True)
 
     def _prompt_tokens(self, prompt: str) -> int:
-        """Leading tokens that pooling leaves out: 0 but for models made to be asked about the text alone."""
+        """Return the number of leading tokens that pooling skips: 0 unless the model excludes its prompt."""
         rules = self.record.rules
         if not prompt or rules is None or rules.pools_prompt:
             return 0
@@ -186,9 +185,9 @@ def load_embedder(
     """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder of `threads` texts at a time.
 
     Raises:
-        ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.
+        ModelError: A file is missing or damaged, or the graph does not match the record.
     """
-    # Even where the GPU may not be used: vectors belong to the file that made them, and an index would have none of the
+    # Even if the GPU may not be used: vectors belong to the file that made them, and an index would have none of the
     # other file's.
     weights = choose_weights(folder, record, allow_gpu=True)
     rules = record.rules or FolderRules()
@@ -217,7 +216,7 @@ def load_embedder(
 
 
 def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules, path: Path) -> None:
-    """Raises a ModelError where neither qmd nor the graph does all that the makers do behind the token vectors."""
+    """Raise a ModelError if neither qmd nor the graph computes every step behind the token vectors."""
     if not graph.is_pooled and rules.only_in_graph:
         missing = ", ".join(rules.only_in_graph)
         raise ModelError(
@@ -232,7 +231,7 @@ def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules,
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:
-    """Share of the letters of `text` whose script is not among `scripts`, in [0, 1]; 0 without letters or scripts."""
+    """Return the share of letters of `text` outside `scripts`, in [0, 1]; 0 without letters or scripts."""
     if not scripts or (text.isascii() and "LATIN" in scripts):
         return 0.0
     letters = [letter for letter in text if letter.isalpha()]

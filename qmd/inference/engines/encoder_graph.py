@@ -1,4 +1,4 @@
-"""An encoder's graph: its feeds and the output that is the embedding, read from it, and padded batches through it.
+"""Encoder graphs: their inputs, the output with the embedding, and runs of padded batches.
 
 Batches keep a GPU busy. A CPU is faster with one text a run.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
 
 _POOLED = ("sentence_embedding", "sentence_embeddings", "text_embeds", "dense_vecs", "embedding", "embeddings")
-"""Names of outputs with one vector a text, if they have two dimensions: as exporters call what their model ends in.
+"""Names of outputs with one vector a text, if they have two dimensions, as exporters use them.
 
-`pooler_output` is none of them: it is trained to tell whether two sentences follow each other.
+`pooler_output` is not one: it is trained to predict whether two sentences follow each other.
 """
 _TOKENS = ("last_hidden_state", "token_embeddings", "hidden_states", "text_embeds")
 """Names of outputs with one vector a token, if they have three dimensions."""
@@ -33,11 +33,11 @@ BATCH_TOKENS = 16_384
 """Padded tokens in one run: 64 chunks of the usual size. The attention of the built-in model then takes 0.2 GB."""
 
 _LEAST_FILL = 0.75
-"""Length of a text in a batch relative to the longest: the rest of its place is computed for nothing."""
+"""Least length of a text in a batch relative to the longest: the padding is computed for nothing."""
 
 
 class EncoderGraph(Struct, frozen=True):
-    """A graph's inputs, and the output to take."""
+    """A graph's inputs, and the output with the embedding."""
 
     types: Mapping[str, str]
     """Input → numpy's name of its type."""
@@ -48,7 +48,7 @@ class EncoderGraph(Struct, frozen=True):
     """The output has one vector a text, shape (batch, width); else one a token, (batch, n_tokens, width)."""
 
     def feeds(self, ids: npt.NDArray[np.int64], mask: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-        """Feeds of a batch, padded left or right: `ids` and `mask` have shape (batch, n_tokens)."""
+        """Return the feeds of a batch, padded left or right: `ids` and `mask` have shape (batch, n_tokens)."""
         values = {
             "input_ids": ids,
             "attention_mask": mask,
@@ -64,10 +64,10 @@ class EncoderGraph(Struct, frozen=True):
 
 
 def read_encoder_graph(session: Session) -> EncoderGraph:
-    """What the graph of a session takes and gives.
+    """Return the inputs of a session's graph and its embedding output.
 
     Raises:
-        ModelError: An input or type is not known, or no output is an embedding.
+        ModelError: An input or type is unknown, or no output is an embedding.
     """
     inputs = {node.name: node for node in session.ort.get_inputs()}
     if "input_ids" not in inputs:
@@ -87,33 +87,33 @@ def read_encoder_graph(session: Session) -> EncoderGraph:
 
 
 def _embedding_output(session: Session) -> tuple[str, bool]:
-    """The output that is the embedding, and whether it has one vector a text."""
+    """Return the name of the embedding output, and whether it has one vector a text."""
     ranks = {node.name: len(node.shape) for node in session.ort.get_outputs()}
     only = next(iter(ranks)) if len(ranks) == 1 and "logits" not in ranks else ""
-    pooled = _first_of(_POOLED, ranks, 2)
-    tokens = _first_of((*_TOKENS, only), ranks, 3)
+    pooled = _first_output(_POOLED, ranks, 2)
+    tokens = _first_output((*_TOKENS, only), ranks, 3)
     if pooled or tokens:
         return pooled or tokens, bool(pooled)
     named = ", ".join(f"'{name}'" for name in ranks if not name.startswith("present"))
     raise ModelError(f"no output of model '{session.name}' is known as an embedding: it has {named}", _OTHER_EXPORT)
 
 
-def _first_of(names: Sequence[str], ranks: Mapping[str, int], rank: int) -> str:
-    """The first output of so many dimensions, empty for none; where a graph does not state them, its name must do."""
+def _first_output(names: Sequence[str], ranks: Mapping[str, int], rank: int) -> str:
+    """Return the first output with `rank` dimensions, else ""; without stated ranks, the name decides."""
     both = {*_POOLED} & {*_TOKENS}
     return next((one for one in names if ranks.get(one) == rank or (ranks.get(one) == 0 and one not in both)), "")
 
 
 class BatchRuns:
-    """Runs texts of similar length together, at most `batch_tokens` padded tokens at a time.
+    """Runner of texts in batches of similar length, at most `batch_tokens` padded tokens each.
 
-    Where the device has no room for a batch, smaller ones are tried, and are kept to.
+    If the device has no memory for a batch, smaller ones are tried, and used from then on.
 
     Args:
-        session: An encoder that takes an `attention_mask`: what stands in padded places does not count then.
+        session: An encoder with an `attention_mask`, so that padding does not count.
 
     Raises:
-        ModelError: It is no such encoder.
+        ModelError: The session has no such input.
     """
 
     def __init__(self, session: Session, batch_tokens: int = BATCH_TOKENS) -> None:
@@ -124,13 +124,13 @@ class BatchRuns:
             raise ModelError(f"model '{session.name}' has no 'attention_mask' input, so it takes no padded batches")
 
     def run(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """(index into `texts`, token vectors (n_tokens, dim), or (1, dim) of a graph that pools), longest text first.
+        """Yield (index into `texts`, token vectors (n_tokens, dim) or one pooled vector (1, dim)), longest text first.
 
         Raises:
-            OutOfMemory: There is no room for one text by itself.
+            OutOfMemory: One text by itself does not fit in memory.
             ModelError: The runtime fails.
         """
-        # The longest first: what the arena grows to for them holds every later batch.
+        # The longest first: the arena then never grows again.
         waiting = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
         while waiting:
             width = len(texts[waiting[0]])
@@ -145,7 +145,7 @@ class BatchRuns:
                 continue
             waiting = waiting[len(batch) :]
             for index, row in zip(batch, vectors, strict=True):
-                # A view: what a foreign graph returns for every token is pooled where it lies.
+                # A view: a foreign graph's output for every token is pooled without a copy.
                 yield index, row[None] if row.ndim == 1 else row[: len(texts[index])]
 
     def _run(self, rows: Sequence[Sequence[int]], width: int) -> npt.NDArray[np.float32]:

@@ -29,7 +29,7 @@ _QUERY_TOKENS = 64
 class MaxSimReranker:
     """A `Reranker`: weighted mean over query tokens of the best cosine to any token of the passage.
 
-    A query token carries its word's weight, shared among the word's pieces. Scores are in [-1, 1], in practice 0.2-0.9.
+    A query token has its word's weight, divided among the word's pieces. Scores are in [-1, 1], in practice 0.2-0.9.
 
     Source: Khattab and Zaharia, SIGIR 2020 (ColBERT); the weighted mean instead of the sum makes queries comparable.
     """
@@ -41,7 +41,7 @@ class MaxSimReranker:
         self.description = EngineDescription("rerank", model, self.session.format, "built-in", self.session.got)
 
     def with_idf(self, idf: Idf) -> MaxSimReranker:
-        """The same reranker, weighing query words by a collection's document frequencies."""
+        """Return the same reranker, with query words weighted by a collection's document frequencies."""
         return MaxSimReranker(self._encoder, self.description.model, idf)
 
     def score(
@@ -53,10 +53,10 @@ class MaxSimReranker:
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Sequence[float | None]:
-        """One score per passage in the order given; None where `deadline_s` (a `time.monotonic` value) came first.
+        """Return one score per passage in the order given; None after `deadline_s` (a `time.monotonic` value).
 
         Passages are cut at the model's context. Repeated passages are computed once. A passage that would outlast the
-        deadline, judged by the pace so far, is not waited for.
+        deadline, judged by the pace so far, is not scored.
         """
         vectors, weights, s_per_token = self._query_vectors(query, intent)
         scores: list[float | None] = [None] * len(passages)
@@ -86,7 +86,7 @@ class MaxSimReranker:
     def _query_vectors(
         self, query: str, intent: str | None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], float]:
-        """Query token vectors, shape (n, dim), and weights, shape (n,), weights above 0 alone; seconds a token."""
+        """Return query token vectors, shape (n, dim), weights above 0, shape (n,), and seconds a token."""
         s_per_token = 0.0
         vectors: list[npt.NDArray[np.float32]] = []
         weights: list[npt.NDArray[np.float32]] = []
@@ -104,7 +104,7 @@ class MaxSimReranker:
         return np.concatenate(vectors), np.concatenate(weights), s_per_token
 
     def _weights(self, text: str, tokens: Tokens) -> list[float]:
-        """Weight of each token: its word's weight over the number of the word's pieces; 0 for marks and specials."""
+        """Return each token's weight: its word's weight over the number of its pieces; 0 for marks and specials."""
         owners, words = _words(text, tokens)
         if not words:
             return [0.0] * len(owners)
@@ -120,7 +120,7 @@ class MaxSimReranker:
 def max_similarity(
     query: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], passage: npt.NDArray[np.float32]
 ) -> float:
-    """Weighted mean over query tokens of the best cosine to a passage token.
+    """Return the weighted mean over query tokens of the best cosine to a passage token.
 
     Args:
         query: Shape (n, dim).
@@ -141,7 +141,7 @@ def _normalised(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _words(text: str, tokens: Tokens) -> tuple[list[int | None], list[str]]:
-    """For each token the index of its word, or None; and the words, lower-case.
+    """Return each token's index of its word, or None, and the words, lower-case.
 
     Pieces that touch belong to one word; a token without letter or digit belongs to none and ends a word.
     """

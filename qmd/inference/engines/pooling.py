@@ -1,4 +1,4 @@
-"""Token vectors in, one vector a text out. Values in, values out: nothing here knows a model."""
+"""Pooling of token vectors into one vector a text. Pure functions that know no model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Vectors = npt.NDArray[np.float32]
 
 
 def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | None = None) -> Vectors:
-    """One L2-normalised vector of one text.
+    """Return one L2-normalised vector of one text.
 
     Args:
-        token_vectors: Shape (n_tokens, width), n_tokens >= 1, no padding. One row is its own pooled vector whatever
-            the pooling, so a vector that a graph has pooled itself passes unchanged.
+        token_vectors: Shape (n_tokens, width), n_tokens >= 1, no padding. A single row passes unchanged with any
+            pooling, so a vector that a graph has pooled itself can be passed.
         skip: Leading tokens (those of a prompt) that do not count; the last token always does.
         dim: Values kept before normalising, for models trained to be cut; None keeps all.
 
     Returns:
-        Shape (dim,), or (width,) where no `dim` is given.
+        Shape (dim,), or (width,) if `dim` is None.
     """
     start = min(skip, len(token_vectors) - 1)
     pooled = _POOLINGS[pooling](token_vectors, start)[:dim]
@@ -31,7 +31,7 @@ def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | 
 
 
 def _weighted_mean(vectors: Vectors, start: int) -> Vectors:
-    """Mean in which the n-th token of the text counts n times."""
+    """Return the mean in which the n-th token of the text counts n times."""
     weights = np.arange(start + 1, len(vectors) + 1, dtype=np.float32)
     result: Vectors = weights @ vectors[start:] / weights.sum()
     return result
@@ -42,9 +42,9 @@ _POOLINGS: Mapping[Pooling, Callable[[Vectors, int], Vectors]] = {
     "first": lambda vectors, start: vectors[start],
     "last": lambda vectors, _: vectors[-1],
     "max": lambda vectors, start: vectors[start:].max(axis=0),
-    # Of one length it is the mean times a number, which normalising takes away again.
+    # Normalising removes the factor by which this differs from the mean.
     "mean_sqrt_len": lambda vectors, start: vectors[start:].mean(axis=0),
     "weighted_mean": _weighted_mean,
     "none": lambda vectors, _: vectors[0],
 }
-"""(token vectors, number of the first that counts) → vector. `none` stands for graphs that pool."""
+"""(token vectors, index of the first token that counts) → vector. `none` is for graphs that pool."""

@@ -1,4 +1,4 @@
-"""The built-in model: its record, where it lies, and the words that its vocabulary has."""
+"""The built-in model: its record, its folder, and the words in its vocabulary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINILM = ModelRecord(
     ),
     files=(ModelFile("tokenizer.json", 466_082, "3ad857958ba886d154a5a852119fb31a0dd549d03d8a3fc20e33f2336272cc19"),),
     context=256,
-    # Trained on texts of 128 tokens; yet 110 in its place or beside it lost on three collections and won on one vault.
+    # Trained on texts of 128 tokens; yet 110 instead or in addition lost on three collections and won on one vault.
     max_tokens=240,
     dim=384,
     pooling="mean",
@@ -38,7 +38,7 @@ MINILM = ModelRecord(
 )
 
 MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
-"""What the built-in reranker is called: the built-in embedding model's token vectors."""
+"""Name of the built-in reranker, which uses the built-in embedding model's token vectors."""
 
 _ENDINGS = (
     ("s", ""),
@@ -56,17 +56,17 @@ _ENDINGS = (
     ("ness", ""),
     ("iness", "y"),
 )
-"""English endings, and what the word without them ends with instead."""
+"""English endings, and the ending of the word without them."""
 
 _SHORTEST_BASE = 4
-"""Letters of a word that may have an ending: of shorter ones too many are pieces, and `cas` + `ed` is no word."""
+"""Least letters of a word that may have an ending: too many shorter ones are pieces, and `cas` + `ed` is no word."""
 
 
 def locate_builtin() -> Path:
-    """The folder of the built-in model: inside an installed package, else in the source tree beside it.
+    """Return the folder of the built-in model, in an installed package or else in the source tree.
 
     Raises:
-        ModelError: Neither exists, so the installation is not whole.
+        ModelError: Neither exists, so the installation is incomplete.
     """
     package = Path(__file__).resolve().parents[2]
     for folder in (package / "builtin" / MINILM.folder, package.parent / "models" / MINILM.folder):
@@ -76,17 +76,17 @@ def locate_builtin() -> Path:
 
 
 def is_word(text: str) -> bool:
-    """Whether a word is whole in the vocabulary (30,000 entries, nearly all English), or an inflection of such a word.
+    """Return whether a word is whole in the vocabulary (30,000 entries, nearly all English), or an inflection of one.
 
-    Costs about half a millisecond for each form that is looked for, and loads no tokenizer.
+    Costs about half a millisecond for each form that is looked up, and loads no tokenizer.
     """
     letters = unicodedata.normalize("NFD", text.casefold())
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return bare.isalnum() and any(f'"{form}":'.encode() in _tokenizer() for form in _base_forms(bare))
+    return bare.isalnum() and any(f'"{form}":'.encode() in _tokenizer_bytes() for form in _base_forms(bare))
 
 
 def _base_forms(word: str) -> list[str]:
-    """The word, and what it may be an inflection of."""
+    """Return the word and its possible base forms."""
     forms = [word]
     for ending, replacement in _ENDINGS:
         base = word.removesuffix(ending)
@@ -98,6 +98,6 @@ def _base_forms(word: str) -> list[str]:
 
 
 @cache
-def _tokenizer() -> bytes:
-    """The file as it is: searching its 0.5 MB takes a fraction of the time of parsing it."""
+def _tokenizer_bytes() -> bytes:
+    """Return the raw file: searching its 0.5 MB takes a fraction of the time of parsing it."""
     return (locate_builtin() / "tokenizer.json").read_bytes()

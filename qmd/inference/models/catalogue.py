@@ -1,7 +1,7 @@
-"""Every model qmd knows by name: families of embedding models and how they are fed, and the models that it can fetch.
+"""Catalogue of known models: families of embedding models with their rules, and the models that qmd can fetch.
 
-An embedding model that is to be fetched by name is one row of `MODELS`; a test holds it against its family. What a
-family wants (pooling, prompts and length) is said in `FAMILIES`, for folders and for fastembed's models as well.
+An embedding model that can be fetched by name is one row of `MODELS`; a test compares it with its family. `FAMILIES`
+has each family's pooling, prompts and length, also for folders and for fastembed's models.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from qmd.inference.models.builtin import MINILM
 from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Pooling, Role
 
 MAX_CONTEXT = 1024
-"""Tokens of one run, whatever the makers allow: a chunk with its title and prompt is shorter, and longer windows blur
-what one passage says, in a time that grows by the square.
-"""
+"""Most tokens of one run, even if the makers allow more: a chunk with its title and prompt is shorter, and longer
+windows blur the meaning of one passage, in a time that grows by the square."""
 _MAX_CHUNK = 480
 _TITLE_TOKENS = 32
-"""Tokens kept free for the title and special tokens in front of a chunk."""
+"""Tokens reserved for the title and special tokens in front of a chunk."""
 _CHARACTERS_A_TOKEN = 4
-"""Of a prompt, roughly: the tokenizer is not opened to describe a model."""
+"""Estimate for prompts: describing a model does not open its tokenizer."""
 
 _RELEVANT_PASSAGES = "Represent this sentence for searching relevant passages: "
 _INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
@@ -37,16 +36,16 @@ class Family(Struct, frozen=True):
     """Regular expression for the end of a repository's name in small letters, without what exporters add."""
     pooling: Pooling
     max_length: int
-    """Tokens that the makers let a text have."""
+    """Most tokens of a text, by the makers."""
     source: str
-    """Repository whose card says so."""
+    """Repository with the card that states the rules."""
     query_prompt: str = ""
     document_prompt: str = ""
     end_token: str | None = None
     model_type: str | None = None
     """`model_type` of `config.json` that no other family has."""
     only_in_graph: str | None = None
-    """What the makers compute behind the pooling."""
+    """Computation behind the pooling that only the graph can contain."""
     is_dot_product: bool = False
     """Vectors are compared with their lengths."""
 
@@ -180,13 +179,13 @@ FAMILIES: tuple[Family, ...] = (
 """First match wins."""
 
 _EXPORT = r"([-_.](onnx|gguf|ggml-model|int8|uint8|i?q[0-9]?(_[0-9a-z]+){0,2}|b?fp?(16|32)|quantized|o[1-4]))+$"
-"""What exporters add to the name of the model that they write."""
+"""Suffixes that exporters add to a model's name."""
 
 
 def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
-    """The family of a model, by the names that it may go by, first name first, then by its type; None if unknown."""
+    """Return a model's family by its possible names, best first, then by its type; None if unknown."""
     for name in names:
-        last = re.sub(_EXPORT, "", re.split(r"/|--", name[-200:].strip().lower())[-1])  # a stranger's has any length
+        last = re.sub(_EXPORT, "", re.split(r"/|--", name[-200:].strip().lower())[-1])  # a foreign name has any length
         for known in FAMILIES:
             if re.fullmatch(rf"(.*[-_])?({known.pattern})", last):
                 return known
@@ -194,7 +193,7 @@ def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
 
 
 def chunk_tokens(context: int, document_prompt: str) -> int:
-    """Token budget of a chunk's body in a run of `context` tokens."""
+    """Return the token budget of a chunk's body in a run of `context` tokens."""
     room = _TITLE_TOKENS + len(document_prompt) // _CHARACTERS_A_TOKEN
     return max(16, min(_MAX_CHUNK, context - room))
 
@@ -209,7 +208,7 @@ JINA_ZH = ModelRecord(
     languages=("zh", "en"),
     scripts=("LATIN", "CJK"),
     formats=(
-        # As two repositories and the maker's own publish it; of the others no digest is publicly known.
+        # As two repositories and the maker's own publish it; no digest of the other files is publicly known.
         ModelFormat(
             "int8",
             ModelFile(
@@ -242,7 +241,7 @@ QWEN_RERANKER = ModelRecord(
     licence="Apache-2.0",
     languages=("*",),
     scripts=(),
-    # Called FP32 where it is published; its size, two bytes per parameter, says FP16.
+    # Published as FP32; its size, two bytes per parameter, shows FP16.
     formats=(ModelFormat("fp16", ModelFile("model.onnx"), "cuda"),),
     files=(ModelFile("tokenizer.json"), ModelFile("tokenizer_config.json"), ModelFile("config.json")),
     context=1024,
@@ -278,7 +277,7 @@ QWEN_EXPANDER = ModelRecord(
             ),
             "cpu",
         ),
-        # Exact weights, for those who make forms of their own.
+        # Exact weights, from which users can prepare forms.
         ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
     files=(
@@ -298,18 +297,18 @@ READERS: Mapping[str, str] = {
     "es": "fastembed:jinaai/jina-embeddings-v2-base-es",
     "": "fastembed:sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
 }
-"""Language -> the embedding model to pull that reads it, and English; that of no language reads fifty."""
+"""Language → the embedding model to pull, which reads it and English; the model of language "" reads fifty."""
 
 
 def advice_on(language: str) -> str:
-    """What to do where the built-in embedding model is asked to read another language than English."""
+    """Return the advice for a language other than English, which the built-in embedding model does not read."""
     name, model = {"zh": "Chinese", **LANGUAGES}.get(language, "other languages"), READERS.get(language, READERS[""])
     then = "" if model == JINA_ZH.name else ", and set QMD_EMBED_MODEL to that name"
     return f"{MINILM.name} reads English; for {name}: qmd models pull {model}{then}"
 
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)
-"""All of them, built-in first."""
+"""Every known model, built-in first."""
 
 _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
     "hf:ggml-org/embeddinggemma-300m-gguf/": JINA_ZH,
@@ -320,19 +319,19 @@ _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
 
 
 _FULL_SET: Mapping[Role, ModelRecord] = {"embed": JINA_ZH, "rerank": QWEN_RERANKER, "expand": QWEN_EXPANDER}
-"""What `auto` means and `models pull` fetches; other models of the tier are used where they are asked for."""
+"""The models that `auto` means and `models pull` fetches; other models of the tier are used on request."""
 
 
 def full_model(role: Role) -> ModelRecord:
-    """The model of the full set for a role."""
+    """Return the model of the full set for a role."""
     return _FULL_SET[role]
 
 
 def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
-    """The model a user means by `name`, or None.
+    """Return the model that a user means by `name`, or None.
 
-    Takes the name or the repository in any case, `hf:` in front of a repository, and the GGUF addresses that a
-    configuration of tobi/qmd may have, which name the same job in a format that is not read here.
+    Takes the name or the repository in any case, `hf:` in front of a repository, and the GGUF addresses in
+    configurations of tobi/qmd, which name models of the same role in a format that is not read here.
     """
     wanted = name.strip().lower()
     gguf = next((model for prefix, model in _GGUF_PREFIXES.items() if wanted.startswith(prefix)), None)
@@ -344,5 +343,5 @@ def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
 
 
 def is_gguf_address(name: str) -> bool:
-    """True for an address or file of a GGUF model, which ONNX Runtime cannot open."""
+    """Return True for an address or file of a GGUF model, which ONNX Runtime cannot open."""
     return name.strip().lower().endswith(".gguf")

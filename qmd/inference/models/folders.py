@@ -1,7 +1,7 @@
-"""Folders of models on this machine: which model a name means, where it lies, what its manifest says of its files.
+"""Folders of models on this machine: lookup by name, paths and manifests.
 
-A folder fetched or imported here holds `qmd-model.json`, written last: repository, commit, and size and sha256 of each
-file. It is what `models verify` compares with.
+A folder fetched or imported here contains `qmd-model.json`, written last: repository, commit, and size and sha256 of
+each file. `models verify` compares files with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MANIFEST_NAME = "qmd-model.json"
 MAX_MANIFEST_BYTES = 1 << 20
 STAGING = ".staging"
 _SPARE_BYTES = 64 << 20
-"""Left free on the disk besides what is written."""
+"""Disk space that stays free after a write."""
 
 _POOLINGS: Mapping[str, Pooling] = {
     "cls": "first",
@@ -41,14 +41,14 @@ _POOLINGS: Mapping[str, Pooling] = {
     "weightedmean": "weighted_mean",
     "lasttoken": "last",
 }
-"""`pooling_mode` of version 6 of sentence-transformers, and what follows `pooling_mode_` in the keys before it."""
+"""`pooling_mode` of version 6 of sentence-transformers; earlier keys have it after `pooling_mode_`."""
 _QUERY_NAMES = ("query", "retrieval.query", "Retrieval-query", "search_query", "s2p_query")
 _DOCUMENT_NAMES = ("document", "passage", "corpus", "retrieval.passage", "Retrieval-document", "search_document")
-"""Names of prompts, first come first taken: sentence-transformers' own, then those of Jina, Gemma, Nomic and Stella."""
+"""Names of prompts, first match wins: sentence-transformers' own, then those of Jina, Gemma, Nomic and Stella."""
 
 
 class Manifest(Struct, frozen=True):
-    """Where a model folder came from and what it holds."""
+    """Origin and files of a model folder."""
 
     repository: str
     commit: str | None
@@ -56,7 +56,7 @@ class Manifest(Struct, frozen=True):
 
 
 def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
-    """The model of a name: of the catalogue or, in a folder of models, one that was imported.
+    """Return the record of a model by name: from the catalogue or, in a folder of models, an imported one.
 
     Raises:
         NotFoundError: There is none.
@@ -73,7 +73,7 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
 
 
 def model_path(record: ModelRecord, models_dir: Path) -> Path:
-    """The folder of a model that is on this machine.
+    """Return the folder of a model that is on this machine.
 
     Raises:
         NotFoundError: It is not.
@@ -85,12 +85,12 @@ def model_path(record: ModelRecord, models_dir: Path) -> Path:
 
 
 def measure_file(folder: Path, path: str) -> ModelFile:
-    """A file of a folder with its size and sha256."""
+    """Return a file of a folder with its size and sha256."""
     return ModelFile(path, (folder / path).stat().st_size, sha256_of(folder / path))
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder, None where there is none. It may be foreign: its paths lead down, its commit is one.
+    """Read a folder's manifest, None if there is none. It may be foreign: its paths and commit are checked.
 
     Raises:
         ModelError: It is damaged.
@@ -112,24 +112,22 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def file_list(files: Iterable[ModelFile]) -> list[dict[str, object]]:
-    """Files as every manifest lists them; `read_file_list` reads them back."""
+    """Return files as every manifest lists them; `read_file_list` reads them back."""
     return [{"path": item.path, "size_bytes": item.size_bytes, "sha256": item.sha256} for item in files]
 
 
 def sha256_of(path: Path) -> str:
-    """sha256 hex of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files under a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 @contextlib.contextmanager
 def mapped_os_errors(path: Path) -> Iterator[None]:
-    """Turn a full disk, missing rights and their like into one `ModelError` line."""
+    """Turn a full disk, missing rights and similar errors into one `ModelError` line."""
     try:
         yield
     except OSError as exc:
@@ -139,10 +137,10 @@ def mapped_os_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a lock for the block.
+    """Lock a path for the block.
 
     Raises:
-        BusyModelError: If another process has it; `otherwise` says what it does.
+        BusyModelError: If another process has the lock; `otherwise` is the message.
     """
     with exclusive_lock(path) as is_ours:
         if not is_ours:
@@ -152,14 +150,14 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def staged(models_dir: Path, name: str) -> Iterator[Path]:
-    """An empty folder to put a model together in, under the lock of its name; it goes with the block.
+    """Create an empty folder for a new model, under the lock of its name; delete it after the block.
 
     Raises:
         BusyModelError: If another process has the lock.
     """
     folder = models_dir / STAGING / f"{name}.importing"
     with locked(models_dir / STAGING / f"{name}.lock", f"'{name}' is being imported or fetched by another process"):
-        # What an interrupted run left; the lock says that nobody writes it.
+        # Left by an interrupted run; the lock excludes another writer.
         shutil.rmtree(folder, ignore_errors=True)
         try:
             make_private_folder(folder)
@@ -169,10 +167,10 @@ def staged(models_dir: Path, name: str) -> Iterator[Path]:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Refuse before the first byte when the disk cannot hold `needed` bytes more.
+    """Refuse before the first byte when the disk has no space for `needed` bytes more.
 
     Raises:
-        ModelError: It cannot.
+        ModelError: There is too little space.
     """
     free = shutil.disk_usage(folder).free
     if needed + _SPARE_BYTES > free:
@@ -183,8 +181,8 @@ def check_space(folder: Path, needed: int) -> None:
         )
 
 
-def stated_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
-    """The pooling of `1_Pooling/config.json`, in the words of either version, and these; `none` where it is unknown."""
+def read_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
+    """Return the pooling that either version of `1_Pooling/config.json` names, and the name; `none` if unknown."""
     given = config.get("pooling_mode")
     modes = [given] if isinstance(given, str) else given
     if modes is None:
@@ -193,8 +191,8 @@ def stated_pooling(config: Mapping[str, Any]) -> tuple[Pooling, str]:
     return _POOLINGS.get(named.removesuffix("_tokens").removesuffix("_token"), "none"), named
 
 
-def stated_prompts(config: Mapping[str, Any]) -> tuple[str, str, Mapping[str, str]]:
-    """The query's and the document's prompt in `config_sentence_transformers.json`, and all that it has by name."""
+def read_prompts(config: Mapping[str, Any]) -> tuple[str, str, Mapping[str, str]]:
+    """Return the query's, the document's and all named prompts of `config_sentence_transformers.json`."""
     stated = config.get("prompts")
     # Version 5 of sentence-transformers and later write empty ones into every model.
     prompts = {str(name): str(text) for name, text in stated.items() if text} if isinstance(stated, dict) else {}

@@ -1,6 +1,6 @@
-"""Models that were made here from files of other programs: their records, and which of them an address means.
+"""Models imported here from files of other programs: their records and their addresses.
 
-The folder of such a model holds `qmd-import.json`: the record that the catalogue has for others, and the source.
+The folder of such a model contains `qmd-import.json`: a record like those of the catalogue, and the source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from qmd.inference.settings import provider_prefix
 
 IMPORT_FILE = "qmd-import.json"
 OWNER = "imported"
-"""Stands for the owner in the repository of an imported model, which has none: its folder is `imported--NAME`."""
+"""Owner in the repository of an imported model, which has none: its folder is `imported--NAME`."""
 _MAX_RECORD_BYTES = 1 << 20
 _MAX_TOKENS, _MAX_DIM = 1 << 17, 1 << 16
 
@@ -31,28 +31,28 @@ class Source(Struct, frozen=True):
     """The file or folder that a model was made from."""
 
     address: str
-    """As it was asked for: a path, or `ollama:NAME`."""
+    """As the user wrote it: a path, or `ollama:NAME`."""
     path: str
     size_bytes: int
     sha256: str
 
 
 class ImportedModel(Struct, frozen=True):
-    """What `qmd-import.json` says."""
+    """Contents of `qmd-import.json`."""
 
     record: ModelRecord
     source: Source
     qmd: str
-    """The version that made it."""
+    """The version of qmd that made it."""
     number_formats: tuple[str, ...] = ()
-    """Of the source's matrices, the most bytes first."""
+    """Formats of the source's matrices, the most bytes first."""
 
 
 def read_imported(folder: Path) -> ImportedModel | None:
-    """What the folder of an imported model says of it; None for other folders.
+    """Return the record in the folder of an imported model; None for other folders.
 
-    The record may have been written by anybody, so it gives facts alone: name and repository are those of the folder it
-    lies in, or in a folder of another name of what it calls itself, and never those of a model of the catalogue.
+    Anyone may have written the record, so only facts are taken from it: the name and repository come from the folder's
+    name, or in a folder of another name from the record, and are never those of a model of the catalogue.
 
     Raises:
         ModelError: The file is damaged, or not the record of an imported model.
@@ -76,18 +76,17 @@ def read_imported(folder: Path) -> ImportedModel | None:
 
 
 def is_model_name(name: str) -> bool:
-    """Whether an imported model can be called so; its folder is."""
+    """Return whether an imported model can have this name; its folder has it too."""
     return bool(name.strip()) and not name.startswith(".") and is_name(f"{OWNER}--{name}")
 
 
 def write_imported(folder: Path, model: ImportedModel) -> None:
-    """Write `qmd-import.json`."""
     text = json.dumps(msgspec.to_builtins(model), indent=1, ensure_ascii=False)
     (folder / IMPORT_FILE).write_text(text, "utf-8")
 
 
 def imported_models(models_dir: Path) -> tuple[ImportedModel, ...]:
-    """Every imported model by name, without damaged ones."""
+    """Return every imported model by name, without damaged ones."""
     found: list[ImportedModel] = []
     for path in sorted(models_dir.glob(f"{OWNER}--*/{IMPORT_FILE}")):
         with suppress(ModelError):
@@ -96,9 +95,9 @@ def imported_models(models_dir: Path) -> tuple[ImportedModel, ...]:
 
 
 def find_imported(name: str, models_dir: Path, role: Role | None = None) -> ImportedModel | None:
-    """The imported model that a name, an address of a GGUF file or of Ollama means; None where there is none."""
+    """Return the imported model that a name, a GGUF file's address or an Ollama address means, or None."""
     if not is_gguf_address(name) and (provider_prefix(name) is not None or find_model(name) is not None):
-        return None  # whatever a record says that its source was called
+        return None  # even if a record has such a source
     wanted = {name.strip().lower(), f"{OWNER}/{name.strip().lower()}"}
     if is_gguf_address(name):
         wanted.add(PurePosixPath(name.strip().lower()).stem)

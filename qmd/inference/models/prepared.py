@@ -1,4 +1,4 @@
-"""Prepared forms of a model: graphs of our own, as `qmd models prepare` makes them and they lie on disk."""
+"""Prepared forms of a model: graphs that `qmd models prepare` makes, as stored on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from qmd import __version__
 from qmd.errors import ModelError
 from qmd.foreign import checked_path
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord
 from qmd.inference.runtime.sessions import byte_sums_are_exact
 from qmd.inference.runtime.tokenization import read_json
@@ -19,38 +19,37 @@ from qmd.inference.runtime.tokenization import read_json
 FormName = Literal["i16w8", "i16w16", "q8", "q4", "fp32"]
 
 PREPARED_FOLDER = "prepared"
-"""Beside the downloaded files: one folder per form, each with its `manifest.json`."""
+"""Folder in a model's folder: one folder per form, each with its `manifest.json`."""
 
 MANIFEST = "manifest.json"
 
 _CPUINFO = Path("/proc/cpuinfo")
 
 DROPPED_FORMS = ("w8a8",)
-"""What earlier versions made; the next preparation of a model clears it away."""
+"""Forms of earlier versions; the next preparation of a model deletes them."""
 
 _EXACT_FORMATS = ("fp32", "fp16")
-"""What forms are made of, the most exact first. Weights of 4 bits quantized again lose twice: the likeliest token
-stayed the same in 42 % of the checks.
-"""
+"""Formats from which forms are made, the most exact first. 4-bit weights quantized again lose twice: the likeliest
+token stayed the same in 42 % of the checks."""
 
 _FORM_BYTES: Mapping[FormName, float] = {"fp32": 4.0, "i16w16": 2.0, "i16w8": 1.41, "q8": 1.04, "q4": 0.7}
-"""About the bytes of a form per weight, its table included."""
+"""Approximate bytes of a form per weight, its table included."""
 
 
 class PreparedForm(Struct, frozen=True):
-    """A form as it lies on disk."""
+    """A form on disk."""
 
     name: str
     path: Path
     files: tuple[ModelFile, ...]
     fault: str | None = None
-    """Why it cannot be used, or is not there."""
+    """Reason why it cannot be used, or is absent."""
     is_mendable: bool = False
-    """Whether making it again would help."""
+    """Making it again would help."""
 
 
 def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
-    """The forms that can be made of a model; the first is the fastest one on this machine that is exact enough."""
+    """Return the forms that can be made of a model; the first is the fastest sufficiently exact one on this machine."""
     if record.network != "qwen3":
         return ()
     if record.role == "expand":
@@ -63,21 +62,21 @@ def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
 
 
 def exact_source(record: ModelRecord, folder: Path) -> ModelFormat | None:
-    """The published weights in `folder` that forms can be made of; None where there are none."""
-    here = {item.name: item for item in record.formats if size_of(folder / item.weights.path)}
+    """Return the published weights in `folder` that forms can be made of, or None."""
+    here = {item.name: item for item in record.formats if file_size(folder / item.weights.path)}
     return next((here[name] for name in _EXACT_FORMATS if name in here), None)
 
 
 def form_that_pays(record: ModelRecord, *, has_cuda: bool) -> FormName | None:
-    """The form that makes a model faster on this machine; None where the published file is as fast.
+    """Return the form that makes a model faster on this machine; None if the published file is as fast.
 
-    The reranker's shares the prefix of its prompts, which the published file cannot, and loads in a tenth of the time.
+    The reranker's form shares the prefix of its prompts, which the published file cannot, and loads ten times as fast.
     """
     return forms_for(record)[0] if record.role == "rerank" and forms_for(record) and not has_cuda else None
 
 
 def form_to_make(record: ModelRecord, folder: Path, *, has_cuda: bool) -> FormName | None:
-    """`form_that_pays`, where it can be made and was not, nor was refused."""
+    """Return `form_that_pays` if it can be made, and was neither made nor refused."""
     form = form_that_pays(record, has_cuda=has_cuda)
     if form is None or exact_source(record, folder) is None:
         return None
@@ -86,21 +85,21 @@ def form_to_make(record: ModelRecord, folder: Path, *, has_cuda: bool) -> FormNa
 
 
 def form_share(form: FormName) -> float:
-    """About the size of a form, as a share of the published weights in half precision."""
+    """Return the approximate size of a form, as a share of the published weights in half precision."""
     return _FORM_BYTES[form] / 2
 
 
 def prepared_forms(record: ModelRecord, folder: Path) -> tuple[PreparedForm, ...]:
-    """The forms in a model's folder, finished, refused or broken, in the order of `forms_for`."""
+    """Return the forms in a model's folder, finished, refused or broken, in the order of `forms_for`."""
     names = forms_for(record)
     places = ((name, folder / PREPARED_FOLDER / name) for name in (*names, *DROPPED_FORMS) if names)
-    # A form is finished when its manifest is there, which is written last.
+    # A form is finished when its manifest exists, which is written last.
     found = (_read_form(record, folder, name, path) for name, path in places if (path / MANIFEST).is_file())
     return tuple(form for form in found if form is not None)
 
 
 def prepared_notes(record: ModelRecord, folder: Path) -> tuple[str, ...]:
-    """One line for each form that was in use and is no more."""
+    """Return one line for each form that was in use and no longer is."""
     return tuple(
         f"prepared form '{form.name}' of '{record.name}' is not used: {form.fault};"
         f" make it again: qmd models prepare {record.name} --form {form.name}"
@@ -110,9 +109,9 @@ def prepared_notes(record: ModelRecord, folder: Path) -> tuple[str, ...]:
 
 
 def has_byte_products(cpuinfo: Path = _CPUINFO) -> bool:
-    """Whether the processor multiplies bytes in one instruction (VNNI, AMX, or Arm's dot products).
+    """Return whether the processor multiplies bytes in one instruction (VNNI, AMX, or Arm's dot products).
 
-    Where no file tells its features, as outside Linux, a product of bytes is tried. Measured: 8-bit blocks run at 1.4
+    If no file lists its features, as outside Linux, a product of bytes is tried. Measured: 8-bit blocks run at 1.4
     times the speed of fp32 with VNNI, and at 0.7 times with AVX2 alone.
     """
     flags = _processor_flags(cpuinfo)
@@ -125,12 +124,12 @@ def has_byte_products(cpuinfo: Path = _CPUINFO) -> bool:
 
 
 def has_byte_tiles(cpuinfo: Path = _CPUINFO) -> bool:
-    """Whether the processor multiplies matrices of bytes in one instruction (AMX), as far as a file tells."""
+    """Return whether the processor multiplies matrices of bytes in one instruction (AMX); False if unknown."""
     return "amx_int8" in (_processor_flags(cpuinfo) or ())
 
 
 def _processor_flags(cpuinfo: Path) -> frozenset[str] | None:
-    """The features of an x86 processor; None where no file tells them. Those of the first one are all that is read."""
+    """Return the features of an x86 processor, read from its first core; None if no file lists them."""
     try:
         with cpuinfo.open(encoding="ascii", errors="replace") as lines:
             return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), None)
@@ -139,10 +138,10 @@ def _processor_flags(cpuinfo: Path) -> frozenset[str] | None:
 
 
 def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]:
-    """Files as a manifest lists them.
+    """Return files from a manifest's list.
 
     Raises:
-        ModelError, KeyError, TypeError, ValueError, OverflowError: The list is damaged, or names what is no file below.
+        ModelError, KeyError, TypeError, ValueError, OverflowError: The list is damaged, or names a path outside.
     """
     files = tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
     for file in files:
@@ -151,7 +150,7 @@ def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]
 
 
 def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> PreparedForm | None:
-    """The form in `path`; None for a refusal that holds no more."""
+    """Return the form in `path`; None for a refusal that no longer applies."""
     try:
         manifest = read_json(path / MANIFEST)
         files = read_file_list(manifest.get("files", ()))
@@ -161,8 +160,8 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
         step = f"qmd models prepare {record.name}"
         return PreparedForm(name, path, files, f"this version has faster forms in its place; make one: {step}")
     source = str(manifest.get("source", ""))
-    # The published file may itself be gone, to save space; another version of it makes this form old.
-    size = size_of(folder / source)
+    # The published file may itself be deleted, to save space; another version of it makes this form old.
+    size = file_size(folder / source)
     is_old = size not in (0, manifest.get("source_bytes"))
     if "refused" in manifest:
         holds = not is_old and manifest.get("qmd") == __version__
@@ -171,8 +170,8 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
         return PreparedForm(
             name, path, files, f"it was made of quantised weights, which gains nothing; delete '{path}'"
         )
-    # Sizes only: this is asked at every start, and 'models verify' reads the bytes.
-    broken = next((file.path for file in files if size_of(path / file.path) != file.size_bytes), None)
+    # Sizes only: this runs at every start, and 'models verify' reads the bytes.
+    broken = next((file.path for file in files if file_size(path / file.path) != file.size_bytes), None)
     if broken is not None or not files:
         return PreparedForm(name, path, files, f"its file '{broken or 'model.onnx'}' is damaged", True)
     fault = "it was made from another version of the published file" if is_old else None

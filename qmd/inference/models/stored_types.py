@@ -1,7 +1,7 @@
-"""What a model file really contains, read from the file: names and catalogues are sometimes wrong.
+"""Contents of a model file, read from the file itself: names and catalogues are sometimes wrong.
 
-The number format of its constants, the files beside it with more constants, and the sizes of its network. Only sizes,
-types and names are read, never the constants themselves, so that a file of a gigabyte takes milliseconds.
+Finds the number format of its constants, the other files with constants, and the sizes of its network. Only sizes,
+types and names are read, never the constants themselves, so a file of a gigabyte takes milliseconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Model(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """Sizes of a network; None for what neither its graph nor its `config.json` says."""
+    """Sizes of a network; None for a size that neither its graph nor its `config.json` states."""
 
     layers: int | None = None
     heads: int | None = None
@@ -54,7 +54,7 @@ class Network(Struct, frozen=True):
 
 
 def read_network(path: Path, folder: Path) -> Network:
-    """What a model file, and where it is silent the `config.json` in `folder`, say; nothing where one is damaged."""
+    """Read a network's sizes from its model file, else from `config.json` in `folder`; none if one is damaged."""
     try:
         graph, config = read_model(path, Model).graph, read_json(folder / "config.json")
     except ModelError:
@@ -67,7 +67,7 @@ def read_network(path: Path, folder: Path) -> Network:
     attention = [node for node in graph.node if node.op_type in _ATTENTION]
     first = attention[0] if attention else Node()
     norms, tables = _inputs(graph, _NORMS), _inputs(graph, _TABLES)
-    n_parameters, n_bits = _count(graph, tables)
+    n_parameters, n_bits = _count_weights(graph, tables)
     heads = number(first.number("num_heads"), "num_attention_heads")
     return Network(
         layers=number(len(attention), "num_hidden_layers"),
@@ -82,7 +82,7 @@ def read_network(path: Path, folder: Path) -> Network:
 
 
 def stored_format(path: Path) -> str | None:
-    """`fp32` or `fp16` when most of the file's constants are of that type; None for quantised or unreadable files."""
+    """Return `fp32` or `fp16` if most of the file's constants have it; None for quantised or unreadable files."""
     sizes: Counter[int] = Counter()
     for constant in _constants(path):
         _, value_bytes = DTYPES.get(constant.data_type, ("", 1))
@@ -91,12 +91,12 @@ def stored_format(path: Path) -> str | None:
 
 
 def external_files(path: Path) -> tuple[str, ...]:
-    """Names of the files beside an ONNX file with constants of it, relative to its folder; () if unreadable.
+    """Return the names of the files with constants of an ONNX file, relative to its folder; () if unreadable.
 
     Exporters call them `model.onnx_data`, `model.onnx.data`, or one file for each constant.
 
     Raises:
-        ModelError: It names what is no file in its folder.
+        ModelError: A name is no file in the folder.
     """
     entries = (entry for constant in _constants(path) for entry in constant.external_data)
     names = dict.fromkeys(entry.value for entry in entries if entry.key == "location" and entry.value)
@@ -104,12 +104,12 @@ def external_files(path: Path) -> tuple[str, ...]:
 
 
 def sibling(path: str, name: str) -> str:
-    """The path of a file that `external_files` names, from where the graph's `path` starts."""
+    """Return the path of a file from `external_files`, relative to the folder of the graph's `path`."""
     return str(PurePosixPath(path).parent / name)
 
 
 def _constants(path: Path) -> tuple[Constant, ...]:
-    """The constants of a graph; none of a file that cannot be read."""
+    """Return the constants of a graph; none of a file that cannot be read."""
     try:
         graph = read_model(path, _Model).graph
     except ModelError:
@@ -118,20 +118,20 @@ def _constants(path: Path) -> tuple[Constant, ...]:
 
 
 def _inputs(graph: Graph, places: Mapping[str, slice]) -> set[str]:
-    """What is at these places among the inputs of these operators."""
+    """Return the names at these places among the inputs of these operators."""
     return {name for node in graph.node for name in node.input[places.get(node.op_type, slice(0))]}
 
 
 def _largest(graph: Graph, names: set[str]) -> int:
-    """The most rows of these constants, or values of vectors; 0 for none."""
+    """Return the most rows of these constants, or values of vectors; 0 for none."""
     return max((one.dims[0] for one in graph.initializer if one.name in names and one.dims), default=0)
 
 
-def _count(graph: Graph, tables: set[str]) -> tuple[int, int]:
-    """Parameters, and the bits of all that stands for them; what two names share is there once.
+def _count_weights(graph: Graph, tables: set[str]) -> tuple[int, int]:
+    """Return the number of parameters and of their stored bits; a constant with two names counts once.
 
-    Of constants whose names differ in the end alone, some of which are quantized values, the largest counts: the others
-    are its scales and their like, or a second term of the same values.
+    Of constants whose names differ only at the end, some of which are quantized values, the largest counts: the others
+    are its scales or similar, or a second term of the same values.
     """
     packed: dict[str, int] = {}
     for node in graph.node:

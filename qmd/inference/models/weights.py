@@ -1,4 +1,4 @@
-"""Where model files lie on this machine, and what tells the vectors of one from those of another."""
+"""Paths and fingerprints of model files on this machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SAMPLES = 16
 
 
 def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
-    """The folder that holds `record` with at least one whole format, or None when it has not been fetched."""
+    """Return the folder with at least one whole format of `record`, or None when it has not been fetched."""
     if record.tier == "built-in":
         return locate_builtin()
     folder = models_dir / record.folder
-    has_weights = any(size_of(folder / item.weights.path) for item in record.formats)
-    has_tokenizer = size_of(folder / "tokenizer.json")
+    has_weights = any(file_size(folder / item.weights.path) for item in record.formats)
+    has_tokenizer = file_size(folder / "tokenizer.json")
     return folder if has_weights and has_tokenizer else None
 
 
-def size_of(path: Path) -> int:
-    """Size of a file, 0 where there is none to be read."""
+def file_size(path: Path) -> int:
+    """Return the size of a file, 0 if it cannot be read."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
@@ -32,7 +32,7 @@ def size_of(path: Path) -> int:
 
 
 def encoder_fingerprint(folder: Path, record: ModelRecord, weights: Path) -> str:
-    """16 hex digits over weights, tokenizer, pooling, prompts, window and further rules of an encoder's folder."""
+    """Return 16 hex digits over weights, tokenizer, pooling, prompts, window and other rules of an encoder's folder."""
     prompts = (record.document_prompt, record.query_prompt)
     further = () if record.rules is None else record.rules.computed
     computed = (_VERSION, record.pooling, prompts, record.max_tokens, record.context, *further)
@@ -40,9 +40,9 @@ def encoder_fingerprint(folder: Path, record: ModelRecord, weights: Path) -> str
 
 
 def sampled_digest(weights: Path, *parts: str | bytes) -> str:
-    """16 hex digits over `parts` and a model file, of which 1 MB is read: a whole hash would cost 50 ms at every start.
+    """Return 16 hex digits over `parts` and 1 MB of a model file: a whole hash would cost 50 ms at every start.
 
-    Training or quantising a model anew changes every block, so samples tell two files of one size apart.
+    Training or quantising a model again changes every block, so samples distinguish two files of one size.
     """
     digest = hashlib.sha256()
     for part in parts:

@@ -1,4 +1,4 @@
-"""Which weight file of a model's folder to open, and in which format, on this machine."""
+"""Choice of the weight file of a model's folder, and of its format, on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.models.prepared import DROPPED_FORMS, forms_for, prepared_forms
 from qmd.inference.models.stored_types import stored_format
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import cuda_works
 from qmd.inference.settings import AUTO
@@ -20,27 +20,27 @@ PUBLISHED = "published"
 
 
 class ChosenWeights(Struct, frozen=True):
-    """A model file and the format label it goes by."""
+    """A model file and its format label."""
 
     path: Path
     format: str
     reason: str = "published"
-    """Where it is from and why it was taken, in a few words."""
+    """Its origin and why it was chosen, in a few words."""
 
 
 def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: str = AUTO) -> ChosenWeights:
-    """The file to open.
+    """Return the file to open.
 
-    A prepared form that is asked for by name is taken where it is there. Otherwise, with a working CUDA device: the
+    A prepared form that is requested by name is taken if it is present. Otherwise, with a working CUDA device: the
     format meant for it; without: for a reranker the fastest exact form, then the published CPU format, for an expander
-    the other way round, then whatever format is there. A folder that is not the catalogue's may hold one `model.onnx`.
-    Full and half precision are told apart by the types in the file.
+    the other way round, then any format that is present. A folder outside the catalogue may contain one `model.onnx`.
+    The types in the file distinguish full and half precision.
 
     Args:
         form: `auto`, `published`, or the name of a prepared form.
 
     Raises:
-        ModelError: If the folder holds no model file.
+        ModelError: If the folder contains no model file.
     """
     prepared = [
         ChosenWeights(
@@ -53,9 +53,9 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
     if asked is not None:
         return replace(asked, reason="prepared here, as asked for")
     usable = prepared if form != PUBLISHED else []
-    found = next((item for item in _in_order(folder, record, usable, allow_gpu) if item.path.is_file()), None)
+    found = next((item for item in _candidates(folder, record, usable, allow_gpu) if item.path.is_file()), None)
     if found is None:
-        raise ModelError(f"'{folder}' holds no model file", f"fetch it: qmd models pull {record.name}")
+        raise ModelError(f"'{folder}' contains no model file", f"fetch it: qmd models pull {record.name}")
     if form == PUBLISHED:
         found = replace(found, reason="published, as asked for")
     if found.format in ("fp16", "fp32"):
@@ -64,30 +64,30 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
 
 
 def has_gpu_file(folder: Path, record: ModelRecord) -> bool:
-    """Whether a format for CUDA lies in a folder."""
-    return any(size_of(folder / item.weights.path) for item in record.formats if item.device == "cuda")
+    """Return whether a folder contains a format for CUDA."""
+    return any(file_size(folder / item.weights.path) for item in record.formats if item.device == "cuda")
 
 
 def is_used_by_default(record: ModelRecord) -> bool:
-    """Whether `auto` prefers forms to the published file for a CPU.
+    """Return whether `auto` prefers forms to the published file for a CPU.
 
     Not for the expander: `q4` decodes 1.1 to 1.3 times as fast as the published file, which keeps 8 bits for half of
-    its products where `q4` has 4, and needs a download of 1.2 GB to be made of.
+    its products where `q4` has 4, and needs a download of 1.2 GB to be made from.
     """
     return record.role != "expand"
 
 
-def idle_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...]:
-    """One line for each form that is there and is not the one that is used."""
+def unused_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...]:
+    """Return one line for each form that is present but not used."""
     states = [state for state in prepared_forms(record, folder) if state.name != used]
     return tuple(
-        f"{state.name} is not used: {state.fault}" if state.fault else f"{state.name} is here for those who ask for it"
+        f"{state.name} is not used: {state.fault}" if state.fault else f"{state.name} is here for use on request"
         for state in states
     )
 
 
 def form_note(folder: Path, record: ModelRecord, form: str) -> str | None:
-    """One line when the form that is asked for is not the one that is used; None when it is."""
+    """Return one line when the requested form is not the one that is used; None when it is."""
     if form in (AUTO, PUBLISHED):
         return None
     possible = forms_for(record)
@@ -103,10 +103,10 @@ def form_note(folder: Path, record: ModelRecord, form: str) -> str | None:
     return f"the form '{form}' of '{record.name}' {reason}{step}"
 
 
-def _in_order(
+def _candidates(
     folder: Path, record: ModelRecord, prepared: Sequence[ChosenWeights], allow_gpu: bool
 ) -> list[ChosenWeights]:
-    """What may lie in the folder, best first."""
+    """Return the possible files of the folder, best first."""
     published = [ChosenWeights(folder / item.weights.path, item.name) for item in record.formats]
     cuda = {item.name for item in record.formats if item.device == "cuda"}
     on_cuda = [item for item in published if item.format in cuda]

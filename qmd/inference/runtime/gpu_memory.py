@@ -1,4 +1,4 @@
-"""Memory of the GPU: what is free, how much of it each engine may take, and what running out of it looks like."""
+"""GPU memory: free bytes, the share of each engine, and errors of exhausted memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec import Struct
 from qmd.errors import ModelError
 
 SHARES: Mapping[str, float] = {"embed": 0.25, "rerank": 0.40, "expand": 0.25}
-"""Of the memory that is free when the first engine is opened, by role. All may be open in one process, so together
-they stay below the whole; the rest is left to key-value tensors, which belong to no session, and to other programs."""
+"""Role → share of the memory that is free when the first engine is opened. All may be open in one process, so together
+they stay below the whole; key-value tensors, which belong to no session, and other programs get the rest."""
 
 _MEBIBYTE = 1 << 20
 _OUT_OF_MEMORY = (
@@ -25,11 +25,11 @@ _OUT_OF_MEMORY = (
     "bad_alloc",
     "bad allocation",
 )
-"""What the runtime's arena and its limit, CUDA and its libraries, and C++ say; there is no exception type of it."""
+"""Messages of the runtime's arena and its limit, CUDA and its libraries, and C++; there is no exception type for it."""
 
 
 class OutOfMemory(ModelError):
-    """A model needs more memory than there is: a smaller batch, or another device, may do."""
+    """A model needs more memory than is free: a smaller batch, or another device, may succeed."""
 
 
 class GpuMemory(Struct, frozen=True):
@@ -40,22 +40,22 @@ class GpuMemory(Struct, frozen=True):
 
 
 class GpuUse(Struct, frozen=True):
-    """Which GPU an engine uses, and how."""
+    """The GPU that an engine uses, and its limits."""
 
     role: str
     """A key of `SHARES`."""
     device: int = 0
-    """Among those that `CUDA_VISIBLE_DEVICES` shows."""
+    """Index among the GPUs that `CUDA_VISIBLE_DEVICES` shows."""
     all_roles_mib: int | None = None
-    """What the engines together may take; None takes what is free."""
+    """Limit of all engines together; None takes the free memory."""
     needs_fp32: bool = False
     """Products of fp32 tensors keep their 24 bits; without it CUDA rounds them to 11 (TF32)."""
 
     def provider_options(self) -> dict[str, str]:
-        """Options of ONNX Runtime's CUDA provider.
+        """Return the options of ONNX Runtime's CUDA provider.
 
-        The arena grows by what is asked for: doubled, as it grows by default, three sessions fill a card that would
-        hold them all.
+        The arena grows by the requested size: with doubling, the default, three sessions fill a card that has space for
+        them all.
         """
         options = {"device_id": str(self.device), "arena_extend_strategy": "kSameAsRequested"}
         limit = self.limit_bytes()
@@ -66,7 +66,7 @@ class GpuUse(Struct, frozen=True):
         return options
 
     def limit_bytes(self) -> int | None:
-        """The share of this role; None where the driver does not say what is free."""
+        """Return the share of this role; None if the driver does not report free memory."""
         at_start = memory_at_start(self.device)
         if self.all_roles_mib is not None:
             return int(self.all_roles_mib * _MEBIBYTE * SHARES[self.role] / sum(SHARES.values()))
@@ -75,12 +75,12 @@ class GpuUse(Struct, frozen=True):
 
 @functools.cache
 def memory_at_start(device: int) -> GpuMemory | None:
-    """`memory_now` when first asked. Limits that were taken from what is free later would depend on the order."""
+    """Return `memory_now` of the first call. Limits taken from later free memory would depend on the order."""
     return memory_now(device)
 
 
 def memory_now(device: int) -> GpuMemory | None:
-    """Memory of a GPU; None without a driver, such a device, or an answer."""
+    """Return the memory of a GPU; None without a driver, such a device, or an answer."""
     driver = load_driver()
     context = None if driver is None else _primary_context(device)
     if driver is None or context is None:
@@ -95,7 +95,7 @@ def memory_now(device: int) -> GpuMemory | None:
 
 @functools.cache
 def load_driver() -> ctypes.CDLL | None:
-    """The CUDA driver's library, None where there is none."""
+    """Load the CUDA driver's library, None if there is none."""
     try:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
@@ -103,7 +103,7 @@ def load_driver() -> ctypes.CDLL | None:
 
 
 def driver_version(driver: ctypes.CDLL) -> tuple[int, int] | None:
-    """The newest CUDA that the driver can run, as (12, 4); None where it does not say."""
+    """Return the newest CUDA that the driver can run, as (12, 4); None if unknown."""
     version = ctypes.c_int()
     if driver.cuDriverGetVersion(ctypes.byref(version)):
         return None
@@ -112,7 +112,7 @@ def driver_version(driver: ctypes.CDLL) -> tuple[int, int] | None:
 
 @functools.cache
 def _primary_context(device: int) -> ctypes.c_void_p | None:
-    """The context that ONNX Runtime's sessions use as well; kept, since making it anew takes 0.2 s."""
+    """Return the context that ONNX Runtime's sessions use as well; kept, because creating it takes 0.2 s."""
     driver, handle, context = load_driver(), ctypes.c_int(), ctypes.c_void_p()
     if driver is None or driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), device):
         return None
@@ -120,6 +120,6 @@ def _primary_context(device: int) -> ctypes.c_void_p | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of the runtime means that memory ran out."""
+    """Return whether an error of the runtime means that memory ran out."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY)

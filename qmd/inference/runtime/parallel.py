@@ -1,4 +1,4 @@
-"""Independent runs on several threads: ONNX Runtime lets the others work while it computes."""
+"""Independent runs on several threads: ONNX Runtime releases the interpreter while it computes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Result = TypeVar("Result")
 
 
 def map_bounded(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Generator[Result, None, None]:
-    """`work` of each item in the order given, a few items ahead of the consumer at most; closing cancels the rest."""
+    """Yield `work` of each item in the order given, few items ahead of the consumer; closing cancels the rest."""
     if len(items) == 1 or threads == 1:
         yield from map(work, items)
         return
-    # 7 ms, which a search by vector alone is spared.
+    # 7 ms, which a search by vector alone saves.
     from concurrent.futures import ThreadPoolExecutor
 
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        # One item ahead of the threads and no more: a deadline or Ctrl-C then waits for items begun alone.
+        # One item ahead of the threads and no more: a deadline or Ctrl-C then waits only for items in progress.
         try:
             for item in items:
                 waiting.append(pool.submit(work, item))
@@ -48,15 +48,15 @@ def map_in_time(
     is_cancelled: Callable[[], bool] | None = None,
     s_per_unit: float = 0.0,
 ) -> Iterator[Result]:
-    """`map_bounded` for as long as there is time: an item that would outlast the deadline is not waited for.
+    """Yield `map_bounded` while there is time: an item that would outlast the deadline is not started.
 
     Args:
-        sizes: Of the items, each above 0, in a unit that time grows with.
+        sizes: Size of each item, above 0, in a unit that time grows with.
         deadline_s: A `time.monotonic` value.
-        is_cancelled: Asked before each item; once it is true no more follow.
-        s_per_unit: What to expect of the first item; later ones are judged by the pace so far.
+        is_cancelled: Called before each item; once it returns True, no more follow.
+        s_per_unit: Expected time of the first item; later ones are judged by the pace so far.
     """
-    with contextlib.closing(map_bounded(work, items, threads)) as results:  # closing cancels what is not begun
+    with contextlib.closing(map_bounded(work, items, threads)) as results:  # closing cancels what has not begun
         started, n_done = time.monotonic(), 0
         for size in sizes:
             if deadline_s is not None and time.monotonic() + s_per_unit * size >= deadline_s:

@@ -1,4 +1,4 @@
-"""The one place that opens ONNX Runtime sessions: provider by quantisation format, proved, with plain errors."""
+"""ONNX Runtime sessions, opened only here: provider by quantisation format, proved, with plain errors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Provider = Literal["cpu", "cuda"]
 _ORT_NAMES: Mapping[Provider, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _REINSTALL = "reinstall qmd; onnxruntime and onnxruntime-gpu overwrite each other, keep only one"
 _FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
-_WITHOUT_GPU = "leave the GPU out with --no-gpu or QMD_FORCE_CPU=1; see: qmd doctor"
+_WITHOUT_GPU = "turn the GPU off with --no-gpu or QMD_FORCE_CPU=1; see: qmd doctor"
 _DEVICE_FAILURES = ("cuda failure", "cublas failure", "cudnn failure", "cuda error")
-"""What the runtime says when the device or its libraries fail, and no file is at fault."""
+"""Messages of the runtime when the device or its libraries fail, and no file is at fault."""
 
 _CUDA_FAILURE = re.compile(r"CUDA failure \d+: [^;]+?(?= *;|$)")
 
@@ -47,7 +47,7 @@ _BYTES_MODEL = bytes.fromhex(
 
 
 class ProviderPreference(Struct, frozen=True):
-    """Where a weight format runs best, and why."""
+    """The best provider of a weight format, and why."""
 
     provider: Provider
     reason: str
@@ -71,15 +71,15 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
 
 
 class NoCuda(Struct, frozen=True):
-    """Why CUDA does not run."""
+    """Reason why CUDA does not run."""
 
     reason: str
     remedy: str | None = None
-    """What to do where there is a driver, and so a GPU to use."""
+    """The remedy if there is a driver, and so a GPU to use."""
 
 
 class Session(Struct, frozen=True):
-    """An open model and where it really runs."""
+    """An open model and the device on which it runs."""
 
     ort: ort.InferenceSession
     path: Path
@@ -87,11 +87,11 @@ class Session(Struct, frozen=True):
     asked: Provider
     got: Provider
     note: str | None = None
-    """One line when the session is not where the format belongs, else None."""
+    """One line when the session is not on the preferred provider, else None."""
     device_id: int = 0
-    """The GPU, where it runs on one, else 0."""
+    """The GPU if it runs on one, else 0."""
     head: Any = None
-    """The `OutputHead` (`qmd.plugins.qwen`) of a graph that gives hidden states; None where it gives logits."""
+    """The `OutputHead` (`qmd.plugins.qwen`) of a graph that returns hidden states; None if it returns logits."""
 
     @property
     def name(self) -> str:
@@ -103,13 +103,13 @@ class Session(Struct, frozen=True):
 
         Raises:
             ModelError: The runtime refused the inputs or failed.
-            OutOfMemory: The device has no room for what the graph computes on the way.
+            OutOfMemory: The device has no memory for intermediate values.
         """
         with mapped_errors(self.path.name, self.got):
             return list(self.ort.run(outputs, dict(feeds)))
 
     def operators(self) -> Counter[tuple[str, str]]:
-        """Number of graph nodes per (provider, operator), the provider as `cpu` or `cuda`."""
+        """Return the number of graph nodes per (provider, operator), the provider as `cpu` or `cuda`."""
         if not hasattr(self.ort, "get_provider_graph_assignment_info"):
             # Up to ONNX Runtime 1.23, the last for Intel Macs and macOS 13: the file's own nodes, all on the CPU.
             return Counter((self.got, node.op_type) for node in read_model(self.path, Model).graph.node)
@@ -122,26 +122,26 @@ class Session(Struct, frozen=True):
             )
 
     def nodes_by_provider(self) -> Mapping[str, int]:
-        """Number of graph nodes per provider (`cpu`, `cuda`)."""
+        """Return the number of graph nodes per provider (`cpu`, `cuda`)."""
         return Counter(provider for provider, _ in self.operators().elements())
 
 
 def gpu_allowed(env: Mapping[str, str]) -> bool:
-    """False when `QMD_FORCE_CPU` is set to anything but an off-word, or `QMD_LLAMA_GPU` to one."""
+    """Return False when `QMD_FORCE_CPU` is set to anything but an off-word, or `QMD_LLAMA_GPU` to one."""
     return not is_on(env.get("QMD_FORCE_CPU")) and not is_off(env.get("QMD_LLAMA_GPU"))
 
 
 def preferred_provider(format: str) -> ProviderPreference:
-    """Where a weight format belongs, with the reason; the CPU for a format that is not known."""
+    """Return the provider for a weight format, with the reason; the CPU for an unknown format."""
     unknown = ProviderPreference("cpu", "a format that is not in the table runs where every operator exists")
     return PROVIDER_BY_FORMAT.get(format, unknown)
 
 
 def import_runtime() -> ModuleType:
-    """The `onnxruntime` module, silent.
+    """Import `onnxruntime`, silenced.
 
-    The environment that `qmd` sets when it is imported silences a runtime that is loaded afterwards. One that a host
-    program loaded before is told here: its first report may be gone, none follows.
+    The environment that `qmd` sets when it is imported silences a runtime that is loaded afterwards. A runtime that a
+    host program loaded earlier is silenced here: it may have sent its first report, but sends no more.
 
     Raises:
         ModelError: It is missing, cannot load its libraries, or is the empty shell a removed twin package leaves.
@@ -172,14 +172,14 @@ def open_session(
     gpu: GpuUse | None = None,
     graph: bytes | None = None,
 ) -> Session:
-    """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
+    """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and record where it really runs.
 
     Args:
         threads: Threads inside one operator; None lets the runtime take one per physical core.
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
-        gpu: Which GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
-        graph: What to open in place of what the file holds; `options` say where its constants lie.
+        gpu: The GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
+        graph: Graph to open instead of the file's; `options` locate its constants.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
@@ -194,14 +194,14 @@ def open_session(
 
     def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
-            # Its own fallback prints, and hides why the GPU was left.
+            # The runtime's own fallback prints, and hides the reason for leaving the GPU.
             return runtime.InferenceSession(graph or str(path), session_options, providers=providers, enable_fallback=0)
 
     verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
-        hindrance = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
-        verdict = None if hindrance is None else hindrance.reason
+        fault = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
+        verdict = None if fault is None else fault.reason
         if verdict is None:
             try:
                 opened = create([(_ORT_NAMES["cuda"], use.provider_options()), _ORT_NAMES["cpu"]])
@@ -219,17 +219,17 @@ def open_session(
 
 
 def cuda_works(device: int = 0) -> bool:
-    """True when a session really runs on CUDA in this process; decided once."""
+    """Return True when a session really runs on CUDA in this process; decided once."""
     return cuda_verdict(device) is None
 
 
 @functools.cache
 def cuda_verdict(device: int = 0) -> NoCuda | None:
-    """None when CUDA works on this GPU, else why not.
+    """Return None when CUDA works on this GPU, else the reason why not.
 
     `get_available_providers()` lists what was compiled in, so the proof is a small session that ran there. A machine
-    without the driver library pays for one failed `dlopen` only. The verdict cannot change while the process lives, so
-    it is kept.
+    without the driver library pays only for one failed `dlopen`. The verdict cannot change during the process, so it is
+    cached.
     """
     driver = load_driver()
     if driver is None:
@@ -239,7 +239,7 @@ def cuda_verdict(device: int = 0) -> NoCuda | None:
     runtime = import_runtime()
     if _ORT_NAMES["cuda"] not in runtime.get_available_providers():
         return NoCuda("this onnxruntime was built without CUDA")
-    # "13.0"; a build of one's own may keep silent.
+    # "13.0"; a custom build may have none.
     major = str(getattr(runtime, "cuda_version", "")).partition(".")[0]
     version = driver_version(driver)
     if version is not None and major.isdecimal() and version[0] < int(major):
@@ -268,7 +268,7 @@ def cuda_verdict(device: int = 0) -> NoCuda | None:
 
 @functools.cache
 def byte_sums_are_exact() -> bool:
-    """Whether this processor adds products of bytes in 32 bits at once, tried: AVX2 without VNNI stops at 16.
+    """Return whether this processor adds products of bytes in 32 bits, by trial: AVX2 without VNNI saturates at 16.
 
     Raises:
         ModelError: There is no runtime.
@@ -282,9 +282,9 @@ def byte_sums_are_exact() -> bool:
 
 @contextlib.contextmanager
 def mapped_errors(name: str, provider: Provider = "cpu") -> Iterator[None]:
-    """Turn what ONNX Runtime raises inside the block into one `ModelError` line that names `name`.
+    """Turn errors of ONNX Runtime inside the block into one `ModelError` line that names `name`.
 
-    Only where neither memory nor the device is at fault can the file be, and fetching it again help.
+    The hint to fetch the file again appears only if neither memory nor the device is at fault.
     """
     try:
         yield
@@ -323,7 +323,7 @@ def _quiet(runtime: ModuleType) -> Iterator[None]:
 
 
 def _runtime_errors() -> tuple[type[Exception], ...]:
-    """Every exception type of ONNX Runtime's binding (their only base is `Exception`), and what loading can raise."""
+    """Return every exception type of ONNX Runtime's binding (their only base is `Exception`), and those of loading."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     bound = [item for item in vars(state).values() if isinstance(item, type) and issubclass(item, Exception)]

@@ -1,4 +1,4 @@
-"""A model's tokenizer with its own truncation and padding switched off: what is cut is decided here, never hidden."""
+"""A model's tokenizer without its own truncation and padding: only this module cuts texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Tokens(Struct, frozen=True):
-    """One encoded text. All three have one entry per token, special tokens included."""
+    """One encoded text. All three fields have one entry per token, special tokens included."""
 
     ids: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
@@ -27,13 +27,13 @@ class Tokens(Struct, frozen=True):
 
 _FETCH_AGAIN = "fetch it again: qmd models pull"
 _MAX_FILE_BYTES = 40 << 20
-"""Of a tokenizer: Gemma's, the largest that is known, has 33 MB."""
+"""Most bytes of a tokenizer: Gemma's, the largest known, has 33 MB."""
 _MAX_ENCODED_CHARACTERS = 500_000
-"""An encoding takes some 500 bytes a token: five gigabytes for a text of ten megabytes."""
+"""Most characters of one encoding, which takes about 500 bytes a token: five gigabytes for a text of ten megabytes."""
 
 
 class Tokenizer:
-    """`tokenizer.json` as the models here need it."""
+    """A model's `tokenizer.json`."""
 
     def __init__(self, inner: tokenizers.Tokenizer, end_id: int | None = None) -> None:
         self._inner = inner
@@ -46,15 +46,15 @@ class Tokenizer:
 
     @classmethod
     def copy_of(cls, inner: tokenizers.Tokenizer) -> Tokenizer:
-        """A tokenizer of its own from one that somebody else goes on using with truncation and padding."""
+        """Copy a tokenizer that its owner continues to use with truncation and padding."""
         import tokenizers
 
         return cls(tokenizers.Tokenizer.from_str(inner.to_str()))
 
     def encode(self, text: str, max_length: int | None = None) -> Tokens:
-        """Encode with special tokens, the last one added where the file lacks it.
+        """Encode with special tokens, and add the end token if the file lacks it.
 
-        Beyond `max_length` tokens the text's end is cut, special tokens stay.
+        Beyond `max_length` tokens the text's end is cut; special tokens stay.
         """
         encoding = self._encode(text, specials=True)
         ids: list[int] = encoding.ids
@@ -73,7 +73,7 @@ class Tokenizer:
         return Tokens(tuple(ids), tuple(spans), tuple(special))
 
     def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token, ascending, without special tokens."""
+        """Return the code-point offset of the first character of every token, ascending, without special tokens."""
         if len(text) <= _MAX_ENCODED_CHARACTERS:
             return [start for start, _ in self._encode(text, specials=False).offsets] if text else ()
         starts = array("q")
@@ -81,14 +81,14 @@ class Tokenizer:
         while begin < len(text):
             end = begin + _MAX_ENCODED_CHARACTERS
             if end < len(text):
-                # Behind the last line break or blank that fits.
+                # After the last line break or blank that fits.
                 end = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end)) + 1 or end
             starts.extend(begin + start for start, _ in self._encode(text[begin:end], specials=False).offsets)
             begin = end
         return starts
 
     def unknown_share(self, text: str) -> float:
-        """Share of the text's tokens that the vocabulary lacks, in [0, 1]; 0 for a text without tokens."""
+        """Return the share of the text's tokens that the vocabulary lacks, in [0, 1]; 0 for a text without tokens."""
         if self._unknown_id is None or not text:
             return 0.0
         ids: list[int] = self._encode(text, specials=False).ids
@@ -98,7 +98,7 @@ class Tokenizer:
         try:
             return self._inner.encode(text, add_special_tokens=specials)
         except (TypeError, UnicodeEncodeError):
-            # A lone surrogate, which a file name or a lenient decoder can bring, has no UTF-8 form.
+            # A lone surrogate, from a file name or a lenient decoder, has no UTF-8 form.
             cleaned = text.encode("utf-8", "replace").decode("utf-8")
             return self._inner.encode(cleaned, add_special_tokens=specials)
 
@@ -126,7 +126,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object beside a tokenizer, or an empty one where there is no file.
+    """Read a JSON object of a model's folder; empty if there is no file.
 
     Raises:
         ModelError: The file is not a JSON object.
@@ -143,11 +143,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(path: Path, *, is_lower_case: bool = False, end_token: str | None = None) -> Tokenizer:
-    """The tokenizer of an encoder.
+    """Load the tokenizer of an encoder.
 
     Args:
-        is_lower_case: Put texts into small letters first, whatever the file says.
-        end_token: Special token that ends every text; added where the file does not end texts with it.
+        is_lower_case: Lower-case texts first, even if the file does not.
+        end_token: Special token that ends every text; added if the file does not end texts with it.
 
     Raises:
         ModelError: As `read_tokenizer`, or the vocabulary has no such token.

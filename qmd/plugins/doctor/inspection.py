@@ -199,7 +199,7 @@ def _placement(session: Session) -> dict[str, Any]:
 def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescription) -> tuple[str | None, str | None]:
     """`EngineReport.form` and `EngineReport.step` of an engine."""
     from qmd.inference.models.prepared import form_to_make, forms_for
-    from qmd.inference.models.weights_choice import choose_weights, idle_forms
+    from qmd.inference.models.weights_choice import choose_weights, unused_forms
 
     if loaded.role == "embed" or loaded.tier != "full" or model.folder is None:
         return None, None
@@ -208,7 +208,7 @@ def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescriptio
         return None, None
     wanted = settings.form_for(loaded.role)
     chosen = choose_weights(folder, record, allow_gpu=settings.gpu_allowed, form=wanted)
-    line = "; ".join([f"{chosen.format}, {chosen.reason}", *idle_forms(folder, record, chosen.format)])
+    line = "; ".join([f"{chosen.format}, {chosen.reason}", *unused_forms(folder, record, chosen.format)])
     can_be_faster = wanted == "auto" and form_to_make(record, folder, has_cuda=loaded.provider != "cpu") is not None
     return line, f"qmd models prepare {record.name}" if can_be_faster else None
 

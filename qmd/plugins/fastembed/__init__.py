@@ -1,7 +1,7 @@
 """fastembed's models, as `fastembed:NAME`: embedders, cross-encoders and late interaction.
 
-A name and a folder come in, records and engines go out. fastembed is imported when a name asks for it (0.4 s); it
-downloads nothing, and its models run on sessions of ours.
+A name and a folder come in, records and engines go out. fastembed is imported only for such a name (0.4 s); it
+downloads nothing, and its models run on sessions of qmd.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FastembedProvider(EngineProvider):
-    """What the installed fastembed lists."""
+    """Provider of the models that the installed fastembed lists."""
 
     def find_record(self, name: str, role: Role | None = None) -> ModelRecord:
         from qmd.plugins.fastembed.catalogue import fastembed_record
@@ -26,19 +26,19 @@ class FastembedProvider(EngineProvider):
         return fastembed_record(name, role)
 
     def known_records(self) -> Sequence[ModelRecord]:
-        """In fastembed's order."""
+        """Return them in fastembed's order."""
         from qmd.plugins.fastembed.catalogue import fastembed_models
 
         return [model.record for model in fastembed_models()]
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
-        """With fastembed's own pooling."""
+        """Open a model with fastembed's own pooling."""
         from qmd.plugins.fastembed.embedders import load_fastembed_embedder
 
         return load_fastembed_embedder(*choice.here, settings)
 
     def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
-        """A cross-encoder, or late interaction."""
+        """Open a cross-encoder or a late-interaction model."""
         from qmd.plugins.fastembed.rerankers import load_fastembed_reranker
 
         return load_fastembed_reranker(*choice.here, settings)

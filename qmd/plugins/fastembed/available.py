@@ -26,13 +26,13 @@ _KINDS: Mapping[Kind, tuple[str, str]] = {
     "cross-encoder": ("Reranking: cross-encoders", "models.rerank"),
     "late interaction": ("Reranking: late interaction", "models.rerank"),
 }
-"""What a kind is for, and the setting that names one."""
-_BESIDE_A_NAME = 42
-"""Columns that the others of the table take."""
+"""Kind → heading, and the setting that selects a model of that kind."""
+_OTHER_COLUMNS = 42
+"""Columns of the table after the name."""
 
 
 def list_available_models(invocation: Invocation, models_dir: Path, *, as_json: bool) -> int:
-    """Show each with what it is for, its size, dimensions, languages and licence, and whether it is here."""
+    """Show each model with its purpose, size, dimensions, languages and licence, and whether it is here."""
     found = [(model, locate_model(model.record, models_dir)) for model in fastembed_models()]
     if as_json:
         rows = [
@@ -65,7 +65,7 @@ def list_available_models(invocation: Invocation, models_dir: Path, *, as_json: 
 
 
 def draw_available(screen: Screen, models: Sequence[tuple[FastembedModel, bool]]) -> Styled:
-    """`models list --available`: fastembed's models by kind, each with whether it is here."""
+    """Draw `models list --available`: fastembed's models by kind, each with whether it is here."""
     parts: list[RenderableType] = []
     for kind, (purpose, setting) in _KINDS.items():
         rows = [_available(screen, model, is_here) for model, is_here in models if model.kind == kind]
@@ -83,8 +83,8 @@ def _available(screen: Screen, model: FastembedModel, is_here: bool) -> Sequence
     from rich.text import Text
 
     name, record = model.own_name, model.record
-    if len(name) > screen.width - _BESIDE_A_NAME:
-        # Cut where it may be cut, instead of where the column ends.
+    if len(name) > screen.width - _OTHER_COLUMNS:
+        # Cut at a blank, instead of at the column's end.
         name = name.replace("/", "/\n", 1)
     languages = "many" if "*" in record.languages else ", ".join(record.languages)
     size = human_size(model.size_bytes)

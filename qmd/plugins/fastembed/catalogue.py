@@ -1,7 +1,7 @@
-"""fastembed's models as records: what each is for, where its files lie, and how it is fed.
+"""fastembed's models as records: purpose, files and inputs.
 
-The list is read from the installed package. Its import costs 0.4 s, so nothing here is called unless a name begins with
-`fastembed:`, a folder of such a model is there, or the list is asked for.
+The list is read from the installed package. Its import costs 0.4 s, so this module runs only when a name begins with
+`fastembed:`, a folder of such a model exists, or the user asks for the list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.settings import ENV_STEMS, WORK
 
 PREFIX = "fastembed:"
-"""What the names of fastembed's models begin with here."""
+"""Prefix of the names of fastembed's models."""
 
 Kind = Literal["embedder", "cross-encoder", "late interaction"]
 
@@ -28,16 +28,16 @@ _ROLES: Mapping[Kind, Role] = {"embedder": "embed", "cross-encoder": "rerank", "
 _SEE_ALL = "see: qmd models list --available"
 
 _LONGEST_WINDOW = 512
-"""Tokens of one run: longer windows blur what one passage says and cost time by the square."""
+"""Tokens of one run: longer windows blur the meaning of a passage and cost time by the square."""
 TITLE_TOKENS = 32
-"""Tokens kept free for the prompt, the title and special tokens around a chunk's body."""
+"""Tokens reserved for the prompt, the title and special tokens around a chunk's body."""
 
 _LANGUAGES: Mapping[str, str] = {"english": "en", "chinese": "zh", "german": "de", "spanish": "es"}
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {"en": ("LATIN",), "de": ("LATIN",), "es": ("LATIN",), "zh": ("CJK", "LATIN")}
 
 
 class FastembedModel(Struct, frozen=True):
-    """A model of fastembed's, in our terms and in its own."""
+    """A model of fastembed's, as a record and with fastembed's own data."""
 
     record: ModelRecord
     kind: Kind
@@ -47,17 +47,17 @@ class FastembedModel(Struct, frozen=True):
 
     @property
     def own_name(self) -> str:
-        """What fastembed calls it."""
+        """The model's name in fastembed."""
         return self.record.name.removeprefix(PREFIX)
 
 
 def fastembed_classes() -> Mapping[Kind, Any]:
-    """fastembed's class for each kind of model.
+    """Return fastembed's class for each kind of model.
 
     Raises:
         ModelError: fastembed or the runtime cannot be imported.
     """
-    import_runtime()  # fastembed would load it as it is
+    import_runtime()  # silenced, before fastembed loads it
     try:
         from fastembed import LateInteractionTextEmbedding, TextEmbedding
         from fastembed.rerank.cross_encoder import TextCrossEncoder
@@ -71,12 +71,12 @@ def fastembed_classes() -> Mapping[Kind, Any]:
 
 
 def fastembed_models() -> tuple[FastembedModel, ...]:
-    """Every model of the installed fastembed that can serve a role, in its order; raises as `fastembed_classes`."""
+    """Return every installed model of fastembed that can serve a role, in its order; raise as `fastembed_classes`."""
     return tuple(model for model in _all_models() if not _is_query_side(model))
 
 
 def find_fastembed(name: str) -> FastembedModel | None:
-    """The model that `fastembed:NAME` means, in any case, or None.
+    """Return the model that `fastembed:NAME` means, in any case, or None.
 
     Raises:
         ModelError: It can serve no role, or `fastembed_classes` fails.
@@ -89,7 +89,7 @@ def find_fastembed(name: str) -> FastembedModel | None:
 
 
 def fastembed_record(name: str, role: Role | None = None) -> ModelRecord:
-    """The record of `fastembed:NAME`, for a role or for whatever it does; raises as `EngineProvider.find_record`."""
+    """Return the record of `fastembed:NAME`, for a given or any role; raise as `EngineProvider.find_record`."""
     found = find_fastembed(name)
     if found is None:
         near = nearest_name(name.strip()[len(PREFIX) :], [model.own_name for model in fastembed_models()])
@@ -118,10 +118,10 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
     languages = _languages(description)
     stated = re.search(r"(\d+) input tokens", description)
     context = min(int(stated[1]) if stated else _LONGEST_WINDOW, _LONGEST_WINDOW)
-    # fastembed says of some models that they want prompts, and leaves them to the caller.
+    # Some of fastembed's models want prompts, which it leaves to the caller.
     known = find_family([name], None) if kind == "embedder" else None
     sources = listed["sources"]
-    # Tensors beside a graph are fetched wherever they are.
+    # Fetch a graph's files with tensors at any path.
     more = [path for path in listed["additional_files"] if not path.startswith(weights)]
     record = ModelRecord(
         name=PREFIX + name,
@@ -147,7 +147,7 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
 
 
 def _languages(description: str) -> tuple[str, ...]:
-    """ISO codes as a description names them: `*` for many, none where it says nothing."""
+    """Return ISO codes from a description: `*` for many, none if it names no language."""
     text = description.lower()
     named = tuple(code for word, code in _LANGUAGES.items() if re.search(rf"\b{word}\b", text))
     return named or (("*",) if re.search(r"\bmulti-?lingual\b", text) else ())

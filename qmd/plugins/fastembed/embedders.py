@@ -27,8 +27,8 @@ class FastembedEmbedder(TokenizedEmbedder):
     """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts.
 
     Args:
-        kept_dim: The first values of a vector that are kept; None for all.
-        prompts_from: Who says what stands before a query and a document.
+        kept_dim: Leading values of a vector that are kept; None for all.
+        prompts_from: Source of the prompts of queries and documents.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FastembedEmbedder(TokenizedEmbedder):
         self._model = model
         self.session = model.session
         self.fingerprint = fingerprint
-        """Over weights, tokenizer, prompts and window, and what decides the pooling: fastembed's class and version."""
+        """Over weights, tokenizer, prompts, window, and fastembed's class and version, which decide the pooling."""
         self.max_tokens = max(16, model.context - TITLE_TOKENS)
         self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
         self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
@@ -50,7 +50,7 @@ class FastembedEmbedder(TokenizedEmbedder):
             f"prompts: {prompts if self.record.query_prompt or self.record.document_prompt else 'none'}",
             f"length: {model.context} tokens (fastembed)",
         )
-        """How texts become vectors, and who says so."""
+        """Pooling, prompts and length, each with its source."""
 
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
@@ -74,7 +74,7 @@ class FastembedEmbedder(TokenizedEmbedder):
             done += len(indexes)
             if on_progress is not None:
                 on_progress(done)
-        # Some of the graphs leave it to the caller.
+        # Some of the graphs do not normalise.
         result: npt.NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         return result
 
@@ -87,7 +87,7 @@ def load_fastembed_embedder(folder: Path, record: ModelRecord, settings: EngineS
     """Open an embedding model of fastembed's from its folder.
 
     Raises:
-        ModelError: fastembed is missing, a file is absent or damaged, or the graph is not what the record says.
+        ModelError: fastembed is missing, a file is absent or damaged, or the graph does not match the record.
     """
     overrides = settings.embed_overrides
     own_prompts = {

@@ -1,7 +1,7 @@
-"""Opens a fastembed model from our own folders: its tokenizer and pooling, on a session of ours.
+"""fastembed models opened from qmd's folders: tokenizer and pooling by fastembed, on a session of qmd.
 
 fastembed's own sessions try CUDA wherever it is compiled in; given an open one it starts none. Nothing is downloaded
-here: a folder is named, and everything in it was fetched by `qmd models pull`.
+here: `qmd models pull` fetched every file in the folder.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from qmd.inference.settings import EngineSettings
 from qmd.plugins.fastembed.catalogue import Kind, fastembed_classes, find_fastembed
 
 _STATIC_BATCH = 256
-"""Texts of one product where a model is a table of token vectors; such a model pads nothing."""
+"""Texts of one product if a model is a table of token vectors; such a model needs no padding."""
 
 
 class OpenModel(Struct, frozen=True):
     """A model of fastembed's, ready to run."""
 
     own: Any
-    """The object of the class that serves the model, as `TextEmbedding(...).model` is."""
+    """The object of fastembed's class for the model, as `TextEmbedding(...).model` is."""
     kind: Kind
     record: ModelRecord
     tokenizer: Tokenizer
     context: int
-    """Tokens of one run; what is longer loses its end."""
+    """Tokens of one run; longer texts are cut at the end."""
     session: Session | None
     """With one thread for a run on the CPU; None for a table of token vectors, which numpy reads."""
     threads: int
-    """Runs that may go on at the same time."""
+    """Runs at the same time."""
     format: str
-    """What the weights are: `fp32`, `fp16`, `int8`, or `safetensors` for a table."""
+    """Format of the weights: `fp32`, `fp16`, `int8`, or `safetensors` for a table."""
 
     @property
     def provider(self) -> str:
-        """Where it runs."""
+        """`cpu` or `cuda`."""
         return "cpu" if self.session is None else self.session.got
 
     def runs(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Indexes of the texts that share a run.
+        """Yield the indexes of the texts that share a run.
 
         On a CPU each text is a run, in the order given: padding costs more than a batch gains, and dynamic quantisation
-        of a whole batch would make a text's vector depend on its neighbours. On a GPU texts of about one length share a
+        of a whole batch would make a text's vector depend on its neighbours. On a GPU texts of similar length share a
         run, longest first.
         """
         if self.session is None:
@@ -69,7 +69,7 @@ class OpenModel(Struct, frozen=True):
 
 
 def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indexes of `lengths`, longest first, in batches of at most `budget` once each is padded to its longest.
+    """Yield indexes of `lengths`, longest first, in batches of at most `budget` once each is padded to its longest.
 
     Example: lengths [2, 9, 3, 8], budget 18 → [1, 3], [2, 0].
     """
@@ -99,7 +99,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
         warnings.simplefilter("ignore")
         own = fastembed_classes()[known.kind](
             known.own_name,
-            # Nothing is put there: fastembed makes the folder that it is given, and one of its own without.
+            # Stays empty: fastembed creates a given cache folder, or one of its own if none is given.
             cache_dir=str(folder),
             specific_model_path=str(folder),
             local_files_only=True,
@@ -116,7 +116,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
                 options=sum_options(),
             )
             threads = settings.threads_for(record.role) if session.got == "cpu" else 1
-            # Where fastembed expects a session of ONNX Runtime: so it fails as ours do.
+            # Replaces fastembed's session of ONNX Runtime, with the errors of qmd's sessions.
             own.model = SimpleNamespace(
                 run=session.run, get_inputs=session.ort.get_inputs, get_outputs=session.ort.get_outputs
             )
@@ -132,7 +132,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
 
 @contextlib.contextmanager
 def mapped_errors(name: str) -> Iterator[None]:
-    """Turn what fastembed or a library below it raises into one `ModelError` line that names the model."""
+    """Turn errors of fastembed and the libraries below it into one `ModelError` line that names the model."""
     try:
         yield
     except ModelError:

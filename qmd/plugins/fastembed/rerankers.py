@@ -25,7 +25,7 @@ class FastembedReranker:
     """A `Reranker` over a model of fastembed's.
 
     Args:
-        open_query: Query and intent → what scores the passages of a run.
+        open_query: Query and intent → function that scores the passages of a run.
     """
 
     def __init__(self, model: OpenModel, open_query: Callable[[OpenModel, str, str], ScoreRun]) -> None:
@@ -43,13 +43,13 @@ class FastembedReranker:
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> list[float | None]:
-        """One score per passage, in [0, 1] of a cross-encoder, in [-1, 1] of a late-interaction model.
+        """Return one score per passage, in [0, 1] from a cross-encoder, in [-1, 1] from a late-interaction model.
 
         Identical passages are scored once. A run that would outlast the deadline, judged by the pace so far, is not
-        begun.
+        started.
 
         Raises:
-            ModelError: If the runtime fails, or the model returns what is no number.
+            ModelError: If the runtime fails, or the model returns values that are not numbers.
         """
         distinct = list(dict.fromkeys(passages))
         scores: dict[str, float] = {}
@@ -83,7 +83,7 @@ def load_fastembed_reranker(folder: Path, record: ModelRecord, settings: EngineS
 
 
 def pair_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
-    """P(relevant) of query and passage read together: the sigmoid of the one value that such models give."""
+    """Return P(relevant) of query and passage read together: the sigmoid of the model's single output."""
     asked = f"{query}\n{intent}" if intent else query
 
     def score_run(passages: list[str]) -> list[float]:
@@ -95,7 +95,7 @@ def pair_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
 
 
 def late_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
-    """Mean over the query's tokens, those that such a model adds included, of the best cosine in the passage."""
+    """Return the mean over the query's tokens, the model's added ones included, of the best cosine in the passage."""
     texts = [query, intent] if intent else [query]
     vectors = [np.asarray(one, dtype=np.float32) for one in model.own.query_embed(texts)]
     shares = [1.0, INTENT_WEIGHT][: len(texts)]

@@ -61,7 +61,7 @@ def list_models(
 
         drawn = [[shown(text) for text in row] for row in rows]
         for *_, place in drawn:
-            place.overflow = "fold"  # a path or a command to be copied whole
+            place.overflow = "fold"  # keep paths and commands whole, for copying
         heads = ("Role", "Model", "Tier", "Where")
         steps = next_steps([("qmd models pull MODEL", "download one")])
         invocation.page(draw(invocation.screen, tabulate(heads, drawn, fold=("Where",)), *steps))
@@ -72,7 +72,7 @@ def list_models(
 
 
 def _place(state: ModelState) -> str:
-    """Where a model lies, with its forms and why some of them are not used."""
+    """Return the folder of a model, with its forms and why some of them are not used."""
     forms = [form.name if form.fault is None else f"{form.name} (not used: {form.fault})" for form in state.prepared]
     where = str(state.folder) if state.is_present else "not downloaded"
     return f"{where}  prepared: {', '.join(forms)}" if forms else where
@@ -95,7 +95,7 @@ def _model_object(state: ModelState) -> dict[str, object]:
 
 
 def _other_object(other: Importable) -> dict[str, object]:
-    """A model that another program keeps, and the command that takes it over."""
+    """Return the JSON object of another program's model, with the command that imports it."""
     return {
         "name": other.file.name,
         "role": other.role,
@@ -121,12 +121,12 @@ def pull(
         bool, Option("--no-prepare", help="Do not make the form of a model that is fastest on this CPU.")
     ] = False,
     refresh: Annotated[
-        bool, Option("--refresh", help="Take the newest version of models whose version qmd does not fix.")
+        bool, Option("--refresh", help="Take the newest version of models that qmd does not pin.")
     ] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,
 ) -> int:
-    """Fetch models and make the forms of them that run fastest here; what was interrupted goes on where it stopped."""
+    """Fetch models and make the forms of them that run fastest here; continue interrupted downloads."""
     from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
@@ -158,7 +158,7 @@ def pull(
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if form and form_to_make(record, report.folder, has_cuda=has_cuda):
             to_make.append((record, report.folder, form))
-    # Last: an interrupt of these minutes leaves every model fetched.
+    # Last: when interrupted, every model is already fetched.
     for record, folder, form in to_make:
         prepare_fetched(invocation, record, folder, form)
     return EXIT_OK

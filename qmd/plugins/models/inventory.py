@@ -1,4 +1,4 @@
-"""Which models are on this machine, whether their files are whole, putting files in place, removing them."""
+"""Models on this machine: list, verify, install and remove their files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from qmd.inference.records import ModelFile, ModelRecord
 from qmd.plugins import ENGINES, find
 
 FileStatus = Literal["ok", "missing", "damaged", "differs", "unknown"]
-"""`differs`: as its manifest says, but not what the catalogue pins. `unknown`: nobody says what it should hold."""
+"""`differs`: matches its manifest, but not the catalogue's pin. `unknown`: its contents are recorded nowhere."""
 
 
 class FileCheck(Struct, frozen=True):
@@ -51,13 +51,13 @@ class ModelState(Struct, frozen=True):
     folder: Path
     is_present: bool
     formats: tuple[str, ...]
-    """Formats whose weights are there."""
+    """Formats whose weights are here."""
     prepared: tuple[PreparedForm, ...]
     """Forms that were made here, or refused."""
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
-    """Every model of the catalogue, present or not, those of other rooms that were fetched, and the imported ones."""
+    """Return every model of the catalogue, present or not, fetched models of other providers, and the imported ones."""
     states: list[ModelState] = []
     imported = (model.record for model in imported_models(models_dir))
     for record in (*MODELS, *_fetched_from_providers(models_dir), *imported):
@@ -73,7 +73,7 @@ def list_models(models_dir: Path) -> tuple[ModelState, ...]:
 
 
 def _fetched_from_providers(models_dir: Path) -> list[ModelRecord]:
-    """Models of other rooms of engines whose folders are here; none of a room whose package is missing."""
+    """Return models of other providers whose folders are here; none of a provider whose package is missing."""
     others = {record.folder for record in MODELS}
     names = {path.name for path in models_dir.glob("*--*") if path.name not in others}
     found: list[ModelRecord] = []
@@ -85,7 +85,7 @@ def _fetched_from_providers(models_dir: Path) -> list[ModelRecord]:
 
 
 def provider_records() -> list[ModelRecord]:
-    """Every model that the rooms of engines here know by name."""
+    """Return every model that the installed providers know by name."""
     return [record for key in ENGINES for record in engine_provider(key).known_records()]
 
 
@@ -109,7 +109,7 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
 
 
 def remove_model(record: ModelRecord, models_dir: Path) -> int:
-    """Delete a model's folder, prepared forms included; returns the bytes freed.
+    """Delete a model's folder, prepared forms included; return the bytes freed.
 
     Raises:
         UsageError: If the model is built in.
@@ -136,7 +136,7 @@ def remove_model(record: ModelRecord, models_dir: Path) -> int:
 def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
     """Move checked files of `manifest` from `staging` to `folder`, one atomic step each, the manifest last.
 
-    Both must lie on one file system. A reader sees each file either old or new, never half.
+    Both must be on one file system. A reader sees each file either old or new, never half.
     """
     for item in manifest.files:
         target = path_below(folder, item.path, MANIFEST_NAME)
@@ -146,16 +146,16 @@ def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
     write_manifest(folder, manifest)
 
 
-def measured(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
-    """The manifest of files that lie in `folder`. Reads them whole."""
+def measure_files(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
+    """Return the manifest of files in `folder`. Reads them whole."""
     return Manifest(record.repository, commit, tuple(measure_file(folder, path) for path in sorted(paths)))
 
 
 def expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None) -> list[ModelFile]:
-    """What a folder should hold: what the catalogue pins of it, else its manifest, else what is there of its files.
+    """Return a folder's expected files: those pinned by the catalogue, else by its manifest, else the present ones.
 
-    Without a manifest nobody knows which formats and optional files were fetched, nor from which version: weights and
-    tokenizer must be those that are pinned, while small files of settings differ from one version to the next.
+    Without a manifest the fetched formats, optional files and version are unknown: weights and tokenizer must be the
+    pinned ones, while small files of settings differ from one version to the next.
     """
     if manifest is not None:
         known = (*record.files, *(item.weights for item in record.formats))

@@ -1,4 +1,4 @@
-"""ONNX files as records and arrays: messages, as far as qmd reads or writes them, and constants.
+"""ONNX files as records and arrays: the messages that qmd reads or writes, and constants.
 
 Names and field numbers are those of `onnx.proto`: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
@@ -15,16 +15,16 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.foreign import map_file, path_below, short
-from qmd.inference.onnx_files import BFLOAT16, DTYPES, FLOAT, Entry, WireError, read_model, refused
+from qmd.inference.onnx_files import BFLOAT16, DTYPES, FLOAT, Entry, WireError, read_error, read_model
 
 EXTERNAL = 1
-"""`data_location` of a tensor whose bytes lie in a file beside the model."""
+"""`data_location` of a tensor whose bytes are in another file."""
 _MOST_DIMENSIONS = 8
 _NUMBERS = {name: number for number, (name, _) in DTYPES.items() if number != BFLOAT16}
 
 
 class Tensor(Struct, frozen=True, kw_only=True):
-    """`TensorProto`: a constant, whose data lies here as bytes or, of floats, as numbers; or in another file."""
+    """`TensorProto`: a constant, whose data is here as bytes or, for floats, as numbers; or in another file."""
 
     dims: Annotated[tuple[int, ...], 1] = ()
     data_type: Annotated[int, 2] = 0
@@ -49,7 +49,7 @@ class Attribute(Struct, frozen=True, kw_only=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """`NodeProto`; an empty name stands for an input or output that is not used."""
+    """`NodeProto`; an empty name means an unused input or output."""
 
     input: Annotated[tuple[str, ...], 1] = ()
     output: Annotated[tuple[str, ...], 2] = ()
@@ -59,7 +59,7 @@ class Node(Struct, frozen=True, kw_only=True):
     domain: Annotated[str, 7] = ""
 
     def attributes(self) -> dict[str, Any]:
-        """The numeric attributes by name: `int`, `float`, or a tuple of them."""
+        """Return the numeric attributes by name: `int`, `float`, or a tuple of them."""
         numbers = {1: "f", 2: "i", 6: "floats", 7: "ints"}
         found = {one.name: getattr(one, numbers[one.type]) for one in self.attribute if one.type in numbers}
         # Some writers do not write a zero.
@@ -117,7 +117,7 @@ class OperatorSet(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """`ModelProto`: what a file holds."""
+    """`ModelProto`: a whole file."""
 
     ir_version: Annotated[int, 1] = 0
     producer_name: Annotated[str, 2] = ""
@@ -126,13 +126,13 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 def value_info(name: str, data_type: int, dims: Sequence[int | str]) -> ValueInfo:
-    """An input or output that is a tensor; a name among `dims` is a symbol."""
+    """Return a tensor input or output; a name among `dims` is a symbol."""
     shape = Shape(tuple(Dimension(dim_param=one) if isinstance(one, str) else Dimension(one) for one in dims))
     return ValueInfo(name, Type(TensorType(data_type, shape)))
 
 
 def attribute(name: str, value: int | float | Sequence[int] | Tensor) -> Attribute:
-    """An attribute of the kind that its value has."""
+    """Return an attribute of the kind of its value."""
     if isinstance(value, Tensor):
         return Attribute(name=name, t=value, type=4)
     if isinstance(value, int):
@@ -143,13 +143,13 @@ def attribute(name: str, value: int | float | Sequence[int] | Tensor) -> Attribu
 
 
 class OnnxFile:
-    """An ONNX file whose data stays on disk until it is asked for.
+    """An ONNX file whose data is read on demand.
 
     Args:
-        path: The file. Data beside it is looked for in its folder.
+        path: The file. Other files with data are in its folder.
 
     Raises:
-        ModelError: It cannot be read, is damaged, or holds no graph.
+        ModelError: It cannot be read, is damaged, or contains no graph.
     """
 
     def __init__(self, path: Path) -> None:
@@ -157,32 +157,32 @@ class OnnxFile:
         self._maps: dict[Path, memoryview] = {}
         graph = read_model(path, Model).graph
         if graph is None:
-            raise refused(path, "it holds no graph")
+            raise read_error(path, "it contains no graph")
         self.graph: Graph = graph
 
     def array(self, tensor: Tensor) -> npt.NDArray[Any]:
-        """The values of a constant; half floats of 8 exponent bits as float32. A view of the file where it can be.
+        """Return the values of a constant; bfloat16 as float32. A view of the file if possible.
 
         Raises:
-            ModelError: The data is missing, cut off, or of a type that is not read here.
+            ModelError: The data is missing, cut off, or of an unsupported type.
         """
         if tensor.data_type not in DTYPES:
-            raise refused(self._path, f"'{short(tensor.name)}' has the type {tensor.data_type}, which is not read")
+            raise read_error(self._path, f"'{short(tensor.name)}' has the unsupported type {tensor.data_type}")
         dtype = np.dtype(DTYPES[tensor.data_type][0])
         name, n_values = short(tensor.name), math.prod(tensor.dims[:_MOST_DIMENSIONS])
         try:
             values = self._values(tensor, dtype)
         except (WireError, ValueError, OSError) as exc:
-            raise refused(self._path, f"'{name}': {exc}") from exc
+            raise read_error(self._path, f"'{name}': {exc}") from exc
         is_shaped = min(tensor.dims, default=0) >= 0 and len(tensor.dims) <= _MOST_DIMENSIONS
         if not is_shaped or values.size != n_values:
-            raise refused(self._path, f"'{name}' has {values.size} values instead of {n_values}")
+            raise read_error(self._path, f"'{name}' has {values.size} values instead of {n_values}")
         if tensor.data_type == BFLOAT16:
             values = (values.astype(np.uint32) << 16).view(np.float32)
         return values.reshape(tensor.dims)
 
     def _values(self, tensor: Tensor, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The values wherever they are, flat."""
+        """Return the values from any of the possible places, flat."""
         if tensor.data_location == EXTERNAL:
             return np.frombuffer(self._external(tensor), dtype)
         if tensor.raw_data is not None:
@@ -199,20 +199,20 @@ class OnnxFile:
         return whole[start : start + length]
 
     def _map(self, path: Path) -> memoryview:
-        """The bytes of a file; the map is closed when nobody looks at them any more."""
+        """Map the bytes of a file; the map is closed when no view of it is left."""
         if path not in self._maps:
             self._maps[path] = memoryview(map_file(path))
         return self._maps[path]
 
 
 def tensor_of(name: str, array: npt.NDArray[Any]) -> Tensor:
-    """A constant that lies in the model file itself; KeyError where ONNX has no such type."""
+    """Return a constant inside the model file; KeyError if ONNX has no such type."""
     data_type = _NUMBERS[str(array.dtype)]
     return Tensor(name=name, dims=array.shape, data_type=data_type, raw_data=memoryview(array.tobytes()))
 
 
 def external_tensor(name: str, array: npt.NDArray[Any], location: str, offset: int) -> Tensor:
-    """A constant whose bytes lie in the file `location` of the model's folder, from `offset` on."""
+    """Return a constant whose bytes are in the file `location` of the model's folder, from `offset` on."""
     entries = (Entry("location", location), Entry("offset", str(offset)), Entry("length", str(array.nbytes)))
     data_type = _NUMBERS[str(array.dtype)]
     return Tensor(name=name, dims=array.shape, data_type=data_type, external_data=entries, data_location=EXTERNAL)

@@ -1,4 +1,4 @@
-"""The tokenizer side of a chat model: template pieces, plain text, end tokens, and what each token spells."""
+"""The tokenizer side of a chat model: template pieces, plain text, end tokens, and the spelling of each token."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _BYTE_TOKEN = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
 
 
 _OPEN: WeakValueDictionary[str, ChatTokenizer] = WeakValueDictionary()
-"""By the digest of the file: the reranker's is the expander's, and takes .3 s to read."""
+"""Open tokenizers by the digest of the file: reranker and expander share one, which takes .3 s to read."""
 
 
 class ChatTokenizer:
-    """`tokenizer.json` with its truncation and padding switched off, and the tokens that end a text."""
+    """A `tokenizer.json` without truncation and padding, and the tokens that end a text."""
 
     def __init__(self, inner: tokenizers.Tokenizer, end_ids: frozenset[int]) -> None:
         self._inner = inner
         self._inner.no_truncation()
         self._inner.no_padding()
         self.end_ids = end_ids
-        # Its part alone: the whole, with the vocabulary, takes .2 s.
+        # This part only: the whole, with the vocabulary, takes .2 s.
         decoder = json.loads(inner.decoder.__getstate__()) if inner.decoder else {}
         self._is_byte_level = any(part.get("type") == "ByteLevel" for part in (decoder, *decoder.get("decoders", ())))
 
     def encode_template(self, text: str) -> list[int]:
-        """Tokens of trusted text: `<|im_start|>` and its like become single tokens."""
+        """Return the tokens of trusted text: markup such as `<|im_start|>` becomes single tokens."""
         ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_text(self, text: str) -> list[int]:
-        """Tokens of a user's or a document's text, in which chat markup is blanked: it may not end the turn."""
+        """Return the tokens of a user's or a document's text; chat markup is blanked, so it cannot end the turn."""
         return self.encode_template(clean_text(text))
 
     def shorten(self, text: str, max_tokens: int) -> str:
-        """The text, cleaned, up to its token of that number."""
+        """Return the cleaned text, cut after `max_tokens` tokens."""
         cleaned = clean_text(text)
         encoding = self._inner.encode(cleaned, add_special_tokens=False)
         if len(encoding.ids) <= max_tokens:
@@ -56,13 +56,13 @@ class ChatTokenizer:
         return cleaned[:end]
 
     def token_id(self, token: str) -> int | None:
-        """Id of a token as the vocabulary spells it."""
+        """Return the id of a token, spelled as in the vocabulary."""
         found: int | None = self._inner.token_to_id(token)
         return found
 
     @property
     def end_tokens(self) -> list[str]:
-        """The tokens that end a text, as the vocabulary spells them."""
+        """The tokens that end a text, spelled as in the vocabulary."""
         return [self._inner.id_to_token(id_) or str(id_) for id_ in sorted(self.end_ids)]
 
     @property
@@ -72,7 +72,7 @@ class ChatTokenizer:
         return size
 
     def token_bytes(self) -> list[bytes | None]:
-        """What each token spells, by id; None for added tokens and holes in the numbering."""
+        """Return each token's spelling by id; None for added tokens and gaps in the numbering."""
         vocabulary: dict[str, int] = self._inner.get_vocab(with_added_tokens=True)
         table: list[bytes | None] = [None] * (max(vocabulary.values(), default=-1) + 1)
         added = set(self._inner.get_added_tokens_decoder())
@@ -83,18 +83,18 @@ class ChatTokenizer:
         return table
 
     def decode(self, tokens: Sequence[int], table: Sequence[bytes | None]) -> str:
-        """Text of tokens by a table of `token_bytes`; a character cut at either end is left out."""
+        """Return the text of tokens by a table of `token_bytes`, without characters cut at either end."""
         pieces = (table[token] or b"" for token in tokens if token < len(table))
         return b"".join(pieces).decode("utf-8", "ignore")
 
 
 def clean_text(text: str) -> str:
-    """Text without chat markup and lone surrogates, safe to put into a template."""
+    """Remove chat markup and lone surrogates, so that the text is safe in a template."""
     return _MARKUP.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
 
 
 def load_chat_tokenizer(folder: Path) -> ChatTokenizer:
-    """Load `tokenizer.json` and the end tokens that `generation_config.json` or `config.json` names.
+    """Load `tokenizer.json` and the end tokens in `generation_config.json` or `config.json`.
 
     Raises:
         ModelError: The file is absent or damaged, or no end token is known.
@@ -123,7 +123,7 @@ def _spell(token: str) -> bytes:
 
 
 def _byte_letters() -> dict[int, int]:
-    """The alphabet of byte-level BPE: printable bytes stand for themselves, letters from U+0100 on for the others."""
+    """Return the alphabet of byte-level BPE: printable bytes as themselves, letters from U+0100 on for the others."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in printable]
     return {byte: byte for byte in printable} | {0x100 + place: byte for place, byte in enumerate(hidden)}

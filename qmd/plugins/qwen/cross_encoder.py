@@ -1,4 +1,4 @@
-"""A causal cross-encoder as reranker: query and passage go through the model together, a probability comes out."""
+"""A causal cross-encoder as reranker: it reads query and passage together and returns a probability."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 _ROUND_CAPACITY_TO = 256
 _WARM_UP_TOKENS = 64
-_SPARED_TOKENS = 768
-"""Of a prompt, what a smaller context can do without: 128 are left for query, intent and passage."""
+_SPARE_TOKENS = 768
+"""Tokens of a prompt by which a smaller context may shorten it: 128 are left for query, intent and passage."""
 _BATCH_TOKENS = 16_384
 """Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
 _BATCH_TOKENS_WITH_VOCABULARY = 2048
-"""The same where every position gets logits over a vocabulary: these are 620 MB in half precision."""
+"""The same if every position gets logits over a vocabulary: these are 620 MB in half precision."""
 
 
 class SharedPrefixRunner:
-    """One ending per run over the key-value tensors of the prefix, which is computed once.
+    """Runner of one ending per run over the key-value tensors of the prefix, which is computed once.
 
     On a CPU a batch gains nothing (padding, cache misses), and the prefix is half of a short prompt.
     """
@@ -55,7 +55,7 @@ class SharedPrefixRunner:
             yield [index], context.append([ending])
 
     def _open(self, n_tokens: int) -> KeyValueContext:
-        """An empty context of at least `n_tokens`; kept between calls."""
+        """Return an empty context of at least `n_tokens`, kept between calls."""
         if self._context is None or n_tokens > self._capacity:
             self._capacity = -(-n_tokens // _ROUND_CAPACITY_TO) * _ROUND_CAPACITY_TO
             self._context = self._decoder.open_context(self._capacity)
@@ -64,7 +64,7 @@ class SharedPrefixRunner:
 
 
 class QwenReranker:
-    """The Reranker over a cross-encoder graph."""
+    """A `Reranker` over a cross-encoder graph."""
 
     def __init__(
         self, runner: PassageRunner, head: ScoreHead, prompt: RerankPrompt, description: EngineDescription
@@ -86,10 +86,10 @@ class QwenReranker:
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> list[float | None]:
-        """P(relevant) of each passage, in [0, 1]; None where the deadline came first.
+        """Return P(relevant) of each passage, in [0, 1]; None after the deadline.
 
         Identical passages are scored once. A run that would outlast the deadline, judged by the pace so far, is not
-        begun.
+        started.
 
         Raises:
             ModelError: If the runtime fails.
@@ -112,7 +112,7 @@ class QwenReranker:
                 if is_cancelled is not None and is_cancelled():
                     break
                 n_tokens, now = sum(len(endings[index]) for index in indexes), time.monotonic()
-                # The first run includes the prefix: later ones are faster, so the best pace so far is the honest guess.
+                # The first run includes the prefix: later ones are faster, so the best pace so far is a fair estimate.
                 s_per_token = min(s_per_token, (now - last) / max(1, n_tokens))
                 last = now
                 if deadline_s is not None and now + s_per_token * n_tokens > deadline_s:
@@ -146,7 +146,7 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
             # The first run chooses and loads kernels, which the first query should not wait for.
             runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
     prompt = RerankPrompt(tokenizer)
-    asked = configured_context(model, folder, settings, prompt.context - _SPARED_TOKENS)
+    asked = configured_context(model, folder, settings, prompt.context - _SPARE_TOKENS)
     return QwenReranker(runner, head, prompt.within(asked) if asked else prompt, model.description)
 
 

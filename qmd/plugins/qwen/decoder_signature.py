@@ -1,4 +1,4 @@
-"""What a decoder graph takes and gives, read from the graph itself: nothing about a model is hard-coded."""
+"""Inputs and outputs of a decoder graph, read from the graph itself: nothing about a model is hard-coded."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PAST = re.compile(r"^past(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|valu
 _PRESENT = re.compile(r"^present(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
 _ENCODER_OUTPUTS = frozenset({"last_hidden_state", "token_embeddings", "sentence_embedding"})
 _KEEP_NAMES = ("num_logits_to_keep", "logits_to_keep")
-"""Scalar input of some exports: how many trailing positions get logits."""
+"""Scalar input of some exports: the number of trailing positions that get logits."""
 _FLOATS = {"tensor(float)": "float32", "tensor(float16)": "float16"}
 _INTEGERS = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _OTHER_EXPORT = "use another export of the model: see qmd models list"
 _HEAD_SIZES = (128, 64, 80, 96, 256, *(size for size in range(8, 513, 8) if size not in (128, 64, 80, 96, 256)))
-"""Sizes of an attention head to try where the graph keeps silent, the usual ones first. Kernels want multiples of 8."""
+"""Sizes of an attention head to try if the graph states none, usual ones first. Kernels want multiples of 8."""
 
 
 class DecoderSignature(Struct, frozen=True):
-    """Inputs and outputs of a causal model. `layers` is 0 where the graph takes no key-value tensors."""
+    """Inputs and outputs of a causal model. `layers` is 0 if the graph takes no key-value tensors."""
 
     layers: int
     kv_heads: int
@@ -45,11 +45,11 @@ class DecoderSignature(Struct, frozen=True):
     logits_rank: int
     """3: (batch, positions, vocabulary); 2: (batch, labels)."""
     logits_width: int | None
-    """Their last dimension, where the graph states it."""
+    """Their last dimension, if the graph states it."""
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """What one token takes in the key-value tensors of all layers."""
+        """Bytes of one token in the key-value tensors of all layers."""
         size = 2 if self.kv_dtype == "float16" else 4
         return len(self.past) * self.kv_heads * self.head_size * size
 
@@ -63,11 +63,11 @@ def read_signature(session: Session) -> DecoderSignature:
     """
     inputs = {node.name: node for node in session.ort.get_inputs()}
     outputs = {node.name: node for node in session.ort.get_outputs()}
-    past = _numbered(_PAST, inputs)
+    past = _sort_by_layer(_PAST, inputs)
     _check_names(session.name, inputs, outputs, past.values())
     logits = outputs.get("logits") or next(iter(outputs.values()))
     kv_heads, head_size, kv_dtype = _kv_shape(session.name, [inputs[name] for name in past.values()])
-    present = _numbered(_PRESENT, outputs)
+    present = _sort_by_layer(_PRESENT, outputs)
     if past and present.keys() != past.keys():
         raise ModelError(f"model '{session.name}' does not return every key-value tensor it takes", _OTHER_EXPORT)
     signature = DecoderSignature(
@@ -85,11 +85,11 @@ def read_signature(session: Session) -> DecoderSignature:
         logits_rank=len(logits.shape),
         logits_width=logits.shape[-1] if isinstance(logits.shape[-1], int) else None,
     )
-    return signature if head_size is not None else replace(signature, head_size=_tried_head_size(session, signature))
+    return signature if head_size is not None else replace(signature, head_size=_probe_head_size(session, signature))
 
 
 def _check_names(model: str, inputs: Iterable[str], outputs: Iterable[str], past: Iterable[str]) -> None:
-    """Raises a ModelError for a graph that is no decoder, or wants what is not known here."""
+    """Raise a ModelError for a graph that is no decoder, or has unknown inputs."""
     unknown = sorted({*inputs} - {"input_ids", "attention_mask", "position_ids", *_KEEP_NAMES, *past})
     encoded = sorted(_ENCODER_OUTPUTS & {*outputs})
     if "input_ids" not in inputs:
@@ -100,11 +100,11 @@ def _check_names(model: str, inputs: Iterable[str], outputs: Iterable[str], past
         raise ModelError(f"model '{model}' is an encoder: it returns '{encoded[0]}', no logits", _OTHER_EXPORT)
 
 
-def _tried_head_size(session: Session, signature: DecoderSignature) -> int:
-    """The head size that the graph computes with, for exports that leave it open in their signature.
+def _probe_head_size(session: Session, signature: DecoderSignature) -> int:
+    """Return the head size that the graph computes with, for exports whose signature does not state it.
 
-    The ONNX Runtime GenAI builder does so from 0.18 on, since one export serves plain and compressed caches. A graph
-    refuses an empty past of another head size in its first layer, or passes it over and returns keys of its own size.
+    The ONNX Runtime GenAI builder omits it from 0.18 on, since one export serves plain and compressed caches. A graph
+    refuses an empty past of another head size in its first layer, or ignores it and returns keys of its own size.
     """
     import numpy as np
 
@@ -125,14 +125,14 @@ def _tried_head_size(session: Session, signature: DecoderSignature) -> int:
     raise ModelError(f"model '{session.name}' does not state the size of its attention heads", _OTHER_EXPORT)
 
 
-def _numbered(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int, str], str]:
-    """(layer, key or value) → name, in ascending order."""
+def _sort_by_layer(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int, str], str]:
+    """Return (layer, key or value) → name, in ascending order."""
     matches = filter(None, map(pattern.match, names))
     return dict(sorted(((int(match[1]), match[2]), match[0]) for match in matches))
 
 
 def _kv_shape(model: str, nodes: list[object]) -> tuple[int, int | None, str]:
-    """Key-value heads, head size and type, which all tensors must share; None for a size that the graph leaves open."""
+    """Return key-value heads, head size and type, common to all tensors; None for a size that the graph leaves open."""
     if not nodes:
         return 0, 0, "float32"
     shapes = {(node.shape[1], node.shape[3]) if len(node.shape) == 4 else None for node in nodes}  # type: ignore[attr-defined]

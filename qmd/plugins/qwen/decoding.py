@@ -1,4 +1,4 @@
-"""The decode loop: a prompt is read once, then one token a step, until an end token, a limit or a cancellation."""
+"""The decode loop: read a prompt once, then one token a step, until an end token, a limit or a cancellation."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ Chooser = Callable[["npt.NDArray[np.float32]", Sequence[int]], int]
 
 _PROBE_TOKENS = ((1, 2, 3), (4, 5))
 _PROBE_TOLERANCE = 0.02
-"""Largest difference, in standard deviations of the logits, that counts as the same result. The ways compared differ
+"""Largest difference, in standard deviations of the logits, that counts as the same result. The compared ways differ
 only in rounding (about 1e-5 in fp32, 5e-3 in fp16); a wrong mask or position moves logits by whole deviations."""
 
 
 _ALIKE, _LEAST_ALIKE = 0.999, 0.99
-"""Correlation of logits from which a row of a batch counts as the row alone. 8-bit products have 0.9998, as has the
-same row read in one go and token by token; where these two differ by more, a batch may too, down to the second."""
+"""Correlation of logits from which a row of a batch counts as the row alone. 8-bit products reach 0.9998, as does the
+same row read in one run and token by token; if these two differ by more, a batch may too, down to the second."""
 
 
 class Limits(Struct, frozen=True):
-    """When to stop, whatever the model says."""
+    """External limits of a generation."""
 
     deadline_s: float | None = None
     """A `time.monotonic` value."""
     is_cancelled: Callable[[], bool] | None = None
 
     def stop_reason(self) -> StopReason | None:
-        """Why to stop before the next step; None to go on."""
+        """Return the reason to stop before the next step; None to continue."""
         if self.is_cancelled is not None and self.is_cancelled():
             return "cancelled"
         if self.deadline_s is not None and time.monotonic() >= self.deadline_s:
@@ -47,8 +47,8 @@ class Limits(Struct, frozen=True):
         return None
 
 
-class Generated(Struct, frozen=True):
-    """Tokens, without the end token, and why they stop."""
+class Generation(Struct, frozen=True):
+    """Tokens, without the end token, and the reason for their end."""
 
     tokens: tuple[int, ...]
     stop: StopReason
@@ -57,11 +57,11 @@ class Generated(Struct, frozen=True):
 class Decoder:
     """A causal model over a session.
 
-    Opening one runs the graph twice on a few tokens: to learn whether its key-value tensors can be updated in place,
-    and to pay for the first run, which is slow in any case.
+    Opening one runs the graph twice on a few tokens: to test whether its key-value tensors can be updated in place, and
+    to pay for the first run, which is always slow.
 
     Args:
-        in_place: False never binds a tensor as past and as present, even where that works.
+        in_place: False never binds a tensor as past and as present, even if that works.
 
     Raises:
         ModelError: If the graph is not a causal model with key-value tensors.
@@ -75,7 +75,7 @@ class Decoder:
         self.in_place = in_place and self._in_place_works()
 
     def open_context(self, capacity: int, *, batch: int = 1) -> KeyValueContext:
-        """An empty context; `capacity` in tokens per row binds only in-place contexts."""
+        """Return an empty context; `capacity` in tokens per row binds only in-place contexts."""
         if self.in_place:
             return InPlaceContext(self.session, self.signature, batch, capacity)
         return GrowingContext(self.session, self.signature, batch)
@@ -94,9 +94,9 @@ class Decoder:
 
     @cached_property
     def branches_refusal(self) -> str | None:
-        """Why rows may not be continued as a batch, tried once; None where they may.
+        """Reason why rows may not be continued as a batch, tried once; None if they may.
 
-        8-bit products round the same row otherwise in one go and token by token; a batch may differ by as much.
+        8-bit products round the same row differently in one run and token by token; a batch may differ by as much.
         """
         first, second = _PROBE_TOKENS
         tails = ((6,), second)
@@ -122,9 +122,9 @@ class Decoder:
         for expected, got in zip(alone, together, strict=True):
             found = _correlation(expected, got)
             if not found >= least:
-                return f"their logits correlate by {found:.4f} only with those of the lines alone"
+                return f"their logits correlate only by {found:.4f} with those of single lines"
             if expected[got.argmax()] < expected.max() - slack:
-                return "their likeliest tokens are not those of the lines alone"
+                return "their likeliest tokens differ from those of single lines"
         return None
 
 
@@ -144,12 +144,12 @@ def generate_branches(
     end_ids: Collection[int],
     max_tokens: Sequence[int],
     limits: Limits,
-) -> list[Generated]:
+) -> list[Generation]:
     """Continue every row of `context`, one step for all rows at a time.
 
-    A row that has ended leaves the batch, which costs less without it: on a CPU four rows take 1.6 times as long as
-    one. On a GPU, whose tensors stay, it is fed its last token, and what it would say is ignored. The last token chosen
-    is not read back, so a context ends one token short of its text unless an end token came.
+    A finished row leaves the batch to save time: on a CPU four rows take 1.6 times as long as one. On a GPU, whose
+    tensors stay, it is fed its last token, and its output is ignored. The last token chosen is not read back, so a
+    context ends one token short of its text unless an end token came.
 
     Args:
         context: Has read the prompts.
@@ -169,18 +169,18 @@ def generate_branches(
         halt = None if all(stops) else limits.stop_reason()
         ended = [stop or halt for stop in stops]
         if all(ended):
-            return [Generated(tuple(row), stop or "budget") for row, stop in zip(rows, ended, strict=True)]
-        context, fed = _without_ended(context, fed, stops)
-        # A row may be empty here: it ended before its first token. Any token will do for it.
+            return [Generation(tuple(row), stop or "budget") for row, stop in zip(rows, ended, strict=True)]
+        context, fed = _drop_finished(context, fed, stops)
+        # A row may be empty here: it ended before its first token. Any token can be fed.
         logits = context.append([[rows[index][-1] if rows[index] else 0] for index in fed])
 
 
-def _without_ended(
+def _drop_finished(
     context: KeyValueContext, fed: list[int], stops: Sequence[StopReason | None]
 ) -> tuple[KeyValueContext, list[int]]:
-    """The batch of the rows that go on, and which these are."""
+    """Return the batch of the unfinished rows, and their indexes."""
     going = [place for place, index in enumerate(fed) if stops[index] is None]
-    if len(going) == len(fed) or not context.is_at_hand:
+    if len(going) == len(fed) or not context.is_on_cpu:
         return context, fed
     return context.keep(going), [fed[place] for place in going]
 
@@ -188,7 +188,7 @@ def _without_ended(
 def _extend(
     row: list[int], logits: npt.NDArray[np.float32], choose: Chooser, end_ids: Collection[int], budget: int
 ) -> StopReason | None:
-    """Add the next token to a row; why the row ends with it."""
+    """Add the next token to a row; return the reason if the row ends with it."""
     if len(row) < budget:
         token = choose(logits, row)
         if token in end_ids:

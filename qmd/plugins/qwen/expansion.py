@@ -1,8 +1,8 @@
 """A language model as expander: a query comes in, typed sub-queries in its own language go out.
 
-The prompt's fixed part is read once and kept. The lines are written as one batch of branches from the shared prompt;
-one after the other, each seeing those before it, where a model answers otherwise in a batch. Tags are forced text; what
-is sampled follows `LineGrammar`.
+The prompt's fixed part is read once and kept. The lines are written as one batch of branches from the shared prompt; if
+a model's answers differ in a batch, one after the other, each seeing the earlier ones. Tags are forced text; sampled
+text follows `LineGrammar`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
-from qmd.plugins.qwen.decoding import Chooser, Decoder, Generated, Limits, generate_branches
-from qmd.plugins.qwen.expansion_checks import check_expansions, wanted_scripts
+from qmd.plugins.qwen.decoding import Chooser, Decoder, Generation, Limits, generate_branches
+from qmd.plugins.qwen.expansion_checks import check_expansions, query_scripts
 from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import configured_context, open_language_model
@@ -42,7 +42,7 @@ _SYSTEM = (
 
 
 class ExpansionPrompt(Struct, frozen=True):
-    """The chat turns around a query. The intent is in none: models copy it into their lines."""
+    """The chat turns around a query. Neither contains the intent: models copy it into their lines."""
 
     header: str
     before_query: str
@@ -53,18 +53,18 @@ PROMPTS: Mapping[PromptStyle, ExpansionPrompt] = {
     "qwen3": ExpansionPrompt(
         f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n",
         "Query: ",
-        # The empty thinking block is what the model's own template writes to switch thinking off.
+        # The model's own template writes the empty thinking block to switch thinking off.
         "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
     ),
-    # It was trained on this one line, with no system text, and with the empty thinking block taken out.
+    # The fine-tune was trained on this line, with no system text, and without the empty thinking block.
     "tobi": ExpansionPrompt(
         "<|im_start|>user\n", "/no_think Expand this search query: ", "<|im_end|>\n<|im_start|>assistant\n"
     ),
 }
 
 _MAX_QUERY_TOKENS = 192
-_SPARED_TOKENS = 160
-"""Of a query, what a smaller context can do without."""
+_SPARE_TOKENS = 160
+"""Tokens of a query by which a smaller context may shorten it."""
 _LEAST_WRITTEN, _MOST_WRITTEN = 32, 512
 """Tokens of all lines together: with fewer none is a sentence, with more they are too long (`expansion_checks`)."""
 _MIN_HYDE_WORDS = 5
@@ -78,16 +78,16 @@ class Branch(Struct, frozen=True):
 
 
 class ExpanderOptions(Struct, frozen=True):
-    """How to expand."""
+    """Lines to write, and whether as a batch."""
 
     branches: tuple[Branch, ...] = (Branch("lex", 16), Branch("lex", 16), Branch("vec", 28), Branch("hyde", 48))
-    """The longest branch decides what a batch costs: beyond 48 tokens of hyde it no longer pays."""
+    """The longest branch decides the cost of a batch: beyond 48 tokens of hyde it no longer pays."""
     mode: Literal["batched", "sequential"] = "batched"
     """A batch costs less: on a CPU a step for four rows takes 1.6 times as long as for one."""
 
 
 class QwenExpander:
-    """The Expander over a decoder."""
+    """An `Expander` over a decoder."""
 
     def __init__(
         self,
@@ -115,19 +115,19 @@ class QwenExpander:
         written = sum(branch.max_tokens + 8 for branch in self._options.branches)
         self._fixed = len(self._header) + len(self._footer) + written + 16
         self.context = self._fixed + _MAX_QUERY_TOKENS
-        """Tokens of prompt and lines at most, for which the key-value cache has room; what is left is the query's."""
+        """Most tokens of prompt and lines, the size of the key-value cache; the query gets the rest."""
         self._context: KeyValueContext | None = None
         # One key-value context, so one expansion at a time; a server calls from several threads.
         self._lock = threading.Lock()
 
     @property
     def drawing(self) -> Mapping[str, str]:
-        """How tokens are drawn: setting → value of each that is not neutral."""
+        """Sampling settings that are not neutral: setting → value."""
         return differences(self._sampling, SamplingSettings())
 
     @property
     def handling(self) -> tuple[str, ...]:
-        """That lines are written one after the other, where they should not be, and why."""
+        """A line with the reason why lines are not written as a batch, if the options ask for one."""
         refusal = None if self._options.mode == "sequential" else self._decoder.branches_refusal
         return () if refusal is None else (f"lines are written one after the other, not together: {refusal}",)
 
@@ -139,7 +139,7 @@ class QwenExpander:
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Expansion:
-        """Validated sub-queries in the query's own language; empty when nothing survives.
+        """Return validated sub-queries in the query's own language; empty when none is valid.
 
         Lines that the deadline or a cancellation cut short are among the dropped, with that reason.
 
@@ -155,13 +155,13 @@ class QwenExpander:
             choosers = self._choosers(query)
             context = self._read_prompt(query)
             is_batch = self._options.mode == "batched" and self._decoder.branches_refusal is None
-            results = (self._write_batched if is_batch else self._write_in_turn)(context, choosers, limits)
+            results = (self._write_batched if is_batch else self._write_serial)(context, choosers, limits)
         proposed, cut = self._read_lines(results)
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
     def _read_prompt(self, query: str) -> KeyValueContext:
-        """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
+        """Return the context after the prompt, without its last tokens' logits (the first tag gives those)."""
         context = self._context
         if context is None:
             context = self._decoder.open_context(self.context)
@@ -173,7 +173,7 @@ class QwenExpander:
         return context
 
     def _choosers(self, query: str) -> list[Chooser]:
-        wanted = wanted_scripts(query)
+        wanted = query_scripts(query)
         first = self._grammar.starting_in(wanted) if wanted else None
         rows = self._grammar.writing_in(frozenset(filter(None, map(script_of, query))))
         rows = rows if first is None else rows | first
@@ -182,7 +182,7 @@ class QwenExpander:
         settings, allowed = self._sampling, self._grammar.allowed
 
         def chooser(index: int) -> Chooser:
-            # Rows of a batch start alike: each needs its own draws.
+            # Rows of a batch start alike: each needs its own random state.
             seed = None if settings.seed is None else settings.seed + index
             sampler = Sampler(replace(settings, seed=seed), self._breakers)
             return lambda logits, generated: sampler.choose(logits, generated, allowed(generated, first) & rows)
@@ -190,13 +190,13 @@ class QwenExpander:
         return [chooser(index) for index in range(len(self._options.branches))]
 
     def _tokens_with(self, texts: Sequence[str]) -> frozenset[int]:
-        """Tokens whose spelling holds one of the texts."""
+        """Return the tokens whose spelling contains one of the texts."""
         wanted = [text.encode("utf-8", "replace") for text in texts if text]
         spelled = ((token, spelling) for token, spelling in enumerate(self._spellings) if spelling)
         return frozenset(token for token, spelling in spelled if any(text in spelling for text in wanted))
 
-    def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
-        results: list[Generated] = []
+    def _write_serial(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generation]:
+        results: list[Generation] = []
         unread: list[int] = []
         for branch, choose in zip(self._options.branches, choosers, strict=True):
             if results and limits.stop_reason():
@@ -209,19 +209,19 @@ class QwenExpander:
             unread = [*result.tokens[context.lengths[0] - before :], *self._newline]
         return results
 
-    def _write_batched(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
+    def _write_batched(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generation]:
         branches = self._options.branches
         budgets = [branch.max_tokens for branch in branches]
         forked, logits = context.fork([self._tags[branch.kind] for branch in branches], max(budgets))
         return generate_branches(forked, logits, choosers, self._grammar.end_ids, budgets, limits)
 
-    def _read_lines(self, results: Sequence[Generated]) -> tuple[list[SubQuery], list[tuple[str, str]]]:
-        """Finished lines, and those cut short with the reason."""
+    def _read_lines(self, results: Sequence[Generation]) -> tuple[list[SubQuery], list[tuple[str, str]]]:
+        """Return finished lines, and those cut short with the reason."""
         lines: list[SubQuery] = []
         cut: list[tuple[str, str]] = []
         for branch, result in zip(self._options.branches, results, strict=False):
             words = self.tokenizer.decode(result.tokens, self._spellings).split()
-            # The budget may fall within a word.
+            # The budget may end within a word.
             text = " ".join(words[:-1] if result.stop == "budget" and len(words) > 2 else words)
             is_usable = result.stop in ("end", "budget") or (
                 branch.kind == "hyde" and len(text.split()) >= _MIN_HYDE_WORDS
@@ -249,6 +249,6 @@ def load_expander(
     lines = (replace(branch, max_tokens=branch.max_tokens * asked // whole) for branch in options.branches)
     options = replace(options, branches=tuple(lines))
     expander = QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)
-    least = expander.context - _SPARED_TOKENS
+    least = expander.context - _SPARE_TOKENS
     expander.context = configured_context(model, folder, settings, least) or expander.context
     return expander

@@ -1,4 +1,4 @@
-"""Judges what a language model proposes as sub-queries: kept, or refused with a reason a user can read. Pure text."""
+"""Validation of proposed sub-queries: each is kept, or refused with a reason for the user. Pure text."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _TEMPLATE = re.compile(
 def check_expansions(query: str, proposed: Sequence[SubQuery], *, intent: str | None = None) -> Expansion:
     """Split proposals into kept and refused, in order.
 
-    Refused are empty lines, repetitions of the query, of its intent or of an earlier line, template prose, text that
-    runs in circles, another script or language than the query's, and drift: no term in common with query or intent.
+    Refused are empty lines, repetitions of the query, of its intent or of an earlier line, template prose, repetitive
+    text, another script or language than the query's, and drift: no term in common with query or intent.
     """
     kept: list[SubQuery] = []
     dropped: list[tuple[str, str]] = []
@@ -74,7 +74,7 @@ def _refusal(query: str, kind: str, text: str, intent: str | None) -> str | None
 
 
 def _key(text: str) -> tuple[str, ...]:
-    """Words without case, order or repetition: what makes two sub-queries the same search."""
+    """Return the words without case, order or repetition: two sub-queries with one key are the same search."""
     return tuple(sorted(set(_words(text))))
 
 
@@ -82,22 +82,22 @@ def _words(text: str) -> list[str]:
     return [match[0].casefold() for match in _WORD.finditer(unicodedata.normalize("NFKC", text))]
 
 
-def wanted_scripts(query: str) -> frozenset[str]:
-    """The non-Latin scripts that make up a good part of the query; empty for a query in Latin letters.
+def query_scripts(query: str) -> frozenset[str]:
+    """Return the non-Latin scripts of a good part of the query; empty for a query in Latin letters.
 
-    One ideograph or syllable carries about as much as three letters.
+    One ideograph or syllable counts as about three letters.
     """
     shares = _script_shares(query)
     return frozenset(script for script, share in shares.items() if script != "LATIN" and share >= _MIN_SCRIPT_SHARE)
 
 
 def same_script(query: str, text: str, *, strict: bool = True) -> bool:
-    """True when `text` is written in the query's script, technical names aside.
+    """Return True when `text` is written in the query's script, technical names aside.
 
-    Japanese mixes scripts: a query with kana accepts ideographs in short lines, and wants kana in prose (`strict`); a
-    query in ideographs alone is Chinese and accepts no kana.
+    Japanese mixes scripts: a query with kana accepts ideographs in short lines, and requires kana in prose (`strict`);
+    a query in ideographs only is Chinese and accepts no kana.
     """
-    wanted, shares = wanted_scripts(query), _script_shares(text)
+    wanted, shares = query_scripts(query), _script_shares(text)
     if not wanted:
         foreign = sum(share for script, share in shares.items() if script != "LATIN")
         return foreign < _MIN_SCRIPT_SHARE or bool(_script_shares(query).keys() & (shares.keys() - {"LATIN"}))
@@ -121,22 +121,22 @@ def _script_shares(text: str) -> dict[str, float]:
 
 
 def same_language(query: str, text: str) -> bool:
-    """False when function words show two different languages; keywords without any show nothing."""
+    """Return False when function words show two different languages; keywords without any show nothing."""
     ours, theirs = language_of(query), language_of(text)
     return ours is None or theirs is None or ours == theirs
 
 
 def shares_term(query: str, text: str) -> bool:
-    """True when a content word (or a pair of ideographs) of the query occurs in the text, endings aside.
+    """Return True when a content word (or a pair of ideographs) of the query occurs in the text, endings aside.
 
-    Always true for a query without content words.
+    Always True for a query without content words.
     """
     ours = _terms(query)
     return not ours or bool(ours & _terms(text))
 
 
 def _repeats_intent(query: str, intent: str, text: str) -> bool:
-    """True for the intent's own words, or some of them that the query does not have."""
+    """Return True for the intent's own words, or some of them that the query does not have."""
     terms = _terms(text)
     is_part = bool(terms) and terms <= _terms(intent) and not terms & _terms(query)
     return is_part or _key(text) == _key(intent)

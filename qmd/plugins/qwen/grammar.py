@@ -1,5 +1,4 @@
-"""The grammar of typed lines as masks over the vocabulary: what cannot be written need not be repaired.
-
+"""The grammar of typed lines as masks over the vocabulary: invalid lines cannot be written.
     document = line+          line = tag ":" content newline          tag = "lex" | "vec" | "hyde"
 
 Tags and newlines are forced text, given to the model as chunks. Only `content` is sampled: tokens without line breaks
@@ -24,14 +23,14 @@ _BREAKS = re.compile(rb"[\x00-\x1f\x7f]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 _ASCII_VISIBLE = re.compile(rb"[0-9A-Za-z]")
 _WRITTEN_TOGETHER = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "FULLWIDTH"})
 _SCRIPTS_KEPT = 8
-"""Masks of first tokens, .15 MB each: one for each set of scripts that queries are written in."""
+"""Cached masks of first tokens, .15 MB each: one for each set of scripts of queries."""
 
 
 class LineGrammar:
     """Masks for the content of one line.
 
     Args:
-        spellings: What each token spells, None for tokens that may not occur in text.
+        spellings: Spelling of each token, None for tokens that may not occur in text.
     """
 
     def __init__(self, spellings: Sequence[bytes | None], end_ids: Collection[int]) -> None:
@@ -54,15 +53,15 @@ class LineGrammar:
         self._open: npt.NDArray[np.bool_] = self._content.copy()
         self._open[sorted(ends)] = True
         self.starting_in = lru_cache(_SCRIPTS_KEPT)(self._starting_in)
-        """Scripts → mask of visible tokens that spell whole characters of which one is in these; None where none does.
+        """Scripts → mask of visible tokens of whole characters, one of them in these scripts; None without any.
 
-        A way to hold a model to the query's script: the first word decides the rest of the line.
+        Keeps a model to the query's script: the first word decides the rest of the line.
         """
         self.writing_in = lru_cache(_SCRIPTS_KEPT)(self._writing_in)
-        """Scripts → mask of the tokens of a line without letters of others; Latin is always among them."""
+        """Scripts → mask of the tokens of a line without letters of others; Latin is always included."""
 
     def allowed(self, generated: Sequence[int], first: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
-        """Which tokens may come next, shape (tokens known to the tokenizer,).
+        """Return the mask of possible next tokens, shape (tokens known to the tokenizer,).
 
         Args:
             generated: The line's tokens so far.
@@ -94,7 +93,7 @@ class LineGrammar:
 
 
 def _is_visible(spelling: bytes) -> bool:
-    """True for letters and digits, and for pieces of a character that spans several tokens."""
+    """Return True for letters and digits, and for pieces of a character that spans several tokens."""
     try:
         text = "" if _ASCII_VISIBLE.search(spelling) else spelling.decode("utf-8")
         return not text or any(unicodedata.category(letter)[0] in "LN" for letter in text)

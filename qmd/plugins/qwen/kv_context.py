@@ -1,7 +1,7 @@
 """Key-value contexts: a decoder's memory of the tokens it has read, bound to a session, never copied to the host.
 
 Two kinds. An `InPlaceContext` allocates its tensors once and binds each as input and as output; GroupQueryAttention
-then writes new tokens into it, and going back costs nothing. A `GrowingContext` hands the tensors of one run to the
+then writes new tokens into it, and going back costs nothing. A `GrowingContext` passes the tensors of one run to the
 next, for graphs whose attention concatenates.
 """
 
@@ -47,14 +47,13 @@ class KeyValueContext(ABC):
         """Read all but the last tokens first and leave their logits on the device: for a prompt of 100 tokens they are
         30 MB, which would be copied to the host for nothing."""
         self.batch = batch
-        self.is_at_hand = self._device == "cpu"
-        """Whether rows can be taken out of it (`keep`)."""
+        self.is_on_cpu = self._device == "cpu"
+        """Rows can be selected (`keep`)."""
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
         """Tokens read, per row."""
 
     @property
     def lengths(self) -> list[int]:
-        """Number of tokens read, per row."""
         return [len(row) for row in self.tokens]
 
     def append(self, rows: Rows) -> npt.NDArray[np.float32]:
@@ -91,7 +90,7 @@ class KeyValueContext(ABC):
         return result
 
     def _read(self, rows: Rows, logits_device: str) -> Any:
-        """Run the graph on more tokens; returns the logits as a tensor of the runtime."""
+        """Run the graph on more tokens and return the logits as a tensor of the runtime."""
         counts = [len(row) for row in rows]
         ids = np.zeros((self.batch, max(counts)), self._signature.id_dtype)
         for index, row in enumerate(rows):
@@ -105,7 +104,7 @@ class KeyValueContext(ABC):
 
     @abstractmethod
     def checkpoint(self) -> Checkpoint:
-        """The present state, for `restore`. Holds good while only tokens after it are read and forgotten."""
+        """Return the present state, for `restore`. It stays valid while only later tokens are read and forgotten."""
 
     @abstractmethod
     def restore(self, state: Checkpoint) -> None:
@@ -113,14 +112,14 @@ class KeyValueContext(ABC):
 
     @abstractmethod
     def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
-        """A batch in which row i is this single sequence followed by `tails[i]`, and its logits.
+        """Return a batch in which row i is this single sequence followed by `tails[i]`, and its logits.
 
-        This context stays as it was. `room` is how many tokens each row may get beyond its tail.
+        This context does not change. `room` is the number of tokens that each row may get beyond its tail.
         """
 
     @abstractmethod
     def keep(self, rows: Sequence[int]) -> KeyValueContext:
-        """The batch without its other rows, for tensors in the memory of the CPU. This context is of no use afterwards.
+        """Return the batch without its other rows, for tensors in CPU memory. This context is unusable afterwards.
 
         `rows` ascend.
         """
@@ -140,7 +139,7 @@ class KeyValueContext(ABC):
             positions = starts + np.arange(ids.shape[1], dtype=ids.dtype)
             self._binding.bind_cpu_input("position_ids", np.ascontiguousarray(positions))
         if self._signature.keep_input is not None:
-            # All positions where rows end at different ones, else only the last.
+            # All positions if rows end at different ones, else only the last.
             keep = 1 if min(counts) == max(counts) else max(counts)
             self._binding.bind_cpu_input(self._signature.keep_input, np.array(keep, np.int64))
 
@@ -152,7 +151,7 @@ class KeyValueContext(ABC):
             del row[length:]
 
     def _full_rows(self, tails: Rows) -> Rows:
-        """What branches read again from the start on devices whose memory is not at hand here."""
+        """Return the full rows, which branches read again on devices whose memory is not accessible here."""
         return [[*self.tokens[0], *tail] for tail in tails]
 
 
@@ -177,7 +176,7 @@ class InPlaceContext(KeyValueContext):
         dtype = np.dtype(signature.kv_dtype)
         self._arrays: list[npt.NDArray[Any]] = []
         for index, (past, present) in enumerate(zip(signature.past, signature.present, strict=True)):
-            # Zeros: a NaN that another program left in cells not yet written would pass a mask that multiplies.
+            # Zeros: a NaN that another program left in unwritten cells would pass a mask that multiplies.
             zeros = arrays[index] if arrays else np.zeros(shape, dtype)
             value = self._runtime.OrtValue.ortvalue_from_numpy(zeros, self._device, session.device_id)
             if self._device == "cpu":
@@ -236,7 +235,7 @@ class InPlaceContext(KeyValueContext):
 
 
 class GrowingContext(KeyValueContext):
-    """Tensors that each run returns one token longer, passed on where they lie."""
+    """Tensors that each run returns one token longer, passed on without a copy."""
 
     def __init__(self, session: Session, signature: DecoderSignature, batch: int) -> None:
         super().__init__(session, signature, batch)
@@ -244,7 +243,7 @@ class GrowingContext(KeyValueContext):
         empty = np.zeros(shape, signature.kv_dtype)
         self._past = [self._runtime.OrtValue.ortvalue_from_numpy(empty) for _ in signature.past]
         self._seen: npt.NDArray[np.int64] = np.zeros((batch, 0), np.int64)
-        """Mask over what the tensors hold; zero where a shorter row was padded."""
+        """Mask over the tensors' tokens; zero for padding of a shorter row."""
 
     def checkpoint(self) -> Checkpoint:
         return Checkpoint(tuple(self.lengths), tuple(self._past), self._seen)
@@ -258,7 +257,7 @@ class GrowingContext(KeyValueContext):
         branches = GrowingContext(self._session, self._signature, len(tails))
         if self._device != "cpu":
             return branches, branches.append(self._full_rows(tails))
-        # Each tail is read once over the shared prefix, and the results are laid into one padded batch.
+        # Each tail is read once over the shared prefix, and the results are copied into one padded batch.
         start = self.checkpoint()
         width = self._seen.shape[1] + max(map(len, tails))
         shape = (len(tails), self._signature.kv_heads, width, self._signature.head_size)
@@ -298,13 +297,13 @@ class GrowingContext(KeyValueContext):
         self._session.ort.run_with_iobinding(self._binding)
         outputs: list[Any] = self._binding.get_outputs()
         self._past, self._seen = outputs[1:], mask
-        # Up to ONNX Runtime 1.24 these are places in their binding, which its next run would fill anew.
+        # Up to ONNX Runtime 1.24 these are memory of their binding, which its next run would overwrite.
         self._binding.clear_binding_inputs()
         self._binding = self._session.ort.io_binding()
         return outputs[0]
 
 
 def _rows_of(array: npt.NDArray[Any], rows: Sequence[int]) -> npt.NDArray[Any]:
-    """Some rows of an array: itself, in part, where they lie side by side, else a copy."""
+    """Return some rows of an array: a view if they are adjacent, else a copy."""
     span: npt.NDArray[Any] = array[rows[0] : rows[-1] + 1]
     return span if len(span) == len(rows) else array[list(rows)]

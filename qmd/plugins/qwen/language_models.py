@@ -1,4 +1,4 @@
-"""Opens a language model's folder: the weights that suit this machine, the session, the tokenizer."""
+"""Language models opened from a folder: the weights that suit this machine, the session, the tokenizer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
 
 
 class LanguageModel(Struct, frozen=True):
-    """An open model with its tokenizer, and what to call it."""
+    """An open model with its tokenizer and its label."""
 
     session: Session
     tokenizer: ChatTokenizer
@@ -28,14 +28,14 @@ class LanguageModel(Struct, frozen=True):
 
 
 def configured_context(model: LanguageModel, folder: Path, settings: EngineSettings, least: int) -> int | None:
-    """The tokens that a model is to read at most, from `least` to what its graph holds; None where nobody says."""
+    """Return the configured limit of tokens, from `least` to the graph's own limit; None if none is set."""
     option = f"{SLOTS[model.description.role]}.context"
     most = (read_network(model.session.path, folder).positions or least) if settings.option_value(option) else least
     return settings.number(option, least, most)
 
 
 def open_language_model(folder: Path, record: ModelRecord, settings: EngineSettings) -> LanguageModel:
-    """Open the folder of a reranker or an expander, which computes its logits apart where it can.
+    """Open the folder of a reranker or an expander; its output head is opened apart if possible.
 
     Raises:
         ModelError: If a file is missing or damaged.
@@ -50,7 +50,7 @@ def open_language_model(folder: Path, record: ModelRecord, settings: EngineSetti
     if record.role == "expand" and preferred_provider(weights.format).provider == "cpu":
         from qmd.plugins.qwen.output_head import OutputHead
 
-        with suppress(LookupError, ModelError, TypeError, ValueError):  # opened as it is below, or refused there
+        with suppress(LookupError, ModelError, TypeError, ValueError):  # opened below as a whole, or refused there
             head = OutputHead(weights.path, threads)
             session = replace(opened(graph=head.graph, options=head.options), head=head)
     session = session or opened()

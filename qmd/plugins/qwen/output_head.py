@@ -1,7 +1,7 @@
-"""A decoder's graph apart from its last product, which then is computed for the tokens that may come, and no others.
+"""A decoder's graph without its last product, which is computed only for the possible tokens.
 
-A vocabulary of 151,936 rows is a fifth of what a line costs, and exporters multiply it with all tokens of a prompt. The
-graph is opened without it and gives hidden states; a session of one node has the rows that a query needs.
+A vocabulary of 151,936 rows is a fifth of a line's cost, and exporters multiply it with all tokens of a prompt. The
+graph is opened without it and returns hidden states; a session of one node has the rows that a query needs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.onnx_files import FLOAT, decode, encode, read_model
 from qmd.inference.runtime.sessions import import_runtime, mapped_errors
 from qmd.plugins.onnx.model import Graph, OnnxFile, ValueInfo, attribute, external_tensor, value_info
 
-_GROUP = 16  # Rows that kernels take together: what is left over at the end would be summed in another order.
+_GROUP = 16  # Rows that kernels compute together: a remainder at the end would be summed in another order.
 
 
 class _Graph(Struct, frozen=True):
@@ -45,10 +45,10 @@ class OutputHead:
     """
 
     def __init__(self, path: Path, threads: int) -> None:
-        if size_of(path) > 64 << 20:
+        if file_size(path) > 64 << 20:
             raise ValueError("its weights are in the file itself, which would be copied")
         file, self._model, self._path, self._threads = OnnxFile(path), read_model(path, _Model), path, threads
-        places, graph = _last_places(file.graph), self._model.graph
+        places, graph = _find_last_product(file.graph), self._model.graph
         self._node = file.graph.node[places[-1]]
         constants = {tensor.name: tensor for tensor in file.graph.initializer}
         if self._node.op_type != "MatMulNBits" or constants[self._node.input[2]].data_type != FLOAT:
@@ -65,13 +65,13 @@ class OutputHead:
         self._chosen: tuple[Any, npt.NDArray[np.int64]] | None = None
 
     def choose(self, allowed: npt.NDArray[np.bool_]) -> None:
-        """Take the rows of the tokens that are true in `allowed`, shape (up to vocabulary,), from now on."""
+        """Select the rows of the tokens that are true in `allowed`, shape (up to vocabulary,), from now on."""
         self._chosen = self._opened(allowed[: self._size].tobytes())
 
     def finish(self, hidden: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Logits, shape (batch, vocabulary), of hidden states, shape (batch, width); minus infinity in other rows.
+        """Return logits (batch, vocabulary) of hidden states (batch, width); minus infinity in other rows.
 
-        The hidden states themselves before rows were chosen: enough to compare two ways of reading.
+        Before rows are chosen, return the hidden states themselves: enough to compare two ways of reading.
         """
         if self._chosen is None:
             return hidden
@@ -82,7 +82,7 @@ class OutputHead:
         return logits.take(columns, axis=1)
 
     def _open(self, allowed: bytes) -> tuple[Any, npt.NDArray[np.int64]]:
-        """A session of some rows, and the column of each token in what it gives: the last one for those without."""
+        """Return a session of some rows, and each token's output column: the last one for tokens without a row."""
         runtime, rows = import_runtime(), np.flatnonzero(np.frombuffer(allowed, np.bool_))
         padded = np.pad(rows, (0, _GROUP - len(rows) % _GROUP), mode="edge")
         columns = np.full(self._size, len(padded) - 1)
@@ -92,7 +92,7 @@ class OutputHead:
         changed = (attribute("N", len(padded)) if one.name == "N" else one for one in self._node.attribute)
         graph = _Graph(
             node=(_block(replace(self._node, attribute=tuple(changed))),),
-            # Of constants of other files alone the runtime takes values that are given to it.
+            # The runtime accepts given values only for constants in other files.
             initializer=tuple(_block(external_tensor(*one, "given", 0)) for one in zip(names, arrays, strict=True)),
             input=(_block(value_info(source, FLOAT, ("batch", self._width))),),
             output=(_block(value_info(self._node.output[0], FLOAT, ("batch", len(padded)))),),
@@ -105,8 +105,8 @@ class OutputHead:
             return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"]), columns
 
 
-def _last_places(graph: Graph) -> list[int]:
-    """Where the node that gives the logits is, and the one before where that is a change of types."""
+def _find_last_product(graph: Graph) -> list[int]:
+    """Return the index of the node with the logits, and of a change of types before it."""
     makers = {name: place for place, node in enumerate(graph.node) for name in node.output}
     last = makers["logits"]
     return [last, makers[graph.node[last].input[0]]] if graph.node[last].op_type == "Cast" else [last]

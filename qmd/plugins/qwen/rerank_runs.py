@@ -29,13 +29,13 @@ _SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 _INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
 
 _WINDOW = 64
-"""Prompts sorted by length at a time, so that the order of promise holds from window to window."""
+"""Prompts sorted by length at a time, so that the most promising windows come first."""
 _PADDING_TOLERANCE = 0.05
 """Largest relative change of a logit that still counts as rounding when a row is padded."""
 
 
 class ScoreHead(Struct, frozen=True):
-    """Turns the logits of a prompt's last token into a probability of relevance.
+    """The step from the logits of a prompt's last token to a probability of relevance.
 
     `yes` and `no` are columns: of the vocabulary, or of a head with two labels. A head with one ignores them.
     """
@@ -44,7 +44,7 @@ class ScoreHead(Struct, frozen=True):
     no: int
 
     def probabilities(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """P(yes) in [0, 1], shape (batch,), from logits (batch, 1), (batch, 2) or (batch, vocabulary)."""
+        """Return P(yes) in [0, 1], shape (batch,), from logits (batch, 1), (batch, 2) or (batch, vocabulary)."""
         width = logits.shape[1]
         margin = logits[:, 0] if width == 1 else logits[:, self.yes] - logits[:, self.no]
         # The two halves of tanh never overflow, as exp would for logits beyond 700.
@@ -53,28 +53,28 @@ class ScoreHead(Struct, frozen=True):
 
 
 class RerankPrompt(Struct, frozen=True):
-    """The official prompt as tokens, in two parts: what all passages of a query share, and the rest."""
+    """The official prompt as tokens, in two parts: the part shared by all passages of a query, and the rest."""
 
     tokenizer: ChatTokenizer
     max_query_tokens: int = 192
-    """For the query, and again for the intent."""
+    """Most tokens of the query, and again of the intent."""
     max_passage_tokens: int = 512
-    """Longer passages lose their end; prompt and query never do."""
+    """Longer passages are cut at the end; prompt and query never are."""
 
     @property
     def context(self) -> int:
-        """Tokens of the longest prompt, with a few to spare where its parts meet."""
+        """Tokens of the longest prompt, with a few spare ones for the border of its parts."""
         fixed = len(self.prefix("", "a")) + len(self.ending("")) + 8
         return fixed + 2 * self.max_query_tokens + self.max_passage_tokens
 
     def within(self, context: int) -> RerankPrompt:
-        """The same for a longest prompt of so many tokens, of which the query and the intent get a quarter at most."""
+        """Return a prompt of at most `context` tokens, with at most a quarter each for the query and the intent."""
         texts = 2 * self.max_query_tokens + self.max_passage_tokens + context - self.context
         asked = min(self.max_query_tokens, texts // 4)
         return replace(self, max_query_tokens=asked, max_passage_tokens=texts - 2 * asked)
 
     def prefix(self, query: str, intent: str | None = None) -> list[int]:
-        """The prompt up to the passage."""
+        """Return the prompt up to the passage."""
         instruct = _INSTRUCT
         if intent and intent.strip():
             instruct = f"{instruct}. The user's intent: {self.tokenizer.shorten(intent.strip(), self.max_query_tokens)}"
@@ -84,7 +84,7 @@ class RerankPrompt(Struct, frozen=True):
         return [*self.tokenizer.encode_template(_PREFIX), *self.tokenizer.encode_template(user)]
 
     def ending(self, passage: str) -> list[int]:
-        """The passage, cut to its budget, and the rest of the prompt."""
+        """Return the passage, cut to its budget, and the rest of the prompt."""
         passage_tokens = self.tokenizer.encode_text(f" {passage.strip()}")[: self.max_passage_tokens]
         return [*passage_tokens, *self.tokenizer.encode_template(_SUFFIX)]
 
@@ -92,10 +92,10 @@ class RerankPrompt(Struct, frozen=True):
 def prompt_logits(
     folder: Path, graph: Path, format: str, pairs: Iterable[tuple[str, str]], threads: int | None
 ) -> Iterator[npt.NDArray[np.float32]]:
-    """Logits of the last token of each prompt of query and passage, shape (1, width), each run alone and on the CPU.
+    """Yield the logits of each prompt's last token, shape (1, width), each prompt run alone on the CPU.
 
     Args:
-        folder: Where the tokenizer is.
+        folder: Folder of the tokenizer.
 
     Raises:
         ModelError: If a file is damaged, or the graph is not that of a decoder.
@@ -108,25 +108,25 @@ def prompt_logits(
 
 
 class PassageRunner(Protocol):
-    """Runs a prompt's prefix with several endings."""
+    """A way to run a prompt's prefix with several endings."""
 
     session: Session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """Yield (indexes into `endings`, logits of their last tokens) until all are done.
 
-        The caller may stop early; what is yielded first was asked for first, as far as batches allow.
+        The caller may stop early; results come in the order of `endings`, as far as batches allow.
         """
 
 
 class BatchRunner:
     """Whole prompts in batches of similar length, at most `batch_tokens` padded tokens in a run.
 
-    Before the first batch of unequal lengths the graph is tried: where neither padding on the right nor on the left
-    leaves the logits alone, only prompts of equal length share a run.
+    Before the first batch of unequal lengths the graph is tested: if padding changes the logits on both sides, only
+    prompts of equal length share a run.
 
     Args:
-        pad_id: What padded places hold; some heads find the last token by it.
+        pad_id: Token of padded places; some heads find the last token by it.
         batch_tokens: 0 runs every prompt alone.
     """
 
@@ -145,7 +145,7 @@ class BatchRunner:
                 yield from self._run(prompts, batch)
 
     def _run(self, prompts: Sequence[Sequence[int]], batch: list[int]) -> Iterator[tuple[list[int], Any]]:
-        """One batch, in halves where the device has no room for it; later batches stay as small."""
+        """Run one batch, in halves if it does not fit in the device's memory; later batches stay as small."""
         try:
             logits = self.logits([prompts[index] for index in batch], self._side or "right")
         except OutOfMemory:
@@ -191,7 +191,7 @@ class BatchRunner:
                 return
 
     def logits(self, rows: Sequence[Sequence[int]], side: Side) -> npt.NDArray[np.float32]:
-        """Logits of each prompt's last token, shape (batch, width)."""
+        """Return the logits of each prompt's last token, shape (batch, width)."""
         signature, width = self._signature, max(map(len, rows))
         ids = np.full((len(rows), width), self._pad_id, signature.id_dtype)
         mask = np.zeros_like(ids)

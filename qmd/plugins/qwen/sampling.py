@@ -1,4 +1,4 @@
-"""Picks the next token from logits. Pure numpy; the same seed gives the same text."""
+"""Choice of the next token from logits. Pure numpy; the same seed gives the same text."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _LARGEST_POWER = 80.0
 
 
 class History(Struct, frozen=True):
-    """What a step may look back on, and its share of chance."""
+    """Tokens so far and the random value of a step."""
 
     generated: Sequence[int] = ()
     breakers: Collection[int] = frozenset()
-    """Tokens across which no repetition reaches (DRY)."""
+    """Tokens at which a repetition ends (DRY)."""
     chance: float = 1.0
-    """In [0, 1): below XTC's probability the likeliest tokens are left out."""
+    """In [0, 1): below XTC's probability the likeliest tokens are removed."""
 
 
 class Candidates(Struct, frozen=True):
-    """Tokens that may come next, in ascending order."""
+    """Possible next tokens, in ascending order."""
 
     tokens: npt.NDArray[np.int64]
     logits: npt.NDArray[np.float32]
     """The candidates' own array, which a step may overwrite: fresh memory costs more than the arithmetic."""
 
-    def only(self, places: npt.NDArray[np.int64]) -> Candidates:
-        """Those at some places."""
+    def select(self, places: npt.NDArray[np.int64]) -> Candidates:
+        """Return the candidates at some places."""
         return Candidates(self.tokens[places], self.logits[places])
 
     def probabilities(self) -> npt.NDArray[np.float64]:
-        """Softmax over what is left."""
+        """Return the softmax over the candidates."""
         # In single precision 150,000 powers take a tenth of a millisecond, in double one and a half.
         powers = np.exp(self.logits - self.logits.max()).astype(np.float64)
         result: npt.NDArray[np.float64] = powers / powers.sum()
         return result
 
     def surprises(self) -> npt.NDArray[np.float32]:
-        """Negative logarithms of the probabilities."""
+        """Return negative logarithms of the probabilities."""
         below = self.logits.max() - self.logits
         result: npt.NDArray[np.float32] = below + np.float32(math.log(np.exp(-below).sum(dtype=np.float64)))
         return result
@@ -54,7 +54,7 @@ class Candidates(Struct, frozen=True):
 def possible_tokens(
     logits: npt.NDArray[np.float32], settings: SamplingSettings, allowed: npt.NDArray[np.bool_] | None = None
 ) -> Candidates:
-    """Every token with its bias that is not forbidden.
+    """Return every token that is not forbidden, with its bias.
 
     Args:
         logits: Shape (vocabulary,).
@@ -79,7 +79,7 @@ def possible_tokens(
 def apply_steps(
     candidates: Candidates, steps: Sequence[Step], settings: SamplingSettings, history: History
 ) -> Candidates:
-    """What `steps` leave, in their order; each works on what those before it left. At least one token stays.
+    """Apply `steps` in their order; each filters the candidates of the one before. At least one token stays.
 
     The logits of `candidates` are overwritten.
     """
@@ -89,10 +89,10 @@ def apply_steps(
 
 
 class Sampler:
-    """Draws tokens; its random state advances with each draw.
+    """Sampler of tokens; its random state advances with each draw.
 
     Args:
-        breakers: Tokens that hold one of the settings' `dry_breakers`.
+        breakers: Tokens that contain one of the settings' `dry_breakers`.
     """
 
     def __init__(self, settings: SamplingSettings, breakers: Collection[int] = frozenset()) -> None:
@@ -106,7 +106,7 @@ class Sampler:
         generated: Sequence[int],
         allowed: npt.NDArray[np.bool_] | None = None,
     ) -> int:
-        """The next token.
+        """Choose the next token.
 
         Raises:
             ValueError: If `allowed` and the bias leave no token.
@@ -125,7 +125,7 @@ class Sampler:
 
 
 def _penalties(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Repetition (Keskar et al. 2019, negative logits multiplied), presence and frequency as OpenAI defines them."""
+    """Penalize repetition (Keskar et al. 2019, negative logits multiplied), presence and frequency (as OpenAI)."""
     divisor, presence, frequency = settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty
     if (divisor, presence, frequency) == (1.0, 0.0, 0.0):
         return candidates
@@ -137,7 +137,7 @@ def _penalties(candidates: Candidates, settings: SamplingSettings, history: Hist
 
 
 def _dry(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Do not repeat yourself: multiplier x base^(n - allowed) off a token that makes a run of n tokens longer.
+    """Subtract multiplier x base^(n - allowed) from a token that makes a repeated run of n tokens longer (DRY).
 
     Source: p-e-w, text-generation-webui pull request 5677; lengths as llama.cpp counts them.
     """
@@ -155,7 +155,7 @@ def _dry(candidates: Candidates, settings: SamplingSettings, history: History) -
 
 
 def _run_lengths(past: Sequence[int], breakers: Collection[int]) -> dict[int, int]:
-    """Token → how many of the last tokens stood before it already once, as long as possible; up to a breaker."""
+    """Return token → length of the longest run before it that repeats the last tokens, up to a breaker."""
     longest = next((back for back, token in enumerate(reversed(past)) if token in breakers), len(past))
     found: dict[int, int] = {}
     for end in range(len(past) - 1):
@@ -176,40 +176,40 @@ def _temperature(candidates: Candidates, settings: SamplingSettings, history: Hi
 def _top_k(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
     if not 0 < settings.top_k < len(candidates.tokens):
         return candidates
-    return candidates.only(np.sort(_largest(candidates.logits, settings.top_k)))
+    return candidates.select(np.sort(_largest(candidates.logits, settings.top_k)))
 
 
 def _top_p(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Nucleus sampling (Holtzman et al., ICLR 2020)."""
+    """Keep the nucleus (Holtzman et al., ICLR 2020)."""
     if settings.top_p >= 1.0:
         return candidates
-    return candidates.only(_fewest(candidates.logits, candidates.probabilities(), settings.top_p))
+    return candidates.select(_fewest(candidates.logits, candidates.probabilities(), settings.top_p))
 
 
 def _min_p(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Nguyen et al., 2024."""
+    """Keep tokens by a share of the largest probability (Nguyen et al., 2024)."""
     if not settings.min_p:
         return candidates
     least = candidates.logits.max() + np.float32(math.log(settings.min_p))
-    return candidates.only(np.flatnonzero(candidates.logits >= least))
+    return candidates.select(np.flatnonzero(candidates.logits >= least))
 
 
 def _typical_p(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Locally typical sampling (Meister et al., TACL 2023)."""
+    """Keep locally typical tokens (Meister et al., TACL 2023)."""
     if settings.typical_p >= 1.0:
         return candidates
     probabilities, surprises = candidates.probabilities(), candidates.surprises()
     expected = np.float32((probabilities * surprises).sum())
-    return candidates.only(_fewest(-np.abs(surprises - expected), probabilities, settings.typical_p))
+    return candidates.select(_fewest(-np.abs(surprises - expected), probabilities, settings.typical_p))
 
 
 def _top_n_sigma(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Tang et al., 2024."""
+    """Keep logits near the largest, in standard deviations (Tang et al., 2024)."""
     if not settings.top_n_sigma:
         return candidates
     logits = candidates.logits
     least = logits.max() - settings.top_n_sigma * logits.std(dtype=np.float64)
-    return candidates.only(np.flatnonzero(logits >= least))
+    return candidates.select(np.flatnonzero(logits >= least))
 
 
 def _xtc(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
@@ -222,7 +222,7 @@ def _xtc(candidates: Candidates, settings: SamplingSettings, history: History) -
         return candidates
     # Of equals the one with the larger number stays.
     least = likely[::-1][probabilities[likely[::-1]].argmin()]
-    return candidates.only(np.delete(np.arange(len(probabilities)), likely[likely != least]))
+    return candidates.select(np.delete(np.arange(len(probabilities)), likely[likely != least]))
 
 
 _STEPS: Mapping[Step, Callable[[Candidates, SamplingSettings, History], Candidates]] = {
@@ -239,12 +239,12 @@ _STEPS: Mapping[Step, Callable[[Candidates, SamplingSettings, History], Candidat
 
 
 def _last(tokens: Sequence[int], n: int) -> Sequence[int]:
-    """The last n; all for -1."""
+    """Return the last n tokens; all for -1."""
     return tokens if n < 0 else tokens[max(0, len(tokens) - n) :]
 
 
 def _counts(candidates: Candidates, seen: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Places of the candidates that were seen, and how often each."""
+    """Return the places of the candidates that were seen, and the count of each."""
     tokens, counts = np.unique(np.array(seen, np.int64), return_counts=True)
     places = np.minimum(candidates.tokens.searchsorted(tokens), len(candidates.tokens) - 1)
     is_there = candidates.tokens[places] == tokens
@@ -252,7 +252,7 @@ def _counts(candidates: Candidates, seen: Sequence[int]) -> tuple[npt.NDArray[np
 
 
 def _largest(values: npt.NDArray[np.floating], n: int) -> npt.NDArray[np.int64]:
-    """Places of the n largest values, largest first; ties in the order of their places."""
+    """Return the places of the n largest values, largest first; ties in the order of their places."""
     # A partial sort first: a full one over 150,000 logits costs twenty times as much. Ties at the border stay in.
     border = np.partition(values, len(values) - n)[len(values) - n] if n < len(values) else -np.inf
     places = np.flatnonzero(values >= border)
@@ -263,7 +263,7 @@ def _largest(values: npt.NDArray[np.floating], n: int) -> npt.NDArray[np.int64]:
 def _fewest(
     worth: npt.NDArray[np.floating], probabilities: npt.NDArray[np.float64], share: float
 ) -> npt.NDArray[np.int64]:
-    """Places of the fewest entries, those worth most first, whose probabilities reach `share`; at least one."""
+    """Return the places of the fewest entries, most worth first, whose probabilities reach `share`; at least one."""
     n = 256
     while True:
         places = _largest(worth, n)

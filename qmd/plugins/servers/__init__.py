@@ -1,4 +1,4 @@
-"""Model servers: an address comes in, engines that ask it go out. Knows nothing of files and of ONNX Runtime."""
+"""Model servers: an address comes in, engines that call it go out. It knows no files and no ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class ServerProvider(EngineProvider):
-    """`http://HOST/v1#NAME`, and servers that the environment names."""
+    """Provider of `http://HOST/v1#NAME`, and of servers that the environment names."""
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
-        """Ask the server for the size of its vectors where the settings do not say."""
+        """Open an embedder; ask the server for the size of its vectors unless the settings state it."""
         from qmd.plugins.servers.engines import RemoteEmbedder
 
         embedder = RemoteEmbedder(_client("embed", settings))
@@ -27,13 +27,13 @@ class ServerProvider(EngineProvider):
         return embedder
 
     def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
-        """Ask nothing yet."""
+        """Open a reranker without a request."""
         from qmd.plugins.servers.engines import RemoteReranker
 
         return RemoteReranker(_client("rerank", settings))
 
     def open_expander(self, choice: ModelChoice, settings: EngineSettings) -> Expander:
-        """Ask nothing yet."""
+        """Open an expander without a request."""
         from qmd.plugins.servers.expander import RemoteExpander
 
         return RemoteExpander(_client("expand", settings))

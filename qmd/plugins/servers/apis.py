@@ -1,8 +1,8 @@
-"""What each kind of model server wants to be asked, what it answers, and at which address: a row for each interface.
+"""Request, answer and address of each kind of model server: a row for each interface.
 
-Requests hold only fields that the makers document, for some servers refuse others. Sources, all checked in 2026:
-OpenAI https://platform.openai.com/docs/api-reference, Cohere https://docs.cohere.com/reference/embed and `/rerank`,
-Jina https://api.jina.ai/openapi.json, Voyage https://docs.voyageai.com/reference, Mixedbread
+Requests contain only documented fields, because some servers refuse others. Sources, all checked in 2026: OpenAI
+https://platform.openai.com/docs/api-reference, Cohere https://docs.cohere.com/reference/embed and `/rerank`, Jina
+https://api.jina.ai/openapi.json, Voyage https://docs.voyageai.com/reference, Mixedbread
 https://www.mixedbread.com/api-reference, text-embeddings-inference
 https://huggingface.github.io/text-embeddings-inference, Ollama https://docs.ollama.com/api, vLLM
 https://docs.vllm.ai/en/latest/serving/openai_compatible_server, llama.cpp
@@ -34,9 +34,9 @@ class EmbedCall(Struct, frozen=True):
     texts: Sequence[str]
     is_query: bool
     dim: int | None = None
-    """Size of vector to ask for; None takes the model's own."""
+    """Requested size of a vector; None takes the model's own."""
     truncates: bool = False
-    """Whether the server shall cut texts that are too long, where it can."""
+    """The server should cut texts that are too long, if it can."""
 
 
 class RerankCall(Struct, frozen=True):
@@ -48,12 +48,12 @@ class RerankCall(Struct, frozen=True):
 
     @property
     def n_passages(self) -> int:
-        """How many scores are wanted: all."""
+        """Number of requested scores: all."""
         return len(self.passages)
 
 
 class ChatCall(Struct, frozen=True):
-    """A conversation to go on with, and the limit of tokens under the name that the server has for it."""
+    """A conversation to continue, and the limit of tokens under the server's name for it."""
 
     model: str
     messages: Sequence[Mapping[str, str]]
@@ -61,11 +61,11 @@ class ChatCall(Struct, frozen=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     draws: bool = True
-    """Whether to say how tokens are drawn; models that think refuse it."""
+    """Send sampling settings; models that think refuse them."""
 
 
 class ChatAnswer(Struct, frozen=True):
-    """What a model said."""
+    """A model's answer."""
 
     text: str
     is_cut: bool
@@ -73,14 +73,14 @@ class ChatAnswer(Struct, frozen=True):
 
 
 class Slot(NamedTuple):
-    """In a request: an attribute of what is asked; with words for yes and no, these."""
+    """Place in a request for an attribute of the call, or for one of two words by its truth."""
 
     attribute: str
     yes: object = True
     no: object = False
 
     def fill(self, ask: Struct) -> object:
-        """What stands here in a request."""
+        """Return the value for this place in a request."""
         value: object = getattr(ask, self.attribute)
         return (self.yes if value else self.no) if isinstance(value, bool) else value
 
@@ -89,29 +89,29 @@ class Api(Struct, frozen=True):
     """One interface for one role."""
 
     name: str
-    """What `api:` calls it."""
+    """Its name in `api:`."""
     path: str
-    """Of the endpoint, behind `version` or behind the base that the user wrote."""
+    """Path of the endpoint, after `version` or after the base that the user wrote."""
     version: str | None
-    """What stands before `path` where the address names no base; None: the endpoint stands at the server's root."""
+    """Prefix of `path` for an address without a base; None: the endpoint is at the server's root."""
     request: Mapping[str, object]
-    """Fields of a request; a slot that is None is no field."""
+    """Fields of a request; a slot that is None is omitted."""
     rows_at: str = ""
-    """Where in an answer the vectors stand: names with dots."""
+    """Place of the vectors in an answer: names with dots."""
     endings: tuple[str, ...] = ()
     """Endings of an address that is the whole endpoint."""
     is_guessed: bool = False
-    """Tried where the address does not say what the server speaks."""
+    """Tried if the address does not show the server's interface."""
     hosts: tuple[str, ...] = ()
-    """Services that speak this."""
+    """Services with this interface."""
 
     def asks_for(self, attribute: str) -> bool:
-        """Whether requests tell this of what is asked."""
+        """Return whether requests contain this attribute of the call."""
         return any(isinstance(value, Slot) and value.attribute == attribute for value in self.request.values())
 
 
 def fill_request(template: Mapping[str, object], ask: Struct) -> dict[str, object]:
-    """The body of a request for `ask`."""
+    """Return the body of a request for `ask`."""
     body: dict[str, object] = {}
     for name, value in template.items():
         if isinstance(value, Slot):
@@ -125,9 +125,8 @@ def fill_request(template: Mapping[str, object], ask: Struct) -> dict[str, objec
 
 _MODEL, _TEXTS, _DIM, _CUT = Slot("model"), Slot("texts"), Slot("dim"), Slot("truncates")
 
-# --- embedding
 
-# No encoding_format: floats are what all send without it, and some know only "base64".
+# No encoding_format: all send floats without it, and some know only "base64".
 _OPENAI_EMBED = {"model": _MODEL, "input": _TEXTS, "dimensions": _DIM}
 _OLLAMA_EMBED = {**_OPENAI_EMBED, "truncate": _CUT}
 _JINA_EMBED = {**_OLLAMA_EMBED, "task": Slot("is_query", "retrieval.query", "retrieval.passage")}
@@ -160,19 +159,19 @@ EMBED_APIS = (
 
 
 def read_vectors(api: Api, answer: Any) -> list[Vector]:
-    """Vectors in the order of the texts, bare or in rows with numbers.
+    """Return vectors in the order of the texts, from bare vectors or rows with numbers.
 
     Raises:
         KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
     """
     rows = answer
-    # A bare list, whose rows hold a list of one vector each, is what llama.cpp's `/embeddings` answers.
+    # llama.cpp's `/embeddings` answers a bare list, whose rows contain a list of one vector each.
     for name in api.rows_at.split(".") if isinstance(answer, dict) else ():
         rows = rows[name]
     if not isinstance(rows, list):
         raise TypeError("no list of vectors")
     if any(isinstance(row, dict) for row in rows):
-        rows = [row["embedding"] for row in _in_order(rows)]
+        rows = [row["embedding"] for row in _sort_rows(rows)]
     return [_floats(row) for row in rows]
 
 
@@ -184,8 +183,8 @@ def _floats(value: Any) -> Vector:
     return [float(number) for number in value]
 
 
-def _in_order(rows: list[Any]) -> list[Any]:
-    """Rows by their numbers; rows that have none stand in the order of the texts."""
+def _sort_rows(rows: list[Any]) -> list[Any]:
+    """Return rows by their numbers; rows without numbers are in the order of the texts."""
     if all("index" not in row for row in rows):
         return rows
     by_number = {int(row["index"]): row for row in rows}
@@ -194,11 +193,9 @@ def _in_order(rows: list[Any]) -> list[Any]:
     return [by_number[number] for number in range(len(rows))]
 
 
-# --- reranking
-
 _QUERY, _PASSAGES, _ALL = Slot("query"), Slot("passages"), Slot("n_passages")
 _COHERE_RERANK = {"model": _MODEL, "query": _QUERY, "documents": _PASSAGES, "top_n": _ALL}
-# It sends the documents back unless told not to.
+# By default it sends the documents back.
 _JINA_RERANK = {**_COHERE_RERANK, "return_documents": False}
 _TEI_RERANK = {"query": _QUERY, "texts": _PASSAGES, "raw_scores": False, "truncate": True}
 _VOYAGE_RERANK = {"model": _MODEL, "query": _QUERY, "documents": _PASSAGES, "truncation": True}
@@ -217,7 +214,7 @@ RERANK_APIS = (
 
 
 def read_scores(api: Api, answer: Any) -> dict[int, float]:
-    """Scores by the number of the passage: in `results` (Cohere, Jina), `data` (Voyage, Mixedbread, vLLM), or bare.
+    """Return scores by passage number: in `results` (Cohere, Jina), `data` (Voyage, Mixedbread, vLLM), or bare.
 
     Raises:
         KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
@@ -231,8 +228,6 @@ def read_scores(api: Api, answer: Any) -> dict[int, float]:
         scores[number] = float(row["relevance_score"] if "relevance_score" in row else row["score"])
     return scores
 
-
-# --- chat
 
 DRAWING: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.8, "presence_penalty": 0.5, "seed": 0}
 _DRAWING = {name: Slot("draws", value, None) for name, value in DRAWING.items()}
@@ -253,7 +248,7 @@ CHAT_APIS = (
 
 
 def read_chat(api: Api, answer: Any) -> ChatAnswer:
-    """A message, and whether it is whole: among OpenAI's `choices`, or by itself as Ollama's.
+    """Return a message, and whether it is whole: among OpenAI's `choices`, or by itself as Ollama's.
 
     Raises:
         KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
@@ -261,19 +256,16 @@ def read_chat(api: Api, answer: Any) -> ChatAnswer:
     said = answer if api.name == "ollama" else answer["choices"][0]
     content = said["message"].get("content")
     if isinstance(content, list):
-        # Some servers send a text in parts, of which thinking is one.
+        # Some servers send a text in parts, thinking among them.
         content = "".join(str(part["text"]) for part in content if part.get("type") == "text")
     return ChatAnswer(str(content or ""), "length" in (said.get("finish_reason"), said.get("done_reason")))
 
 
-# --- addresses
-
-
 def endpoints(url: str, api: str | None, apis: Sequence[Api]) -> tuple[tuple[Api, str], ...]:
-    """Interfaces and addresses to try, in that order; one alone where the address, its host or `api` tells.
+    """Return interfaces and addresses to try, in that order; only one if the address, its host or `api` decides.
 
     Args:
-        url: Base (`http://host:8000/v1`), host alone, or the whole address of an endpoint.
+        url: Base (`http://host:8000/v1`), host only, or the whole address of an endpoint.
         api: The interface that the user named.
         apis: Those of the role.
 
@@ -282,14 +274,14 @@ def endpoints(url: str, api: str | None, apis: Sequence[Api]) -> tuple[tuple[Api
     """
     parts = split_url(url)
     path = parts.path.rstrip("/")
-    named = _named(api, parts.hostname or "", apis)
-    paths = _paths_of_endpoint(path, named, apis) or [(one, _below(path, one)) for one in named] or _guesses(path, apis)
+    named = _known(api, parts.hostname or "", apis)
+    paths = _paths_of_endpoint(path, named, apis) or [(one, _join(path, one)) for one in named] or _guesses(path, apis)
     unique = {(one.name, tried): (one, parts._replace(path=tried, fragment="").geturl()) for one, tried in paths}
     return tuple(unique.values())
 
 
-def _named(api: str | None, host: str, apis: Sequence[Api]) -> list[Api]:
-    """The interface that the user named, else the one that the service of this host speaks."""
+def _known(api: str | None, host: str, apis: Sequence[Api]) -> list[Api]:
+    """Return the interface that the user named, else that of this host's service."""
     if api is None:
         return [one for one in apis if host.lower() in one.hosts]
     named = [one for one in apis if one.name == api.strip().lower()]
@@ -300,7 +292,7 @@ def _named(api: str | None, host: str, apis: Sequence[Api]) -> list[Api]:
 
 
 def _paths_of_endpoint(path: str, named: Sequence[Api], apis: Sequence[Api]) -> list[tuple[Api, str]]:
-    """The address itself, where it is that of an endpoint."""
+    """Return the address itself, if it is that of an endpoint."""
     ending = max((ending for one in apis for ending in one.endings if path.endswith(ending)), key=len, default=None)
     if ending is None:
         return []
@@ -311,11 +303,11 @@ def _guesses(path: str, apis: Sequence[Api]) -> list[tuple[Api, str]]:
     guessed = [one for one in apis if one.is_guessed]
     of_ollama = [one for one in apis if path.endswith("/api") and one.path.startswith("/api/")]
     at_root = [(one, _root(path) + one.path) for one in guessed if one.version is not None]
-    return [*((one, _below(path, one)) for one in [*of_ollama, *guessed]), *at_root]
+    return [*((one, _join(path, one)) for one in [*of_ollama, *guessed]), *at_root]
 
 
-def _below(path: str, api: Api) -> str:
-    """The endpoint under the base that the user wrote."""
+def _join(path: str, api: Api) -> str:
+    """Return the endpoint under the base that the user wrote."""
     if api.version is None:
         return _root(path) + api.path
     return (path or api.version) + api.path

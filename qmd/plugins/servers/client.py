@@ -1,4 +1,4 @@
-"""JSON over HTTP to a model server: time-outs, retries with back-off, a circuit breaker, nothing when offline."""
+"""JSON over HTTP to a model server: timeouts, retries with back-off, a circuit breaker, nothing when offline."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from qmd.errors import ModelError
-from qmd.plugins.servers.settings import RemoteSettings, is_loopback, shown_url, split_url
+from qmd.plugins.servers.settings import RemoteSettings, hide_query, is_loopback, split_url
 
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BACKOFF_S = 0.5
 _MAX_WAIT_S = 20.0
-"""Longest pause between two tries, whatever the server asks for."""
+"""Longest pause between two tries, even if the server asks for more."""
 _BREAKER_FAILURES = 3
 _BREAKER_REST_S = 30.0
-"""After three failed calls in a row nothing is sent for half a minute: a search must not wait for a dead server."""
+"""Pause after three failed calls in a row: a search must not wait for a dead server."""
 _MAX_ANSWER_BYTES = 1 << 25
-"""Twice what the largest vectors of a whole batch take; reading as much JSON takes a second or two."""
+"""Twice the largest vectors of a whole batch; reading as much JSON takes a second or two."""
 
 _MAX_WORDS = 200
 _SIZE = re.compile(
@@ -33,10 +33,10 @@ _SIZE = re.compile(
     r"exceed(?!ed your)|batch[ _]size|context (?:length|size|window)|token limit",
     re.IGNORECASE,
 )
-"""How servers say that a batch or a text is too large. Seen at: text-embeddings-inference ("batch size 33 > maximum
+"""Server messages about a batch or text that is too large. Seen at: text-embeddings-inference ("batch size 33 > maximum
 allowed batch size 32", "must have less than 512 tokens"), vLLM and OpenAI ("maximum context length is"), llama.cpp
 ("input is too large to process"), Ollama ("exceeds the context length"), Cohere ("must be at most 96"), Jina ("cannot
-exceed 8194 tokens"), and servers built on pydantic ("at most 32 items", "too_long"). A used-up quota is none of it."""
+exceed 8194 tokens"), and servers built on pydantic ("at most 32 items", "too_long"). A used-up quota is none."""
 _FIELDS = re.compile(
     r"(?:missing|unknown|required|unexpected) (?:required )?(?:field|parameter|property)|field required|extra inputs|"
     r"deserialize|not permitted|is required|must be (?:provided|a non-empty)",
@@ -51,10 +51,10 @@ _HINTS: Mapping[int, str] = {401: "check the API key", 403: "check the API key"}
 
 
 class RefusalError(ModelError):
-    """The server answers, but not with what was asked for: another form, or less at once, may be what it wants.
+    """A refusal of the request as sent: another form, or a smaller request, may succeed.
 
     Attributes:
-        status: Of HTTP; 200 for an answer that holds an error, or cannot be read.
+        status: HTTP status; 200 for an answer that contains an error, or cannot be read.
         words: The server's own.
     """
 
@@ -64,20 +64,20 @@ class RefusalError(ModelError):
         self.words = words
 
     @property
-    def is_of_size(self) -> bool:
-        """Whether the batch or a text is too large."""
+    def is_too_large(self) -> bool:
+        """The batch or a text is too large."""
         return self.status == 413 or (self.status in (200, 400, 422, 500) and _names_size_limit(self.words))
 
     @property
-    def is_of_form(self) -> bool:
-        """Whether the server may speak another interface, or this one at another address."""
-        return self.status in _FORM_STATUS and not self.is_of_size
+    def may_be_other_api(self) -> bool:
+        """The server may have another interface, or this one at another address."""
+        return self.status in _FORM_STATUS and not self.is_too_large
 
     @property
     def weight(self) -> int:
-        """How likely this is to be the cause, among what was answered to several forms: largest first.
+        """Likelihood of being the cause, among the refusals of several forms: largest first.
 
-        An answer from an endpoint that is not there, or does not know the fields, is for a form that was only tried.
+        A missing endpoint or unknown fields belong to a form that was only tried.
         """
         if self.status in (404, 405):
             return 0 if _NO_ENDPOINT.fullmatch(self.words) else 2
@@ -89,11 +89,11 @@ class DeadlineError(ModelError):
 
 
 class RemoteClient:
-    """Posts JSON to one server.
+    """HTTP client of one server.
 
     Args:
-        work: What the server does, for messages: `embedding`.
-        sleep: Waits so many seconds.
+        work: The server's work, for messages: `embedding`.
+        sleep: Waits for a number of seconds.
         clock: Monotonic seconds.
 
     Raises:
@@ -123,9 +123,9 @@ class RemoteClient:
         self._closed_until = -math.inf
         self._lock = threading.Lock()
 
-    def named(self, address: str) -> str:
-        """What messages call the server."""
-        return f"{self._work} server '{shown_url(address)}'"
+    def label(self, address: str) -> str:
+        """Return the server's name in messages."""
+        return f"{self._work} server '{hide_query(address)}'"
 
     def post(
         self,
@@ -139,20 +139,20 @@ class RemoteClient:
 
         Args:
             address: The endpoint, on the server of the settings.
-            deadline_s: A `time.monotonic` value that no try and no pause outlasts; the caller's own business.
+            deadline_s: The caller's limit, a `time.monotonic` value that no try and no pause outlasts.
             limit_s: Without a deadline: seconds for all tries together, after which the server counts as failed.
 
         Raises:
             DeadlineError: The deadline came first.
-            RefusalError: The server does not take this request.
-            ModelError: The server cannot be reached or fails, after the last try; or it failed so often that it is left
-                alone for a while.
+            RefusalError: The server refuses this request.
+            ModelError: The server cannot be reached or fails, after the last try; or it has failed too often to be
+                called now.
         """
         with self._lock:
             rest_s = self._closed_until - self._clock()
         if rest_s > 0:
             raise ModelError(
-                f"{self.named(address)} failed {_BREAKER_FAILURES} times, next try in {math.ceil(rest_s)} s",
+                f"{self.label(address)} failed {_BREAKER_FAILURES} times, next try in {math.ceil(rest_s)} s",
                 "check that the server runs",
             )
         is_limited = deadline_s is None and limit_s is not None
@@ -165,10 +165,10 @@ class RemoteClient:
                 raise
             self._note_failure()
             cause = exc.__cause__
-            message = cause.message if isinstance(cause, _RetryError) else f"{self.named(address)} does not answer"
+            message = cause.message if isinstance(cause, _RetryError) else f"{self.label(address)} does not answer"
             raise ModelError(f"{message} (tried for {limit_s:g} s)", "check that it runs") from exc
         except RefusalError:
-            # It lives: another request may be what it wants.
+            # The server works: another request may succeed.
             raise
         except ModelError:
             self._note_failure()
@@ -181,7 +181,7 @@ class RemoteClient:
         with self._lock:
             self._failures += 1
             if self._failures >= _BREAKER_FAILURES:
-                # One more failure after the rest closes the circuit again.
+                # One more failure after the pause opens the breaker again.
                 self._failures = _BREAKER_FAILURES - 1
                 self._closed_until = self._clock() + _BREAKER_REST_S
 
@@ -189,14 +189,14 @@ class RemoteClient:
         for attempt in range(self.settings.retries + 1):
             left_s = math.inf if deadline_s is None else deadline_s - self._clock()
             if left_s <= 0:
-                raise DeadlineError(f"no time left for {self.named(address)}")
+                raise DeadlineError(f"no time left for {self.label(address)}")
             try:
                 return self._post_once(address, body, min(self.settings.timeout_s, left_s))
             except _RetryError as exc:
                 is_last = attempt == self.settings.retries
                 wait_s = 0.0 if is_last else min(_MAX_WAIT_S, max(_BACKOFF_S * 2**attempt, exc.retry_after_s))
                 if deadline_s is not None and self._clock() + wait_s >= deadline_s:
-                    raise DeadlineError(f"no time left for {self.named(address)}") from exc
+                    raise DeadlineError(f"no time left for {self.label(address)}") from exc
                 if is_last:
                     raise ModelError(exc.message, exc.hint) from exc
                 self._sleep(wait_s)
@@ -206,7 +206,7 @@ class RemoteClient:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "qmd"}
         if self.settings.api_key:
             headers["Authorization"] = f"Bearer {self.settings.api_key}"
-        # A lone surrogate, which a file with damaged text can hold, is no character of JSON's.
+        # A lone surrogate, possible in a file with damaged text, is no character of JSON's.
         raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         request = Request(address, raw, headers, method="POST")
         try:
@@ -218,17 +218,17 @@ class RemoteClient:
             raise self._refusal(address, exc.code, exc.headers.get("Retry-After"), detail) from exc
         except (URLError, OSError, HTTPException) as exc:
             reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
-            raise _RetryError(f"{self.named(address)} cannot be reached: {reason}", "check that it runs") from exc
+            raise _RetryError(f"{self.label(address)} cannot be reached: {reason}", "check that it runs") from exc
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError) as exc:
-            raise RefusalError(f"{self.named(address)} answers something that is not JSON", 200) from exc
+            raise RefusalError(f"{self.label(address)} answers something that is not JSON", 200) from exc
         if isinstance(answer, dict) and answer.get("error"):
             raise self._refusal(address, 200, None, raw)
         return answer
 
     def _read(self, response: HTTPResponse, timeout_s: float) -> bytes:
-        """The whole answer; a server that sends it drop by drop keeps no one waiting for longer."""
+        """Read the whole answer; the timeout also ends a slow stream."""
         ends, parts, size = self._clock() + timeout_s, list[bytes](), 0
         while part := response.read1(1 << 16):
             parts.append(part)
@@ -242,8 +242,8 @@ class RemoteClient:
 
     def _refusal(self, address: str, status: int, retry_after: str | None, raw: bytes) -> ModelError:
         words = _hide_keys(_refusal_words(raw), self._keys)
-        message = f"{self.named(address)} answered {status}{f': {words}' if words else ''}"
-        # Before the retries: llama.cpp's server calls a text that is too long an error of its own, 500.
+        message = f"{self.label(address)} answered {status}{f': {words}' if words else ''}"
+        # Before the retries: llama.cpp's server answers 500 to a text that is too long.
         if status not in _RETRIED_STATUS or (status == 500 and _names_size_limit(words)):
             return RefusalError(message, status, words)
         waits = retry_after is not None and retry_after.strip().isdigit()
@@ -251,7 +251,7 @@ class RemoteClient:
 
 
 class _RetryError(ModelError):
-    """A failure that another try may mend."""
+    """A failure after which a retry may succeed."""
 
     def __init__(self, message: str, hint: str | None = None, retry_after_s: float = 0.0) -> None:
         super().__init__(message, hint)
@@ -259,22 +259,19 @@ class _RetryError(ModelError):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A redirect would carry the key and the user's text to another host."""
+    """Refusal of redirects, which would send the key and the user's text to another host."""
 
     def redirect_request(self, *args: Any) -> None:
         return None
 
 
-# --- what a server says ---------------------------------------------------------------------------
-
-
 def _names_size_limit(words: str) -> bool:
-    """Whether a server complains of too much text."""
+    """Return whether a server reports too much text."""
     return _SIZE.search(words) is not None
 
 
 def _refusal_words(raw: bytes) -> str:
-    """The server's own words on one line; none of a web page, which a proxy sends."""
+    """Return the server's own words on one line; none of a web page, which a proxy sends."""
     try:
         text = _words(json.loads(raw))
     except (ValueError, RecursionError):
@@ -286,7 +283,7 @@ def _refusal_words(raw: bytes) -> str:
 
 
 def _words(value: Any) -> str:
-    """Of the forms in use: {"error": {"message"}}, {"error"}, {"message"}, {"detail": [{"loc", "msg"}]}, bare text."""
+    """Return the words in {"error": {"message"}}, {"error"}, {"message"}, {"detail": [{"loc", "msg"}]} or bare text."""
     if isinstance(value, list):
         return "; ".join(filter(None, map(_words, value)))
     if not isinstance(value, dict):
@@ -300,9 +297,9 @@ def _words(value: Any) -> str:
 
 
 def _hide_keys(words: str, keys: Iterable[str]) -> str:
-    """`words` without the keys that were sent, which some servers repeat."""
+    """Return `words` without the sent keys, which some servers repeat."""
     for key in keys:
-        # Shorter ones are version numbers and the like, which would be cut out of common words.
+        # Shorter ones, such as version numbers, also occur in common words.
         if len(key) >= 4:
             words = words.replace(key, "***")
     return words

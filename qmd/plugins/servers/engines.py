@@ -1,7 +1,7 @@
-"""Engines that are model servers: the same protocols, the work done elsewhere.
+"""Engines that call model servers, with the same protocols.
 
-For a bigger machine, an inference cluster or a service. Which server a role has is settled in `settings`, what servers
-speak, and at which address, in `apis`; `expander` is the third engine.
+For a bigger machine, an inference cluster or a service. `settings` selects a role's server, `apis` has the interfaces
+and addresses; `expander` is the third engine.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from qmd.plugins.servers.apis import (
     read_vectors,
 )
 from qmd.plugins.servers.client import DeadlineError, RefusalError, RemoteClient
-from qmd.plugins.servers.settings import shown_url
+from qmd.plugins.servers.settings import hide_query
 
 AnswerT = TypeVar("AnswerT")
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
-"""A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
+"""A cautious estimate of a token: a word piece of four letters, one ideograph or syllable, one mark."""
 _MAX_DIM = 8192
-"""What a table of sqlite-vec takes."""
+"""Limit of a table of sqlite-vec."""
 _LEAST_CHARS = 64
-"""A text shorter than this is too long for no model: the server means something else."""
+"""No model refuses a shorter text as too long, so the refusal has another reason."""
 _WANTED: Mapping[Role, str] = {"embed": "usable vectors", "rerank": "usable scores", "expand": "a message"}
 
 
 class ServerEngine(Generic[AnswerT]):
-    """What the engines have in common: a server, and the interfaces it may speak, until one has been answered."""
+    """Common part of the engines: a server, and its possible interfaces until one has answered."""
 
     role: Role
     also_by_form = True
-    """Whether a refusal of the request's form may mean that the server speaks another interface."""
+    """A refusal of the request's form may mean another interface."""
 
     def __init__(self, client: RemoteClient, apis: Sequence[Api], read: Callable[[Api, Any], AnswerT]) -> None:
         self.client = client
@@ -62,18 +62,18 @@ class ServerEngine(Generic[AnswerT]):
 
     @property
     def description(self) -> EngineDescription:
-        """The server, at the address that is asked."""
-        return EngineDescription(self.role, self.settings.model, "remote", "remote", shown_url(self._endpoints[0][1]))
+        """The server, at the address in use."""
+        return EngineDescription(self.role, self.settings.model, "remote", "remote", hide_query(self._endpoints[0][1]))
 
     @property
     def _name(self) -> str:
-        return self.client.named(self._endpoints[0][1])
+        return self.client.label(self._endpoints[0][1])
 
     def ask(self, ask: Struct, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
-        """The answer; the first interface that has one is kept, so that none is tried in vain twice.
+        """Return the answer, and keep the interface that gave it, so that no failing one is tried twice.
 
         Raises:
-            RefusalError: The server refuses, in every interface that it may speak, or answers what cannot be read.
+            RefusalError: The server refuses in every possible interface, or its answer cannot be read.
             DeadlineError, ModelError: As `RemoteClient.post`.
         """
         refusals: list[RefusalError] = []
@@ -85,7 +85,7 @@ class ServerEngine(Generic[AnswerT]):
                 raw = self.client.post(address, fill_request(api.request, ask), deadline_s=deadline_s, limit_s=limit_s)
                 answer = self._read(api, address, raw)
             except RefusalError as exc:
-                if not exc.is_of_form or (exc.status in (400, 422) and not self.also_by_form):
+                if not exc.may_be_other_api or (exc.status in (400, 422) and not self.also_by_form):
                     raise
                 refusals.append(exc)
                 if exc.status in (404, 405):
@@ -99,14 +99,14 @@ class ServerEngine(Generic[AnswerT]):
         try:
             return self._read_answer(api, raw)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-            raise RefusalError(f"{self.client.named(address)} answered without {_WANTED[self.role]}", 200) from exc
+            raise RefusalError(f"{self.client.label(address)} answered without {_WANTED[self.role]}", 200) from exc
 
-    def _nonsense(self, what: str) -> ModelError:
+    def _invalid_answer(self, what: str) -> ModelError:
         return ModelError(f"{self._name} answered {what}", "check the URL and the model's name")
 
 
 class RemoteEmbedder(ServerEngine[list[Vector]]):
-    """The Embedder over a server."""
+    """An `Embedder` over a server."""
 
     role = "embed"
 
@@ -120,14 +120,14 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
 
     @property
     def dim(self) -> int:
-        """Size of a vector. Where the settings do not say, who opened it has asked the server."""
+        """Size of a vector. If the settings do not state it, opening the engine has asked the server."""
         if self._dim is None:
             raise ModelError(f"size of the vectors of '{self.settings.model}' is not known yet", "embed a text first")
         return self._dim
 
     @property
     def fingerprint(self) -> str:
-        """Over model, size, prompts and window. The address is left out: the same model may move."""
+        """Over model, size, prompts and window, but not the address: the same model may move."""
         settings, api = self.settings, self._endpoints[0][0]
         parts = [settings.model, self.dim, settings.document_prompt, settings.query_prompt, settings.max_tokens]
         parts += [api.name] if api.asks_for("is_query") else []
@@ -135,19 +135,19 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Whether texts were cut."""
+        """A line if texts were cut."""
         return () if self._cut is None else (self._cut,)
 
     def token_starts(self, text: str) -> Sequence[int]:
-        """Starts of estimated tokens: the server's tokenizer is not at hand, so they are guessed on the short side."""
+        """Return starts of estimated tokens: the server's tokenizer is not available, so the estimate is short."""
         return [match.start() for match in _TOKEN.finditer(text)]
 
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Vectors, shape (len(texts), dim), L2-normalised, in the order given.
+        """Return vectors, shape (len(texts), dim), L2-normalised, in the order given.
 
-        A text that is too long for the server's model is cut, which `warnings` tells.
+        A text that is too long for the server's model is cut, which `warnings` reports.
 
         Raises:
             ModelError: If the server fails, or returns vectors of another number or size.
@@ -156,16 +156,16 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         return self._embed(prompted, on_progress, is_query=False)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors, shape (len(texts), dim), L2-normalised. Someone waits: one time-out covers all tries."""
+        """Return vectors, shape (len(texts), dim), L2-normalised. A user waits, so one timeout covers all tries."""
         prompted = [f"{self.settings.query_prompt}{text}" for text in texts]
         return self._embed(prompted, None, is_query=True)
 
     def embeds(self, text: str) -> bool:
-        """True always: which languages the server's model reads is not known here."""
+        """Return True: the languages of the server's model are unknown."""
         return True
 
     def query_trust(self, text: str) -> float:
-        """1 always: what the server's model was trained on is its user's choice."""
+        """Return 1: the user chose the server's model."""
         return 1.0
 
     def _embed(
@@ -186,13 +186,13 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         try:
             return self._vectors(texts, is_query).astype(np.float32)
         except RefusalError as exc:
-            # 422 is what text-embeddings-inference and many others answer to too many texts, with or without reasons.
-            if exc.is_of_size or (exc.status == 422 and len(texts) > 1):
+            # text-embeddings-inference and many others answer 422 to too many texts, with or without reasons.
+            if exc.is_too_large or (exc.status == 422 and len(texts) > 1):
                 return self._embed_smaller(texts, is_query, exc)
             raise
 
     def _embed_smaller(self, texts: Sequence[str], is_query: bool, refusal: RefusalError) -> npt.NDArray[np.float32]:
-        """The same in two halves; a text alone is cut by the server where it can do that, else halved itself."""
+        """Embed in two halves; the server cuts a text alone if it can, else the text is halved."""
         if len(texts) > 1:
             middle = len(texts) // 2
             return np.concatenate([self._embed_batch(half, is_query) for half in (texts[:middle], texts[middle:])])
@@ -210,7 +210,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         return self._embed_batch([text[: len(text) // 2]], is_query)
 
     def _vectors(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
-        """Vectors of length 1 and the size that is wanted, which is asked for where the server's own is larger."""
+        """Return vectors of length 1 and the wanted size, which is requested if the server's own is larger."""
         vectors = self._vectors_of_server(texts, is_query)
         wanted = self._dim
         if wanted is not None and vectors.shape[1] > wanted and not self._asks_for_dim:
@@ -222,7 +222,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         if wanted is not None and vectors.shape[1] != wanted:
             raise ModelError(
                 f"{self._name} returns vectors of size {vectors.shape[1]}, not {wanted}",
-                "check the model's name, or embed everything anew: qmd embed -f",
+                "check the model's name, or re-embed everything: qmd embed -f",
             )
         self._dim = vectors.shape[1]
         return vectors
@@ -232,23 +232,23 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         ask = EmbedCall(self.settings.model, texts, is_query, dim, self._truncates)
         rows = self.ask(ask, limit_s=self.settings.timeout_s if is_query else None)
         if len(rows) != len(texts):
-            raise self._nonsense(f"{len(rows)} vectors for {len(texts)} texts")
+            raise self._invalid_answer(f"{len(rows)} vectors for {len(texts)} texts")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
-            raise self._nonsense("vectors of several sizes")
+            raise self._invalid_answer("vectors of several sizes")
         if len(rows[0]) > _MAX_DIM:
-            raise self._nonsense(f"vectors of size {len(rows[0]):,}, more than the {_MAX_DIM:,} that can be kept")
+            raise self._invalid_answer(f"vectors of size {len(rows[0]):,}, more than the {_MAX_DIM:,} that can be kept")
         vectors = np.array(rows, np.float64)
         with np.errstate(over="ignore"):
             norms: npt.NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all():
-            raise self._nonsense("vectors with values that are no numbers")
+            raise self._invalid_answer("vectors with values that are not numbers")
         if not norms.all():
-            raise self._nonsense("a vector of zeros")
+            raise self._invalid_answer("a vector of zeros")
         return vectors / norms
 
 
 class RemoteReranker(ServerEngine[dict[int, float]]):
-    """The Reranker over a server."""
+    """A `Reranker` over a server."""
 
     role = "rerank"
     _has_raw_scores = False
@@ -265,9 +265,9 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> list[float | None]:
-        """Relevance in [0, 1]; None where the deadline came first.
+        """Return relevance in [0, 1]; None after the deadline.
 
-        Some servers return logits: once a score lies outside [0, 1], this and all later ones go through a sigmoid.
+        Some servers return logits: once a score is outside [0, 1], this and all later ones go through a sigmoid.
 
         Raises:
             ModelError: If the server fails or does not score every passage.
@@ -293,15 +293,15 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         try:
             scores = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
         except RefusalError as exc:
-            if len(passages) > 1 and (exc.is_of_size or exc.status == 422):
+            if len(passages) > 1 and (exc.is_too_large or exc.status == 422):
                 middle = len(passages) // 2
                 halves = (passages[:middle], passages[middle:])
                 return [score for half in halves for score in self._score_batch(query, half, deadline_s)]
-            if exc.is_of_size and len(passages[0]) >= _LEAST_CHARS:
+            if exc.is_too_large and len(passages[0]) >= _LEAST_CHARS:
                 return self._score_batch(query, [passages[0][: len(passages[0]) // 2]], deadline_s)
             raise
         if set(scores) != set(range(len(passages))):
-            raise self._nonsense(f"{len(scores)} usable scores for {len(passages)} passages")
+            raise self._invalid_answer(f"{len(scores)} usable scores for {len(passages)} passages")
         if not all(map(math.isfinite, scores.values())):
-            raise self._nonsense("scores that are no numbers")
+            raise self._invalid_answer("scores that are not numbers")
         return [scores[index] for index in range(len(passages))]

@@ -1,4 +1,4 @@
-"""The Expander over a chat server."""
+"""An `Expander` over a chat server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from qmd.records import SubQuery, SubQueryKind
 
 _ANSWER_TOKENS = 300
 _THINKING_TOKENS = 2_000
-"""Limit for models that think before they answer, which counts, too."""
+"""Limit for models that think before they answer; thinking counts, too."""
 _TYPED_LINE = re.compile(r"^\s*[-*]?\s*(lex|vec|hyde)\s*:\s*(.+)$", re.IGNORECASE)
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*</think(?:ing)?>", re.DOTALL)
-"""Some templates hold the opening tag, so that the answer begins in the midst of thinking."""
+"""Some templates contain the opening tag, so that the answer begins within the thinking."""
 _INSTRUCTIONS = (
     "You expand search queries over a collection of notes and documents. Write in the language of the query. "
     "Answer with four lines and nothing else:\n"
@@ -32,7 +32,7 @@ _INSTRUCTIONS = (
 
 
 class RemoteExpander(ServerEngine[ChatAnswer]):
-    """The Expander over a chat server."""
+    """An `Expander` over a chat server."""
 
     role = "expand"
     also_by_form = False
@@ -42,7 +42,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         is_openai = urlsplit(client.settings.url).hostname == "api.openai.com"
         self._limit = _THINKING_TOKENS if is_openai else _ANSWER_TOKENS
         self._limit_name = "max_completion_tokens" if is_openai else "max_tokens"
-        # OpenAI's own models refuse to be told, or know better.
+        # OpenAI's own models refuse sampling settings, or have better ones.
         self._draws = not is_openai
 
     def expand(
@@ -53,7 +53,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         deadline_s: float | None = None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Expansion:
-        """Validated sub-queries in the query's own language; lines that are no typed lines are among the dropped.
+        """Return validated sub-queries in the query's own language; other lines are among the dropped.
 
         Raises:
             ModelError: If the server fails.
@@ -75,7 +75,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         return Expansion(checked.subqueries, dropped)
 
     def _complete(self, asked: str, deadline_s: float | None) -> ChatAnswer:
-        """The model's answer; what the server refuses is asked for in the other form, or not, from then on."""
+        """Return the model's answer; after a refusal, requests change or omit the refused field from then on."""
         messages = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}]
         while True:
             limit = {self._limit_name: self._limit}
@@ -92,7 +92,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
             return answer
 
     def _adapts(self, refusal: RefusalError) -> bool:
-        """Whether the next request differs from the one that was refused; true at most twice."""
+        """Change the next request after a refusal, at most twice; return whether it changed."""
         if self._limit_name == "max_tokens" and "max_tokens" in refusal.words:
             self._limit_name, self._limit = "max_completion_tokens", _THINKING_TOKENS
             return True
@@ -104,7 +104,7 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
 
 
 def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
-    """Typed lines of a model's answer, thinking removed, and the other lines that hold text."""
+    """Return typed lines of a model's answer, thinking removed, and the other non-empty lines."""
     proposed: list[SubQuery] = []
     other: list[str] = []
     for line in _THINKING.sub("", text).splitlines():

@@ -1,8 +1,8 @@
-"""Which model server serves a role: from the model that was asked for and the environment.
+"""Selection of a role's model server, from the requested model and the environment.
 
 A model written as `http://host:8000/v1#name` is a server's, and `tei+http://host:8080#name` one whose interface is
 named; the URL may also come from `QMD_EMBED_URL`, `QMD_RERANK_URL`, `QMD_GENERATE_URL`, the interface from `QMD_*_API`.
-Keys come from `QMD_*_API_KEY` or `QMD_API_KEY` alone, for configurations are shared. With `QMD_OFFLINE` set only
+Keys come only from `QMD_*_API_KEY` or `QMD_API_KEY`, because configurations are shared. With `QMD_OFFLINE` set only
 servers on this machine are used.
 """
 
@@ -28,20 +28,20 @@ class RemoteSettings(Struct, frozen=True):
     """A model server for one role."""
 
     url: str
-    """Base (`http://host:8000/v1`), host alone, or the whole address of the endpoint."""
+    """Base (`http://host:8000/v1`), host only, or the whole address of the endpoint."""
     model: str
     api: str | None = None
-    """Name of its interface (`qmd.plugins.servers.apis`); None finds out."""
+    """Name of its interface (`qmd.plugins.servers.apis`); None detects it."""
     api_key: str | None = None
     is_offline: bool = False
     """Refuse every host but this machine."""
     timeout_s: float = _TIMEOUT_S
-    """For one try, and for all tries of a call that someone waits for."""
+    """For one try, and for all tries of a call while a user waits."""
     retries: int = 2
     batch_size: int = 32
     """Texts in one request."""
     dim: int | None = None
-    """Expected size of a vector, asked for where the server's own is larger; None takes the server's."""
+    """Expected size of a vector, requested if the server's own is larger; None takes the server's."""
     max_tokens: int = _MAX_TOKENS
     """Token budget of one chunk's body."""
     document_prompt: str = ""
@@ -51,15 +51,15 @@ class RemoteSettings(Struct, frozen=True):
 def remote_settings(
     role: Role, model: str, env: Mapping[str, str], overrides: EmbedOverrides = EmbedOverrides()
 ) -> RemoteSettings | None:
-    """The server that serves a role, or None for a model of this machine.
+    """Return the server that serves a role, or None for a model of this machine.
 
     Args:
-        model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
+        model: The requested model: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
         env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`,
             `QMD_EMBED_MAX_TOKENS`.
 
     Raises:
-        ModelError: A server without a model's name, or a number that is none.
+        ModelError: A server without a model's name, or an invalid number.
     """
     stem = ENV_STEMS[role]
     url, name = env.get(f"{stem}_URL", "").strip(), model.strip()
@@ -88,7 +88,7 @@ def remote_settings(
 
 
 def _positive(env: Mapping[str, str], name: str) -> float | None:
-    """A variable as a number above 0; None where it is not set."""
+    """Return a variable as a number above 0; None if it is not set."""
     text = env.get(name, "").strip()
     if not text:
         return None
@@ -101,14 +101,11 @@ def _positive(env: Mapping[str, str], name: str) -> float | None:
     return number
 
 
-# --- addresses -------------------------------------------------------------------------------------
-
-
 def split_url(url: str) -> SplitResult:
-    """The parts of a model server's address.
+    """Return the parts of a model server's address.
 
     Raises:
-        ModelError: If the URL is not http(s), names no host, or holds a password.
+        ModelError: If the URL is not http(s), names no host, or contains a password.
     """
     try:
         parts = urlsplit(url.strip())
@@ -118,18 +115,18 @@ def split_url(url: str) -> SplitResult:
     if not host or parts.scheme not in ("http", "https"):
         raise ModelError(f"model server URL '{url}' is not an http address", "write it like http://localhost:8000/v1")
     if parts.username or parts.password:
-        # The address is shown in messages and in the engine's description.
-        raise ModelError(f"URL of model server '{host}' holds a password", "put the key into QMD_API_KEY")
+        # Messages and the engine's description show the address.
+        raise ModelError(f"URL of model server '{host}' contains a password", "put the key into QMD_API_KEY")
     return parts
 
 
-def shown_url(url: str) -> str:
-    """For messages: without what follows the question mark, which may be a key."""
+def hide_query(url: str) -> str:
+    """Return a URL for messages, without its query, which may be a key."""
     return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
 def is_loopback(host: str) -> bool:
-    """True for this machine's own addresses."""
+    """Return True for this machine's own addresses."""
     if host.lower() == "localhost":
         return True
     try:

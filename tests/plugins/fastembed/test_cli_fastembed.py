@@ -48,7 +48,7 @@ def test_the_models_of_fastembed_fit_a_terminal(width: int) -> None:
     assert [line for line in lines if line.startswith("✓")] == [
         line for line in lines if line.split()[1:2] == ["BAAI/bge-small-en-v1.5"]
     ]
-    # A name that does not fit is broken behind the organisation and nowhere else.
+    # A name that does not fit breaks only after the organisation.
     assert all(line.split()[0].endswith("/") for line in lines if line.split()[:1] and "/" in line.split()[0][-1])
 
 

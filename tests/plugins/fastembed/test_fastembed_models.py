@@ -1,4 +1,4 @@
-"""fastembed's models: its catalogue, and that each gives what fastembed gives with the same files."""
+"""fastembed's models: its catalogue, and the same results as fastembed with the same files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,7 +159,7 @@ def test_a_late_interaction_model_scores_by_the_best_match_of_each_query_token(m
 
 
 def test_on_a_gpu_texts_share_padded_runs_and_get_the_same_vectors_and_scores(models_dir: Path) -> None:
-    """No GPU is needed: the session only says that it is on one."""
+    """The session only claims to be on a GPU."""
     texts = [*TEXTS, "restore " * 300, "bread " * 200]
     models = {}
     for name in (EMBEDDER, CROSS_ENCODER, LATE):

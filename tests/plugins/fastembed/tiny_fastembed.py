@@ -33,7 +33,7 @@ _VOCABULARY, _WIDTH = 30_522, 16
 
 @cache
 def files_of(name: str) -> dict[str, bytes]:
-    """What the repository of a model holds, by path."""
+    """Return the files of a model's repository, by path."""
     if name == STATIC:
         return _static_files()
     if name == CROSS_ENCODER:
@@ -82,7 +82,7 @@ def _cross_encoder() -> bytes:
 
 
 def place_fastembed(name: str, models_dir: Path) -> Path:
-    """Lay a model's files where a pull puts them; the folder."""
+    """Write a model's files where a pull puts them; return the folder."""
     folder = models_dir / fastembed_record(name).folder
     for path, content in files_of(name).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def encoder_shapes(architecture: str, vocab: int) -> dict[str, tuple[int, ...]]:
 
 
 def charsmap(replaced: Mapping[str, str]) -> bytes:
-    """A normalisation as SentencePiece compiles it: each node of the trie has 256 places of its own."""
+    """Return a normalisation as SentencePiece compiles it: each node of the trie has 256 places of its own."""
     prefixes = dict.fromkeys(letters.encode()[:n] for letters in replaced for n in range(len(letters.encode()) + 1))
     own = {raw: 256 * (index + 1) for index, raw in enumerate(prefixes)}
     units = np.zeros(256 * (len(own) + 1), np.uint32)
@@ -64,14 +64,14 @@ def write_encoder(
     shapes: Mapping[str, tuple[int, ...] | None] = {},
     weights: Mapping[str, Floats] = {},
 ) -> dict[str, Floats]:
-    """An encoder; the weights it holds.
+    """Write an encoder and return its weights.
 
     Args:
         kind: Number format of its matrices.
         tokens: Word pieces of BERT, or those of a Unigram vocabulary, which begin with `<s>`.
-        settings: More of them, or others; None leaves one out.
-        shapes: Shapes of tensors that are otherwise; None leaves one out.
-        weights: All of them, in place of random ones.
+        settings: Added or changed settings; None removes one.
+        shapes: Changed shapes of tensors; None removes one.
+        weights: All of them, instead of random ones.
     """
     writer, rng = gguf.GGUFWriter(str(path), architecture), np.random.default_rng(5)
     is_words = tokens[0] != "<s>"
@@ -113,12 +113,12 @@ def write_encoder(
 
 
 def _phantom(token: str) -> str:
-    """A word piece as llama.cpp's converter spells it."""
+    """Return a word piece as llama.cpp's converter spells it."""
     return token if token in MARKS else token[2:] if token.startswith("##") else f"▁{token}"
 
 
 def encoder_vectors(held: Mapping[str, Floats], ids: Sequence[int]) -> Doubles:
-    """Token vectors of an encoder, (tokens, hidden): an implementation of its own."""
+    """Return token vectors of an encoder, (tokens, hidden), by an independent implementation."""
     value = {name: array.astype(np.float64) for name, array in held.items()}
     gelu = np.vectorize(lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))))
 
@@ -152,7 +152,7 @@ def encoder_vectors(held: Mapping[str, Floats], ids: Sequence[int]) -> Doubles:
 
 
 def write_builtin(path: Path) -> None:
-    """The built-in model as a GGUF file, with its vocabulary and the weights behind its whole numbers."""
+    """Write the built-in model as a GGUF file, with its vocabulary and its dequantised weights."""
     model = onnx.load(str(locate_builtin() / "model.onnx"))
     value = {one.name: onnx.numpy_helper.to_array(one).astype(np.float32) for one in model.graph.initializer}
     names = {

@@ -1,4 +1,4 @@
-"""Small GGUF files of the layouts that users have, with random weights, and what they hold, for references.
+"""Small GGUF files in the layouts of users' files, with random weights, which are returned for references.
 
 Written with the package `gguf`, llama.cpp's own. K-quants, which it cannot make, are blocks of random bits with scales
 of the usual size.
@@ -26,7 +26,7 @@ QUANTISED = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", *K_QU
 
 
 def stored(rng: np.random.Generator, shape: tuple[int, ...], kind: str, spread: float = 0.12) -> npt.NDArray[Any]:
-    """Random weights as a file holds them: floats, or bytes of shape (rows, bytes of a row)."""
+    """Return random weights as a file stores them: floats, or bytes of shape (rows, bytes of a row)."""
     if kind in K_QUANTS:
         return _k_blocks(rng, shape, kind, spread)
     values = (rng.standard_normal(shape) * spread).astype(np.float32)
@@ -52,14 +52,14 @@ def _k_blocks(rng: np.random.Generator, shape: tuple[int, ...], kind: str, sprea
 
 
 def floats(kind: str, held: npt.NDArray[Any]) -> Floats:
-    """The weights behind what `stored` gave, by llama.cpp's own arithmetic."""
+    """Return the weights of `stored`'s result, by llama.cpp's own arithmetic."""
     if held.dtype != np.uint8:
         return held.astype(np.float32)
     return np.asarray(dequantize(held, gguf.GGMLQuantizationType[kind]), np.float32)
 
 
 def vocabulary(folder: Path) -> dict[str, list[Any]]:
-    """Tokens, types and merges of the tiny byte-level tokenizer, in the vocabulary's order."""
+    """Return tokens, types and merges of the tiny byte-level tokenizer, in the vocabulary's order."""
     write_tokenizer(folder)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
@@ -75,7 +75,7 @@ def vocabulary(folder: Path) -> dict[str, list[Any]]:
 
 
 class _Weights:
-    """Adds random tensors to a file and keeps what they stand for."""
+    """Writer of random tensors that keeps their values."""
 
     def __init__(self, writer: Any, kinds: Mapping[str, str] | str, seed: int) -> None:
         self._writer = writer
@@ -119,12 +119,12 @@ def write_qwen3(
     seed: int = 5,
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Floats]:
-    """A Qwen3 network; the weights it holds, by our names.
+    """Write a Qwen3 network; return its weights, by qmd's names.
 
     Args:
         kinds: Number format of all matrices, or by the part of the name (`attn_v`, `token_embd`), `""` for the rest.
-        classes: Whether there is a head of the labels yes and no.
-        settings: More of them, or others.
+        classes: Add a head of the labels yes and no.
+        settings: Added or changed settings.
     """
     writer = gguf.GGUFWriter(str(path), "qwen3")
     _sizes(writer, name, HEADS, KV_HEADS)
@@ -144,7 +144,7 @@ def write_qwen3(
     for key, value in (settings or {}).items():
         writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     weights = _Weights(writer, kinds, seed)
-    # Small beside what the layers add: with a large table a tied network only repeats its input, whatever it computes.
+    # Small in comparison with the layers' sums: with a large table a tied network only repeats its input.
     weights.matrix("token_embd", "embed", (VOCAB, HIDDEN), 0.05)
     weights.norm("output_norm", "norm", HIDDEN)
     if not tied:
@@ -169,7 +169,7 @@ def write_gemma(
     period: int = 2,
     seed: int = 6,
 ) -> dict[str, Floats]:
-    """An EmbeddingGemma network with a small window, every second layer of which looks at all tokens."""
+    """Write an EmbeddingGemma network with a small window, every second layer of which attends to all tokens."""
     writer = gguf.GGUFWriter(str(path), "gemma-embedding")
     _sizes(writer, "tiny gemma", GEMMA_HEADS, 1)
     writer.add_sliding_window(window)
@@ -207,10 +207,10 @@ def write_gemma(
 
 
 def sentence_pieces() -> list[tuple[str, float, int]]:
-    """A vocabulary of SentencePiece: (piece, score, type), as Gemma's, a thousandth of its size."""
+    """Return a vocabulary of SentencePiece: (piece, score, type), as Gemma's, a thousandth of its size."""
     kind = gguf.TokenType
     pieces = [("<pad>", kind.CONTROL), ("<eos>", kind.CONTROL), ("<bos>", kind.CONTROL), ("<unk>", kind.UNKNOWN)]
-    # Makers' own tokens hold their blanks and breaks as they are in a text.
+    # Makers' own tokens contain blanks and breaks as in a text.
     pieces += [(text, kind.USER_DEFINED) for text in ("\n\n", "  ", "    ", "<start_of_turn>")]
     pieces += [(f"<0x{byte:02X}>", kind.BYTE) for byte in range(256)]
     joined = ["▁t", "▁th", "▁the", "he", "in", "ing", "▁se", "▁sea", "rch", "▁a", "er", "re", "世界", "▁search", "é"]
@@ -220,7 +220,7 @@ def sentence_pieces() -> list[tuple[str, float, int]]:
 
 
 def gemma_vectors(held: Mapping[str, Floats], ids: Sequence[int], *, window: int = 8, period: int = 2) -> Doubles:
-    """Token vectors of an EmbeddingGemma network before pooling, (tokens, hidden): an implementation of its own."""
+    """Return token vectors of an EmbeddingGemma network before pooling, (tokens, hidden), independently computed."""
     value = {name: array.astype(np.float64) for name, array in held.items()}
     places = np.arange(len(ids))
     apart = np.abs(places[:, None] - places[None])
@@ -270,7 +270,7 @@ def _sizes(writer: Any, name: str, heads: int, kv_heads: int) -> None:
 
 
 def finish(writer: Any) -> None:
-    """Write what a writer was given."""
+    """Write the writer's contents."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -22,23 +22,23 @@ class Asked:
     revision: str
     where: str
     number: int
-    """Of the requests with this command and name, the first is 1."""
+    """1 for the first request with this command and name."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer in place of the right one."""
+    """An answer that replaces the right one."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     breaks_off: bool = False
-    """End the connection after the body, whatever length the headers promise."""
+    """End the connection after the body, even if the headers promise more."""
 
 
 @dataclass
 class FakeHub:
-    """The hub: it holds the files of one repository."""
+    """The hub, with the files of one repository."""
 
     files: dict[str, bytes]
     repository: str = QWEN_RERANKER.repository
@@ -49,21 +49,21 @@ class FakeHub:
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """(command, file, range)."""
     paths: list[str] = field(default_factory=list)
-    """What each request asked for, in full."""
+    """Path of each request, in full."""
     agents: set[str | None] = field(default_factory=set)
-    """What the clients called themselves."""
+    """User agents of the clients."""
     tokens: list[tuple[str, str | None]] = field(default_factory=list)
     """(where, Authorization) of each request."""
     wrong_tags: bool = False
     store: str = ""
-    """Address of the host that large files are redirected to; empty where the hub sends them itself."""
+    """Address of the host that large files are redirected to; empty if the hub sends them itself."""
     old: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """Files of earlier versions, by commit and name."""
     reply: Callable[[Asked], Reply | None] = lambda asked: None
-    """What to answer in place of the right answer; None for the right one."""
+    """Returns an answer that replaces the right one, or None."""
 
     def env(self, **more: str) -> dict[str, str]:
-        """The variables that lead here."""
+        """Return the variables that lead here."""
         return {"HF_ENDPOINT": self.url, **more}
 
     def use_store(self) -> None:
@@ -71,7 +71,7 @@ class FakeHub:
         self.store = self.url.replace("127.0.0.1", "localhost")
 
     def asked_for(self, command: str, name: str) -> int:
-        """How often a file was asked for."""
+        """Return the number of requests for a file."""
         return sum(request[:2] == (command, name) for request in self.requests)
 
 

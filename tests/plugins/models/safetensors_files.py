@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def write_safetensors(folder: Path, weights: Mapping[str, Floats], kind: str, *, parts: int = 0) -> None:
-    """`model.safetensors`, or that many files with their index."""
+    """Write `model.safetensors`, or that many files with their index."""
     folder.mkdir(parents=True, exist_ok=True)
     if not parts:
         _write(folder / "model.safetensors", weights, kind)
@@ -60,4 +60,4 @@ QWEN3_PARTS = {
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
 }
-"""What the makers of Qwen3 call the tensors of a layer, by our names."""
+"""Tensors of a layer: qmd's name → Qwen3's name."""

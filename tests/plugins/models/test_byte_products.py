@@ -1,4 +1,4 @@
-"""Products of bytes, two for an input: what they carry where a token has outliers, which a single byte does not."""
+"""Products of bytes, two for an input: they stay exact for tokens with outliers, where a single byte does not."""
 
 from pathlib import Path
 
@@ -35,13 +35,13 @@ def _product(folder: Path, form: LinearForm, x: Floats, weight: Floats) -> Float
 
 
 def _error(got: Floats, expected: Floats) -> float:
-    """Relative, of the worst token."""
+    """Return the relative error of the worst token."""
     return float((np.linalg.norm(got - expected, axis=-1) / np.linalg.norm(expected, axis=-1)).max())
 
 
 @pytest.fixture
 def weight() -> Floats:
-    """Weights that hardly look at coordinate 7, as networks learn where a few tokens have huge values there."""
+    """Return weights nearly independent of coordinate 7, as if a few tokens had huge values there."""
     values = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
     values[:, 7] *= 1e-3
     return values

@@ -1,4 +1,4 @@
-"""Taking over models that other programs brought."""
+"""Import of models of other programs."""
 
 import shlex
 from pathlib import Path
@@ -14,7 +14,7 @@ EXPANDER = "qmd-query-expansion-1.7B-q4_k_m"
 
 @pytest.fixture
 def models(home: Path, tmp_path: Path) -> Path:
-    """The folder of models, which is tobi/qmd's as well."""
+    """Return the folder of models, which is tobi/qmd's as well."""
     folder = tmp_path / "cache" / "qmd" / "models"
     folder.mkdir(parents=True)
     return folder
@@ -22,7 +22,7 @@ def models(home: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tobis(models: Path) -> Path:
-    """With the three files of tobi/qmd, small."""
+    """Write small versions of tobi/qmd's three files."""
     write_qwen3(models / f"hf_tobil_{EXPANDER}.gguf", {"": "Q4_K", "attn_v": "Q6_K", "token_embd": "Q6_K"})
     ranks = {"pooling": gguf.PoolingType.RANK, "classes": True}
     write_qwen3(models / "hf_ggml-org_qwen3-reranker-0.6b-q8_0.gguf", "Q8_0", **ranks)  # type: ignore[arg-type]

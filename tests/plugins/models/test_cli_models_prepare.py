@@ -85,7 +85,7 @@ def test_the_configuration_chooses_the_form_and_doctor_says_why(
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("models:\n  rerank_form: published\n")
     shown = qmd("doctor").out
-    assert "form: fp16, published, as asked for; q8 is here for those who ask for it" in shown
+    assert "form: fp16, published, as asked for; q8 is here for use on request" in shown
 
 
 def test_a_damaged_form_is_named_and_the_published_file_is_used(qmd: Qmd, reranker: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_damaged_form_is_named_and_the_published_file_is_used(qmd: Qmd, rerank
 
 def test_a_form_that_disagrees_is_refused_with_the_reason(qmd: Qmd, models: Path) -> None:
     folder = _publish(models, QWEN_EXPANDER, DECODER_FORM)
-    # A configuration that lies about the rotary base makes the prepared graph compute something else.
+    # With a wrong rotary base in the configuration, the prepared graph computes something else.
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "rope_theta": 2.0}), "utf-8")
     run = qmd("models", "prepare", QWEN_EXPANDER.name, "--form", "q8")
     assert run.status == 1

@@ -1,4 +1,4 @@
-"""What `qmd models pull` makes of a model it fetched, on tiny graphs from a hub on this machine."""
+"""Forms that `qmd models pull` makes of a fetched model, on tiny graphs from a hub on this machine."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from tests.program import Qmd
 FORM = forms_for(QWEN_RERANKER)[0]
 NAME = QWEN_RERANKER.name
 OTHER_BASE = b'{"model_type": "qwen3", "rope_theta": 2.0}'
-"""A configuration that lies about the rotary base: a form by it computes something else than the published graph."""
+"""A configuration with a wrong rotary base: a form made by it differs from the published graph."""
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_what_is_stopped_while_a_form_is_made_leaves_nothing_half_and_the_next_p
     process.send_signal(getattr(signal, name))
     process.wait(60)
     place = folder / "prepared"
-    # It may have been done before the signal came; then it is whole.
+    # It may have finished before the signal came; then it is complete.
     assert not (place / FORM).exists() or (place / FORM / "manifest.json").is_file()
     assert name == "SIGKILL" or not list(place.glob(".*"))
     assert qmd("models", "verify", NAME).status == 0

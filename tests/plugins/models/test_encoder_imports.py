@@ -1,4 +1,4 @@
-"""Encoders of GGUF files and safetensors folders: vectors, vocabularies, prompts, and what is refused."""
+"""Encoders of GGUF files and safetensors folders: vectors, vocabularies, prompts and refusals."""
 
 import json
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ _THEIRS = dict(pair.split("=") for pair in _NAMES.split())
 
 
 def _folder(place: Path, held: Mapping[str, Floats], **config: object) -> Path:
-    """As XLM-RoBERTa's makers name things: two rows of positions are those of padding."""
+    """Write a folder with the names of XLM-RoBERTa's makers: two rows of positions are those of padding."""
     named = {"pooler.dense.weight": held["token_embd.weight"]}
     for name, value in held.items():
         *layer, stem, end = name.split(".")
@@ -145,7 +145,7 @@ def _tokenizer(tmp_path: Path, **options: Any) -> Tokenizer:
 def test_word_pieces_cut_texts_as_their_makers_do(tmp_path: Path, typed: bool) -> None:
     own = load_tokenizer(locate_builtin() / "tokenizer.json")
     tokens = list(json.loads((locate_builtin() / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
-    # The first converters said of no token that it is a mark.
+    # The first converters marked no token as special.
     untyped = {"tokenizer.ggml.token_type": None, "tokenizer.ggml.cls_token_id": None}
     found = _tokenizer(tmp_path, tokens=tokens, settings={} if typed else untyped)
     texts = HOSTILE if typed else [text for text in HOSTILE if "[" not in text]

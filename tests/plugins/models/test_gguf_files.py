@@ -35,7 +35,7 @@ TEXTS = (
 
 
 def _rows(kind: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """A matrix of (6, 512) in a format, as bytes."""
+    """Return a matrix of (6, 512) in a format, as bytes."""
     raw = stored(np.random.default_rng(1), (6, 512), kind)
     return np.ascontiguousarray(raw).view(np.uint8).reshape(6, -1)
 
@@ -194,8 +194,8 @@ def test_an_older_file_of_an_embedder_ends_texts_as_its_makers_did_not_as_a_chat
 
 
 def _sentence_piece(text: str) -> list[str]:
-    """SentencePiece's own algorithm, slowly: the neighbours whose union has the best score are joined, the first ones
-    of equals, until none can be."""
+    """Split by SentencePiece's own algorithm, slowly: join the neighbours whose union has the best score, the first
+    ones of equals, until there are none."""
     pieces = {piece: score for piece, score, kind in sentence_pieces() if kind == gguf.TokenType.NORMAL}
     own = sorted((piece for piece, _, kind in sentence_pieces() if kind == gguf.TokenType.USER_DEFINED), key=len)
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Models from strangers: what a folder, an archive or a file says makes no path, no memory and no time of its own."""
+"""Untrusted models: a folder, an archive or a file cannot choose paths, fill the memory or take unlimited time."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="no pipes and few lin
 
 
 def _refusal(work: Callable[[], object]) -> str:
-    """The one line that something is refused with, and no warning beside it."""
+    """Return the one line of a refusal, which comes without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(QmdError) as caught:
@@ -47,7 +47,7 @@ def _refusal(work: Callable[[], object]) -> str:
 
 
 def _record(**changes: Any) -> dict[str, Any]:
-    """A record as an import writes it."""
+    """Return a record as an import writes it."""
     weights = {"path": "model.onnx", "size_bytes": None, "sha256": None}
     record: dict[str, Any] = {
         "name": "m",
@@ -61,7 +61,7 @@ def _record(**changes: Any) -> dict[str, Any]:
 
 
 def _model(folder: Path, record: Mapping[str, Any], files: Mapping[str, bytes], repository: str = "x/y") -> Path:
-    """A folder as a stranger fills it."""
+    """Write an untrusted folder."""
     folder.mkdir()
     source = {"address": "a", "path": "p", "size_bytes": 1, "sha256": "0"}
     own = {IMPORT_FILE: json.dumps({"record": record, "source": source, "qmd": "0"}).encode()} if record else {}
@@ -87,19 +87,19 @@ def _tar(path: Path, members: Mapping[str, bytes], mode: Literal["w", "w:gz"] = 
 
 
 def _staged(models: Path) -> list[Path]:
-    """What an import left besides its locks."""
+    """Return the files of an import except its locks."""
     return [path for path in models.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
 def _refused_model(tmp_path: Path, source: Path, record: ModelRecord | None = None) -> str:
-    """As `_refusal`, of an import that leaves nothing behind."""
+    """Return the refusal of an import that leaves nothing behind."""
     message = _refusal(lambda: import_model(source, tmp_path / "models", record))
     assert _staged(tmp_path / "models") == []
     return message
 
 
 def _refused_weights(tmp_path: Path, source: Path, role: Role | None = None) -> str:
-    """The same of weights."""
+    """Return the refusal of an import of weights that leaves nothing behind."""
     message = _refusal(lambda: import_weights(source, tmp_path / "models", role=role))
     assert _staged(tmp_path / "models") == []
     return message
@@ -423,7 +423,7 @@ def test_a_gguf_file_that_promises_more_than_a_model_holds_is_refused_at_once(tm
     for body in (strings, numbers, text):
         path = _gguf(tmp_path / "m.gguf", 1, body)
         with path.open("r+b") as stream:
-            stream.truncate(1 << 35)  # the rest is no bytes on the disk: empty texts by the milliard
+            stream.truncate(1 << 35)  # the rest takes no disk space: empty texts by the milliard
         _refused_weights(tmp_path, path)
         assert importable_files(tmp_path, tmp_path, {}) == ()
 
@@ -438,7 +438,7 @@ def test_a_tensor_without_size_or_of_any_size_is_refused(tmp_path: Path, shape: 
 
 
 def _network(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """One layer of Qwen3 by the makers' names, some tensors in another shape."""
+    """Return one layer of Qwen3 by the makers' names, some tensors in another shape."""
     matrix, head = np.ones((256, 256), np.float32), np.ones(64, np.float32)
     parts: dict[str, Any] = dict.fromkeys(QWEN3_PARTS.values(), matrix)
     parts |= {QWEN3_PARTS[name]: np.ones(256, np.float32) for name in ("in_norm", "post_norm")}
@@ -483,7 +483,7 @@ def test_weights_that_are_no_numbers_are_refused_in_one_line_that_names_them(
     broken = np.ones((256, 256) if part == "q" else 256, np.float32)
     broken.flat[77] = value
     message = _refused_weights(tmp_path, _folder(tmp_path / "in", {part: broken}, kind))
-    assert QWEN3_PARTS[part] in message and "no numbers" in message
+    assert QWEN3_PARTS[part] in message and "not numbers" in message
 
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_1", "Q4_K", "Q6_K"])
@@ -496,7 +496,7 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path, kind: str) -> No
     at = end - 2 if kind == "Q6_K" else end - size
     raw[at : at + 2] = b"\x00\x7e"
     (tmp_path / "m.gguf").write_bytes(raw)
-    assert "no numbers" in _refused_weights(tmp_path, tmp_path / "m.gguf")
+    assert "not numbers" in _refused_weights(tmp_path, tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize(

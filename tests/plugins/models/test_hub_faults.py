@@ -1,4 +1,4 @@
-"""What becomes of a download when a hub, its mirror or the network misbehaves: outcome, requests, message."""
+"""Downloads from a faulty hub, mirror or network: outcome, requests, message."""
 
 import gzip
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.plugins.models.fetch.hub import HubFile, describe_file, pause_asked_for, refusal
+from qmd.plugins.models.fetch.hub import HubFile, describe_file, refusal, retry_pause
 from qmd.plugins.models.fetch.transfer import fetch
 from tests.plugins.models.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
 
@@ -35,12 +35,12 @@ def _on_get(reply: Callable[[Asked], Reply | None]) -> Callable[[Asked], Reply |
 
 
 def _half(asked: Asked) -> Reply:
-    """Everything from the first byte, and only half of it."""
+    """Answer from the first byte, but only half of the file."""
     return Reply(200, {"Content-Length": str(SIZE)}, WEIGHTS[: SIZE // 2], breaks_off=True)
 
 
 def _drip(asked: Asked) -> Reply:
-    """Ten bytes more at a time."""
+    """Answer ten bytes more at a time."""
     start = int(asked.range[6:-1]) if asked.range else 0
     headers = {"Content-Length": str(SIZE - start), "Content-Range": f"bytes {start}-{SIZE - 1}/{SIZE}"}
     return Reply(206 if asked.range else 200, headers, WEIGHTS[start : start + 10], breaks_off=True)
@@ -52,7 +52,7 @@ class Fault(Struct, frozen=True):
     name: str
     reply: Callable[[Asked], Reply | None]
     words: str
-    """Of the message; empty where the file arrives all the same."""
+    """Part of the message; empty if the file arrives all the same."""
     heads: int = 1
     gets: int = 1
 
@@ -214,7 +214,7 @@ def test_an_expired_address_is_asked_for_anew_and_the_download_goes_on_where_it_
         if asked.where == "hub":
             return None
         first.append(asked.revision)
-        # The signature of the first address holds for one request.
+        # The signature of the first address is valid for one request.
         return Reply(403) if len(first) > 1 and asked.revision == first[0] else None
 
     hub.reply = expire
@@ -300,10 +300,10 @@ def test_a_refusal_says_who_refuses_what_and_what_to_do(
 
 def test_the_wait_that_is_asked_for_may_be_a_date() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    pause = pause_asked_for(httpx.Response(429, headers={"Retry-After": soon}), "'f'")
+    pause = retry_pause(httpx.Response(429, headers={"Retry-After": soon}), "'f'")
     assert pause is not None and 20 < pause <= 30
-    assert pause_asked_for(httpx.Response(429, headers={"Retry-After": "soon"}), "'f'") is None
-    assert pause_asked_for(httpx.Response(429), "'f'") is None
+    assert retry_pause(httpx.Response(429, headers={"Retry-After": "soon"}), "'f'") is None
+    assert retry_pause(httpx.Response(429), "'f'") is None
 
 
 def test_the_wait_that_is_asked_for_is_kept(hub: FakeHub, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models made from files of other programs: they compute what the file's weights say, and lie whole or not at all."""
+"""Models made from files of other programs: they compute with the file's weights, and are complete or absent."""
 
 import json
 import shlex
@@ -26,7 +26,7 @@ from qmd.plugins.models.formats.graph_writer import Qwen3Shape
 from qmd.plugins.models.formats.importing import import_weights
 from qmd.plugins.models.formats.network_files import guess_role
 from qmd.plugins.models.formats.sources import (
-    cached_file_of,
+    find_cached_file,
     find_files,
     find_ollama,
     import_sources,
@@ -59,7 +59,7 @@ SHAPE = Qwen3Shape(
     layers=LAYERS, hidden=HIDDEN, heads=HEADS, kv_heads=KV_HEADS, head_size=HEAD_SIZE, ffn=FFN, vocab=VOCAB
 )
 Q4_K_M = {"": "Q4_K", "attn_v": "Q6_K", "ffn_down": "Q6_K", "token_embd": "Q6_K"}
-"""How llama.cpp mixes formats under that name."""
+"""llama.cpp's mix of formats under that name."""
 LOCAL = EngineSettings(Path(), allow_gpu=False, threads=1)
 TOBI = "hf:tobil/qmd-query-expansion-1.7B-gguf/qmd-query-expansion-1.7B-q4_k_m.gguf"
 TOBI_FILE = "hf_tobil_qmd-query-expansion-1.7B-q4_k_m.gguf"
@@ -70,17 +70,17 @@ def _cosine(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating]) -> float:
 
 
 def _with_head(held: dict[str, Floats]) -> dict[str, Floats]:
-    """Weights whose logits are the last hidden state."""
+    """Return weights whose logits are the last hidden state."""
     return held | {"head": np.eye(HIDDEN, dtype=np.float32)}
 
 
 class Decoding(Struct, frozen=True):
-    """A graph beside the reference, at every step of one text that both are given."""
+    """Comparison of a graph with the reference, at every step of one text given to both."""
 
     distinct: int
-    """Tokens that the reference prefers somewhere: a network that always says the same would agree with anything."""
+    """Tokens that the reference prefers somewhere: a network with a constant answer would agree with anything."""
     worst_miss: float
-    """How far below the best logit the reference puts a token that the graph preferred, in standard deviations."""
+    """Largest distance below the reference's best logit of a token that the graph prefers, in standard deviations."""
     worst_correlation: float
 
 
@@ -88,7 +88,7 @@ TEXT = np.random.default_rng(1).permutation(VOCAB)[:37].tolist()
 
 
 def _decode(path: Path, held: dict[str, Floats]) -> Decoding:
-    """Five tokens of the text at once, then one by one."""
+    """Read five tokens of the text at once, then one by one."""
     session = open_session(path, format="q8", threads=1, allow_gpu=False)
     context = Decoder(session).open_context(len(TEXT))
     steps = [TEXT[:5], *([token] for token in TEXT[5:])]
@@ -100,7 +100,7 @@ def _decode(path: Path, held: dict[str, Floats]) -> Decoding:
 
 
 def _in_full_precision(path: Path) -> Path:
-    """The same graph, whose products do not round their inputs to 8 bits: what remains is the weights."""
+    """Write the same graph without rounding of inputs to 8 bits: only the weights remain different."""
     model = onnx.load(str(path), load_external_data=False)
     for node in model.graph.node:
         for attribute in node.attribute:
@@ -290,7 +290,7 @@ def test_an_import_that_fails_leaves_nothing_and_what_was_there(
     assert (report.folder / "model.onnx_data").read_bytes() == before
     staging = tmp_path / "models" / ".staging"
     (staging / f"{report.folder.name}.importing" / "ready").mkdir(parents=True)
-    # Of a model whose name begins alike, which another process is importing.
+    # Of a model with a similar name, which another process is importing.
     (staging / f"{report.folder.name}-2.importing").mkdir()
     assert import_weights(tmp_path / "m.gguf", tmp_path / "models").is_new
     assert (report.folder / "model.onnx_data").read_bytes() != before
@@ -442,7 +442,7 @@ def test_what_is_asked_for_becomes_files_or_a_line(tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()
     write_qwen3(models / TOBI_FILE, "Q8_0")
-    assert cached_file_of(TOBI, models) == models / TOBI_FILE
+    assert find_cached_file(TOBI, models) == models / TOBI_FILE
     assert model_name(models / TOBI_FILE) == "qmd-query-expansion-1.7B-q4_k_m"
     for asked in (TOBI, str(models), str(models / TOBI_FILE)):
         (source,) = import_sources(asked, models, tmp_path, {})

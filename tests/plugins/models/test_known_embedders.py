@@ -1,6 +1,6 @@
 """Ten well-known embedding models on tiny folders of their layouts, against plain numpy.
 
-What is expected is written here a second time, from the models' cards, and not read from the table.
+The expected rules are written here a second time, from the models' cards, and not read from the table.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,14 +41,14 @@ LAST: Callable[[Array], Array] = lambda rows: rows[-1]  # noqa: E731
 
 
 class Case(Struct, frozen=True):
-    """A model: how its repository is laid out, and what its makers do."""
+    """A model: the layout of its repository, and its makers' rules."""
 
     name: str
     files: Mapping[str, object]
-    """Those of sentence-transformers, without what is the same for all."""
+    """Files of sentence-transformers, without those common to all."""
     config: Mapping[str, object]
     pooling: Callable[[Array], Array] | None
-    """None where the graph pools."""
+    """None if the graph pools."""
     length: int
     query: str = ""
     document: str = ""
@@ -56,16 +56,16 @@ class Case(Struct, frozen=True):
     ends: str | None = "[SEP]"
     begins: str | None = "[CLS]"
     is_ended: bool = False
-    """The file of the tokenizer does not say that a text ends with `<|endoftext|>`."""
+    """The tokenizer's file does not add the end token `<|endoftext|>`."""
 
 
 def prompts(**texts: str) -> dict[str, object]:
-    """The file that holds them."""
+    """Return the file with prompts."""
     return {"config_sentence_transformers.json": {"prompts": texts, "default_prompt_name": None}}
 
 
 def at_most(tokens: int) -> dict[str, object]:
-    """The file that limits a text."""
+    """Return the file that limits a text."""
     return {"sentence_bert_config.json": {"max_seq_length": tokens, "do_lower_case": False}}
 
 
@@ -164,7 +164,7 @@ CASES = (
 
 
 def reference(folder: Path, case: Case, text: str) -> Array:
-    """The vector of a prompted text in plain numpy."""
+    """Return the vector of a prompted text in plain numpy."""
     ids = ids_of(folder, text)
     ids = [*ids, ids_of(folder, "<|endoftext|>")[0]] if case.is_ended else ids
     if case.pooling is None:

@@ -131,7 +131,7 @@ def test_numbers_that_are_packed_are_read_as_those_that_are_not() -> None:
     # ints = 8: packed, and one by one.
     packed, alone = bytes([66, 3, 1, 2, 3]), bytes([64, 1, 64, 2, 64, 3])
     assert decode(Attribute, memoryview(packed)).ints == decode(Attribute, memoryview(alone)).ints == (1, 2, 3)
-    # dims = 1, and name = 8 beside them.
+    # dims = 1, and name = 8 next to them.
     assert decode(Tensor, memoryview(bytes([10, 1, 3]) + b"\x42\x01a")) == Tensor(dims=(3,), name="a")
 
 
@@ -179,7 +179,7 @@ def _damaged(path: Path, content: bytes) -> str:
 
 def test_a_file_that_is_cut_off_anywhere_is_refused_in_one_line(tmp_path: Path) -> None:
     content = _graph_of(numpy_helper.from_array(np.arange(9.0), "a")).SerializeToString()
-    # The last entries stand after the graph: without them the file is another, but a whole one.
+    # The last entries come after the graph: without them the file is another, but a complete one.
     end = content.index(b"Identity") + 20
     for length in range(1, end):
         _damaged(tmp_path / "m.onnx", content[:length])
@@ -228,7 +228,7 @@ def test_a_constant_whose_data_is_not_there_is_named(tmp_path: Path, tensor: Ten
 
 
 class Nested(Struct, frozen=True):
-    """A message that holds itself."""
+    """A message that contains itself."""
 
     inner: Annotated[Nested | None, 1] = None
 

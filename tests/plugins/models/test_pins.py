@@ -1,4 +1,4 @@
-"""Which version of a model a pull takes, and what it says when the hub has another one."""
+"""The version of a model that a pull takes, and its messages when the hub has another one."""
 
 import hashlib
 import re
@@ -34,7 +34,7 @@ def keep_versions(hub: FakeHub) -> None:
 
 
 def _only(hub: FakeHub, asked: Asked) -> Reply | None:
-    """The hub keeps the first version under its commit, and what `files` holds by now under the newest."""
+    """Serve the first version under its commit, and the present `files` as the newest."""
     if asked.revision in (UNPINNED, hub.commit):
         return None
     kept = hub.old.get((asked.revision, asked.name)) if asked.revision == COMMIT else None
@@ -107,7 +107,7 @@ def test_a_mirror_that_offers_other_bytes_for_the_same_version_is_refused_before
     (tmp_path / RECORD.folder / "model.onnx").unlink()
     hub.files["model.onnx"] = WEIGHTS[:6000]
     hub.requests.clear()
-    with pytest.raises(ModelError, match="is not the one that is pinned: sha256") as caught:
+    with pytest.raises(ModelError, match="is not the pinned one: sha256") as caught:
         _pull(hub, tmp_path)
     assert "--refresh" in (caught.value.hint or "")
     assert hub.asked_for("GET", "model.onnx") == 0
@@ -125,7 +125,7 @@ def test_a_small_file_without_a_digest_of_the_hub_must_come_again_as_it_was(hub:
 def test_a_pinned_digest_is_asked_of_the_first_pull(hub: FakeHub, tmp_path: Path) -> None:
     pinned = ModelFormat("q8", ModelFile("model.onnx", 5000, "1" * 64), "cpu")
     record = replace(RECORD, revision=COMMIT, formats=(pinned,))
-    with pytest.raises(ModelError, match=r"'model\.onnx' of .* is not the one that is pinned"):
+    with pytest.raises(ModelError, match=r"'model\.onnx' of .* is not the pinned one"):
         _pull(hub, tmp_path, record=record)
     assert hub.asked_for("GET", "model.onnx") == 0
     right = ModelFile("model.onnx", 5000, hashlib.sha256(WEIGHTS[:5000]).hexdigest())
@@ -165,7 +165,7 @@ def test_what_the_catalogue_pins_is_a_commit_and_digests(record: ModelRecord) ->
 
 
 def test_every_file_of_the_expander_that_is_pulled_unasked_is_pinned() -> None:
-    # Not so the half-precision weights, whose revision is fixed and whose sha256 the hub tells.
+    # The half-precision weights differ: their revision is fixed and the hub reports their sha256.
     weights = [item.weights for item in QWEN_EXPANDER.formats if item.name != "fp16"]
     files = (*QWEN_EXPANDER.files, *weights)
     assert QWEN_EXPANDER.revision != UNPINNED
@@ -251,7 +251,7 @@ def test_a_plain_download_of_another_version_of_pinned_weights_is_not_imported(t
     weights = ModelFile("model.onnx", 5000, "1" * 64)
     config = ModelFile("config.json", 3, "2" * 64)
     record = replace(RECORD, formats=(ModelFormat("q8", weights, "cpu"),), files=(ModelFile("tokenizer.json"), config))
-    with pytest.raises(ModelError, match=r"'model\.onnx' in .* another version than the one that is pinned"):
+    with pytest.raises(ModelError, match=r"'model\.onnx' in .* another version than the pinned one"):
         import_model(source, tmp_path / "models", record)
     right = replace(weights, sha256=hashlib.sha256(WEIGHTS[:5000]).hexdigest())
     import_model(source, tmp_path / "models", replace(record, formats=(ModelFormat("q8", right, "cpu"),)))

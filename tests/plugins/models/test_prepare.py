@@ -191,7 +191,7 @@ def test_preparing_again_replaces_the_form(tmp_path: Path) -> None:
 
 
 def test_a_form_that_disagrees_is_not_kept(tmp_path: Path) -> None:
-    # A configuration that lies about the rotary base makes the prepared graph compute something else.
+    # With a wrong rotary base in the configuration, the prepared graph computes something else.
     folder = _folder(tmp_path, QWEN_EXPANDER, PUBLISHED)
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "rope_theta": 2.0}), "utf-8")
     (made,) = prepare_model(QWEN_EXPANDER, folder, forms=["q8"], threads=1)
@@ -293,7 +293,7 @@ def test_a_folder_without_the_published_file_names_the_command(tmp_path: Path) -
     [
         ("processor\t: 0\nflags\t\t: fpu avx2 avx512_vnni\n", [True, True]),
         ("flags\t\t: fpu avx avx2\n", [False, False]),
-        # Where no file tells it, a product is tried.
+        # If no file states it, a product is tried.
         ("Features\t: fp asimd asimddp\n", [True, False]),
         (None, [True, False]),
     ],

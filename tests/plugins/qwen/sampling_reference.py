@@ -12,19 +12,19 @@ Logits = dict[int, float]
 
 
 def softmax(logits: Logits) -> dict[int, float]:
-    """Token → probability."""
+    """Return token → probability."""
     top = max(logits.values())
     powers = {token: math.exp(value - top) for token, value in logits.items()}
     return {token: power / sum(powers.values()) for token, power in powers.items()}
 
 
 def ranked(values: Mapping[int, float]) -> list[int]:
-    """Tokens by descending value, ties by token."""
+    """Return tokens by descending value, ties by token."""
     return sorted(values, key=lambda token: (-values[token], token))
 
 
 def penalties(logits: Logits, text: Sequence[int], options: SamplingSettings) -> Logits:
-    """CTRL's repetition penalty with negative logits multiplied; OpenAI's presence and frequency penalties."""
+    """Apply CTRL's repetition penalty with negative logits multiplied; OpenAI's presence and frequency penalties."""
     n = options.penalty_last_n
     written = list(text)[len(text) - min(n, len(text)) :] if n >= 0 else list(text)
     result = dict(logits)
@@ -37,7 +37,7 @@ def penalties(logits: Logits, text: Sequence[int], options: SamplingSettings) ->
 
 
 def dry(logits: Logits, past: Sequence[int], breakers: frozenset[int], options: SamplingSettings) -> Logits:
-    """Every suffix of the past is compared with every earlier run of the same length."""
+    """Compare every suffix of the past with every earlier run of the same length."""
     past = list(past)[len(past) - options.dry_last_n :] if 0 <= options.dry_last_n < len(past) else list(past)
     result = dict(logits)
     for token in result:
@@ -55,17 +55,17 @@ def dry(logits: Logits, past: Sequence[int], breakers: frozenset[int], options: 
 
 
 def top_k(logits: Logits, k: int) -> Logits:
-    """The k likeliest."""
+    """Keep the k likeliest."""
     return {token: logits[token] for token in ranked(logits)[:k]} if k else logits
 
 
 def top_p(logits: Logits, p: float) -> Logits:
-    """The fewest likeliest tokens whose probabilities reach p."""
+    """Keep the fewest likeliest tokens whose probabilities reach p."""
     return _reaching(logits, ranked(logits), p)
 
 
 def typical_p(logits: Logits, p: float) -> Logits:
-    """The same with the tokens whose information content is nearest the entropy first."""
+    """Keep tokens as `top_p`, those whose information content is nearest the entropy first."""
     probabilities = softmax(logits)
     entropy = -sum(share * math.log(share) for share in probabilities.values())
     nearness = {token: -abs(-math.log(share) - entropy) for token, share in probabilities.items()}
@@ -85,14 +85,14 @@ def _reaching(logits: Logits, order: Sequence[int], p: float) -> Logits:
 
 
 def min_p(logits: Logits, p: float) -> Logits:
-    """Tokens at least p times as likely as the likeliest."""
+    """Keep tokens at least p times as likely as the likeliest."""
     probabilities = softmax(logits)
     least = p * max(probabilities.values())
     return {token: value for token, value in logits.items() if probabilities[token] >= least}
 
 
 def top_n_sigma(logits: Logits, n: float) -> Logits:
-    """Logits within n standard deviations of the largest."""
+    """Keep logits within n standard deviations of the largest."""
     if not n:
         return logits
     mean = sum(logits.values()) / len(logits)
@@ -101,12 +101,12 @@ def top_n_sigma(logits: Logits, n: float) -> Logits:
 
 
 def xtc(logits: Logits, threshold: float) -> Logits:
-    """All tokens over the threshold but the least likely of them go."""
+    """Remove all tokens over the threshold but the least likely of them."""
     probabilities = softmax(logits)
     over = [token for token in ranked(probabilities) if probabilities[token] >= threshold]
     return {token: value for token, value in logits.items() if token not in over[:-1]}
 
 
 def temperature(logits: Logits, options: SamplingSettings) -> Logits:
-    """Division by T."""
+    """Divide by T."""
     return {token: logit / options.temperature for token, logit in logits.items()}

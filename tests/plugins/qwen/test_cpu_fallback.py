@@ -27,7 +27,7 @@ PASSAGES = [f"passage number {n} {'with more words ' * n}" for n in range(12)]
 
 
 class RoomySession(Session, frozen=True):
-    """A session that has room for so many padded tokens."""
+    """A session with memory for a number of padded tokens."""
 
     room: int = 1 << 30
 
@@ -67,7 +67,7 @@ def test_a_batch_of_passages_that_does_not_fit_is_halved_until_it_does(session: 
             assert np.allclose(row, expected.pop(index), atol=1e-4)
     assert not expected
     assert max(sizes) > 1
-    # Once a batch was too large, no later one is as large.
+    # After too large a batch, no later one is as large.
     assert max(sizes) * 18 <= 2 * 120
 
 
@@ -119,7 +119,7 @@ def test_a_cpu_without_memory_is_not_asked_twice(folder: Path, session: Session)
 
 
 class Expander:
-    """Stands for `QwenExpander` on one device."""
+    """A fake of `QwenExpander` on one device."""
 
     def __init__(self, session: Session, is_full: bool) -> None:
         self.session = session

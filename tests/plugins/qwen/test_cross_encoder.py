@@ -40,7 +40,7 @@ CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
 
 
 class LastPlaceWriter(PlainWriter):
-    """A head that reads the last place of a row whatever the mask says: right only with padding on the left."""
+    """A head that reads the last place of a row whatever the mask: right only with padding on the left."""
 
     def take_last(self, x: str) -> str:
         return self.op("Gather", [x, self.constant(-1)], axis=1)[0]
@@ -57,7 +57,7 @@ def _load(
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> QwenReranker:
-    """A reranker in the program's own form, which tests leave as it is."""
+    """Open a reranker in the program's own form, which tests do not change."""
     return _load(tmp_path_factory.mktemp("own"), OWN)[0]
 
 

@@ -17,7 +17,7 @@ from tests.inference.tiny_models import PUBLISHED, SHAPE, Weights, random_weight
 GENAI_18 = replace(
     PUBLISHED, linear="q4", accuracy_level=4, positions=False, states_head_size=False, data_suffix=".data"
 )
-"""What the GenAI builder 0.18 writes for a CPU: the head size left open, weights in `model.onnx.data`."""
+"""The GenAI builder 0.18's output for a CPU: the head size left open, weights in `model.onnx.data`."""
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
 MIXED = replace(
     PUBLISHED,
@@ -167,7 +167,7 @@ def test_a_graph_that_takes_no_head_size_is_one_clear_line(tmp_path: Path) -> No
     path = tmp_path / "model.onnx"
     write_model(path, GENAI_18, random_weights())
     model = onnx.load(str(path))
-    # Another output of the first layer than the past can continue.
+    # An output of the first layer that does not continue the past.
     node = next(node for node in model.graph.node if node.op_type == "GroupQueryAttention")
     next(one for one in node.attribute if one.name == "num_heads").i = 3
     onnx.save(model, str(path))
@@ -271,13 +271,13 @@ def test_a_branch_that_has_ended_leaves_the_batch(
 @pytest.mark.parametrize(
     ("stepwise", "batch", "refusal"),
     [
-        # How a row read token by token, and one of a batch, differ from the row read in one go, in deviations.
+        # Deviations of a row read token by token, and of a row in a batch, from the row read in one run.
         (0.0, 0.001, None),
         (0.02, 0.02, None),
         (0.1, 0.12, None),
-        (0.0, 0.1, "correlate by 0.99"),
-        (0.3, 0.3, "correlate by 0.9"),
-        (0.0, -0.01, "likeliest tokens are not those"),
+        (0.0, 0.1, "correlate only by 0.99"),
+        (0.3, 0.3, "correlate only by 0.9"),
+        (0.0, -0.01, "likeliest tokens differ from those"),
     ],
 )
 def test_a_batch_may_differ_from_its_rows_as_much_as_these_do_from_themselves(
@@ -294,7 +294,7 @@ def test_a_batch_may_differ_from_its_rows_as_much_as_these_do_from_themselves(
         return other
 
     class Scripted:
-        """Answers in the order of the probe: the prompt, both rows in one go, and the second in two steps."""
+        """A session that answers the probe in order: the prompt, both rows at once, the second in two steps."""
 
         def __init__(self, *answers: np.ndarray) -> None:
             self.answers = iter(answers)

@@ -1,4 +1,4 @@
-"""Settings that users of llama.cpp know: each acts on the engine that runs, or says why not."""
+"""Settings that users of llama.cpp know: each acts on the engine that runs, or reports why not."""
 
 from collections.abc import Mapping
 from pathlib import Path

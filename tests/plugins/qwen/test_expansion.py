@@ -35,7 +35,7 @@ def _expander(
 
 
 def _prompt(expander: QwenExpander, query: str, **options: object) -> str:
-    """What the model read before the first line's tag; special tokens as they are spelled."""
+    """Return the text that the model read before the first line's tag; special tokens as they are spelled."""
     expander.expand(query, is_cancelled=lambda: True, **options)  # type: ignore[arg-type]
     context = expander._context
     assert context is not None
@@ -54,7 +54,7 @@ def _texts(expander: QwenExpander, query: str, **options: object) -> list[str]:
 def test_a_random_model_writes_one_clean_line_per_branch(
     tmp_path: Path, mode: str, writer: type[PublishedWriter]
 ) -> None:
-    # Random weights are the hardest test of a grammar: nothing but the masks keeps the lines in form.
+    # Random weights are the hardest test of a grammar: only the masks keep the lines in form.
     for seed in range(2):
         texts = _texts(_expander(tmp_path / f"{seed}", mode, writer=writer), f"query number {seed}")
         assert len(texts) == len(BRANCHES)
@@ -159,7 +159,7 @@ def test_a_greedy_model_that_runs_in_circles_is_kept_from_it_by_dry(tmp_path: Pa
 
 
 def test_the_first_letter_of_a_non_latin_query_is_in_its_script(tmp_path: Path) -> None:
-    # No token of this vocabulary spells a whole Cyrillic letter, so only validation can hold the line here.
+    # No token of this vocabulary spells a whole Cyrillic letter, so only validation can keep the script here.
     result = _expander(tmp_path).expand("как настроить сервер")
     assert all(re.search(r"[а-я]", item.text) for item in result.subqueries)
 

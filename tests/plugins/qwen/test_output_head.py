@@ -1,4 +1,4 @@
-"""An expander that computes the logits of some rows alone writes what it writes with all of them."""
+"""An expander with logits of some rows writes the same text as with all of them."""
 
 from pathlib import Path
 

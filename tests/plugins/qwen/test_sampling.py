@@ -23,7 +23,7 @@ def _after(
     breakers: frozenset[int] = frozenset(),
     chance: float = 0.0,
 ) -> dict[int, float]:
-    """Token → logit after every step, relative to the largest."""
+    """Return token → logit after every step, relative to the largest."""
     candidates = possible_tokens(np.array(logits, np.float32), options)
     left = apply_steps(candidates, options.steps, options, History(generated, breakers, chance))
     return _relative(dict(zip(left.tokens.tolist(), left.logits.tolist(), strict=True)))
@@ -59,10 +59,10 @@ KEPT: dict[str, list[tuple[dict[str, float], set[int]]]] = {
         ({"top_p": 0.51}, {0, 1}),
         ({"top_p": 0.01}, {0}),
     ],
-    # Of the first two, token 0 holds 2/3 after renormalising: 0.6 keeps it alone, though it had 0.5 of the whole.
+    # Of the first two, token 0 has 2/3 after renormalising: 0.6 keeps it alone, though it had 0.5 of the whole.
     "top p counts what top k left": [({"top_k": 2, "top_p": 0.6}, {0})],
     "min p drops what is small beside the likeliest": [({"min_p": 0.4}, {0, 1})],
-    # The logits' standard deviation is 0.60; the third lies 1.20 below the first, the fourth 1.61.
+    # The logits' standard deviation is 0.60; the third is 1.20 below the first, the fourth 1.61.
     "top n sigma drops what is far below the largest logit": [
         ({"top_n_sigma": 1.0}, {0}),
         ({"top_n_sigma": 2.1}, {0, 1, 2}),
@@ -122,7 +122,7 @@ def test_dry_penalises_the_token_that_makes_a_repeated_run_longer_by_the_power_o
     assert _dry("abcdabc") == {"d": 2.0}
     assert _dry("abcdbc") == {"d": 1.0}
     assert _dry("abcdc") == {}
-    # The last three stood before `c`, the last two before `h`: each gets what its own run earns.
+    # The last three came before `c`, the last two before `h`: each gets the penalty of its own run.
     assert _dry("abccbchabc") == {"c": 2.0, "h": 1.0}
 
 
@@ -171,7 +171,7 @@ _PAST = st.lists(st.integers(0, 7), max_size=28)
 def _by_definition(
     logits: Sequence[float], options: SamplingSettings, text: Sequence[int], breakers: frozenset[int]
 ) -> list[dict[int, float]]:
-    """What is left after each step."""
+    """Return the candidates after each step."""
     steps: dict[str, Callable[[dict[int, float]], dict[int, float]]] = {
         "penalties": lambda now: reference.penalties(now, text, options),
         "dry": lambda now: reference.dry(now, text, breakers, options),
@@ -194,7 +194,7 @@ def _by_definition(
 def test_every_chain_in_every_order_leaves_what_its_definitions_leave(
     seed: int, size: int, chain: dict[str, Any], text: list[int], breakers: frozenset[int]
 ) -> None:
-    # Random logits have no ties and no sums that lie on a border but for rounding.
+    # Random logits have no ties and no sums exactly on a border.
     logits = (3 * np.random.default_rng(seed).standard_normal(size)).astype(np.float32).tolist()
     options = SamplingSettings(**chain)
     text = [token % size for token in text]
@@ -253,7 +253,7 @@ def test_draws_follow_the_probabilities() -> None:
 
 def test_xtc_strikes_as_often_as_it_says() -> None:
     sampler = Sampler(SamplingSettings(seed=5, xtc_probability=0.4, xtc_threshold=0.2))
-    # Token 0 is drawn half the time, and never where XTC strikes.
+    # Token 0 is drawn half the time, and never when XTC applies.
     share = np.mean([sampler.choose(LOGITS, []) == 0 for _ in range(4000)])
     assert abs(share - 0.6 * 0.5) < 0.03
 

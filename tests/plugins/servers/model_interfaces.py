@@ -169,7 +169,7 @@ class OllamaChat(Strict):
 
 
 def word_vector(text: str, dim: int) -> list[float]:
-    """Counts of hashed words: texts with common words are close."""
+    """Return counts of hashed words: texts with common words are close."""
     vector = [0.01] * dim
     for word in text.lower().split():
         vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % dim] += 1.0
@@ -219,7 +219,7 @@ def voyage_vectors(asked: VoyageEmbeddings, dim: int) -> Any:
 
 
 def bare_vectors(asked: OpenAIEmbeddings, dim: int) -> Any:
-    """What llama.cpp answers at `/embeddings`: one vector in a list, for there could be one for each token."""
+    """Return llama.cpp's answer at `/embeddings`: one vector in a list, for there could be one for each token."""
     return [{"index": i, "embedding": [v]} for i, v in enumerate(_vectors(asked.input, None, dim))]
 
 
@@ -290,7 +290,7 @@ class Route(Struct):
 
 
 class Interface(Struct):
-    """A kind of server: its endpoints, how it refuses, and what it says of too much."""
+    """A kind of server: its endpoints, its refusals, and its words for too much."""
 
     routes: dict[str, Route]
     error: Callable[[int, str], Answer]
@@ -404,7 +404,7 @@ INTERFACES: dict[str, Interface] = {
 
 
 def texts_of(body: dict[str, Any]) -> list[str]:
-    """The texts of a request, whatever its form calls them."""
+    """Return the texts of a request, in any form."""
     for name in ("input", "inputs", "texts", "documents", "text_2"):
         if isinstance(body.get(name), list):
             return list(body[name])
@@ -412,7 +412,7 @@ def texts_of(body: dict[str, Any]) -> list[str]:
 
 
 def chat_answer(kind: str, text: str, *, thinking: str = "", is_cut: bool = False) -> Any:
-    """A message in the form of OpenAI or Ollama; thinking stands in a field of its own."""
+    """Return a message in the form of OpenAI or Ollama; thinking has a field of its own."""
     if kind == "ollama chat":
         message = {"role": "assistant", "content": text, "thinking": thinking}
         return {"message": message, "done": True, "done_reason": "length" if is_cut else "stop"}
@@ -421,5 +421,5 @@ def chat_answer(kind: str, text: str, *, thinking: str = "", is_cut: bool = Fals
 
 
 def encoded(answer: Any) -> bytes:
-    """The bytes of an answer: JSON unless it is bytes."""
+    """Return the bytes of an answer: JSON unless it is bytes."""
     return answer if isinstance(answer, bytes) else json.dumps(answer).encode()

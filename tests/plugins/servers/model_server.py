@@ -1,4 +1,4 @@
-"""A model server on loopback, for tests: strict as its makers document it, and it can be told to misbehave."""
+"""A model server on loopback, for tests: strict as its makers document it, or faulty on request."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ Misbehave = Callable[[str, Body], Answer | None]
 
 @dataclass
 class ModelServer:
-    """What it was asked, and how it misbehaves."""
+    """A server that records its requests and can misbehave."""
 
     kind: str = "vllm"
     """A key of `INTERFACES`."""
@@ -34,11 +34,11 @@ class ModelServer:
     max_chars: int | None = None
 
     def asked(self, ending: str) -> list[Body]:
-        """Bodies sent to addresses with this ending."""
+        """Return bodies sent to addresses with this ending."""
         return [body for path, body, _ in self.requests if path.endswith(ending)]
 
     def answer(self, path: str, body: Body) -> Answer:
-        """The answer to one request."""
+        """Return the answer to one request."""
         changed = self.misbehave(path, body)
         if changed is not None:
             return changed

@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(model: Path) -> Iterator[str]:
-    """The address of the running server."""
+    """Run the server; yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -75,7 +75,7 @@ def test_it_expands(indexed: Qmd, server: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("QMD_GENERATE_MODEL", f"{server}/v1#tiny")
     run = indexed(*QUERY, "--expand", "--explain")
     assert "pricing.md" in _files(run)[0]
-    # Random weights write no typed line; that they wrote at all is what the server answered.
+    # Random weights write no typed line; the dropped lines show that the server answered.
     assert "expansion dropped: " in run.err and "expand skipped" not in run.err
 
 

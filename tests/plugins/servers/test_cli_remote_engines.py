@@ -1,4 +1,4 @@
-"""Model servers through the whole program: `qmd embed` and `qmd query` with each role served elsewhere, and failing."""
+"""Model servers through the whole program: `qmd embed` and `qmd query` with each role on a server, and failing."""
 
 import re
 import threading
@@ -22,7 +22,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def remote(indexed: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Qmd:
-    """The program with its embedder on the server, everything embedded."""
+    """Return the program with its embedder on the server, everything embedded."""
     monkeypatch.setenv("QMD_EMBED_MODEL", f"{server.url}/v1#word-counts")
     monkeypatch.setenv("QMD_REMOTE_TIMEOUT", "0.5")
     run = indexed("embed")
@@ -60,7 +60,7 @@ def test_expansion_goes_to_the_server_and_is_explained(
     assert run.status == 0
     assert len(server.asked("/chat/completions")) == 1
     assert "expansion: lex: seat price\n" in run.err
-    # A cold call loads the other models, and says what that took.
+    # A cold call loads the other models, and reports the time.
     assert re.search(r"^time: load \d+ ms, lexical \d+ ms, expand \d+ ms", run.err, re.MULTILINE)
     assert "expansion dropped: 'Thinking about it': is not a typed line\n" in run.err
     assert "expansion dropped: 'Buy our cheap watches now, limited offer.'" in run.err
@@ -95,7 +95,7 @@ def _one_warning(run: Run, *parts: str) -> None:
 
 Misbehaviour = Callable[[str, Body], Answer | None]
 FAILURES: dict[str, tuple[dict[str, str], Misbehaviour, tuple[str, ...]]] = {
-    # what happens: what is set, how the server answers, what the one warning says
+    # case: variables, the server's answer, the only warning
     "the server fails": (
         {}, lambda path, body: (500, {"error": {"message": "out of memory"}}), ("500: out of memory",)
     ),

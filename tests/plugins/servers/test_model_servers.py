@@ -1,4 +1,4 @@
-"""Every documented kind of model server, strict, with every role it has and every fault: what comes of it."""
+"""Every documented kind of model server, strict, with every role it has and every fault."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,8 @@ from qmd.plugins.servers.settings import RemoteSettings, remote_settings
 from tests.plugins.servers.model_interfaces import DIM, INTERFACES, Answer, word_vector
 from tests.plugins.servers.model_server import ModelServer, serve_models
 
-# Kind of server, what the user writes behind its host, the interface he names or that its host tells, and how many
-# requests it takes until it answers: more than one where the address does not say what it speaks.
+# Kind of server, the user's text after its host, the interface that the user or its host names, and the number of
+# requests until it answers: more than one if the address does not show the interface.
 EMBEDDERS = (
     ("openai", "", None, 1),
     ("openai", "/v1", None, 1),
@@ -76,7 +76,7 @@ Served = tuple[str, str, str | None, int]
 
 
 def _one_of_each(servers: Sequence[Served]) -> list[Served]:
-    """The first row of each kind of server."""
+    """Return the first row of each kind of server."""
     return list({one[0]: one for one in reversed(servers)}.values())
 
 
@@ -115,7 +115,7 @@ def test_a_server_embeds_in_the_form_it_wants(server: ModelServer, served: Serve
     texts = ["a seat", "the price of a seat", "limits"]
     assert np.allclose(embedder.embed_documents(texts), [_unit(text) for text in texts], atol=1e-6)
     assert len(server.requests) == served[3]
-    # What was found out is not tried again.
+    # A discovered interface is not tried again.
     assert np.allclose(embedder.embed_queries(["a seat"]), [_unit("a seat")], atol=1e-6)
     assert len(server.requests) == served[3] + 1
     assert embedder.description.provider == f"{server.url}{server.requests[-1][0]}"
@@ -189,7 +189,7 @@ def test_a_size_of_vectors_is_asked_for_where_the_model_has_a_larger_one(server:
 
 
 def _rows(answer: Any) -> list[Any]:
-    """The list of vectors or scores in an answer of any form."""
+    """Return the list of vectors or scores in an answer of any form."""
     if isinstance(answer, list):
         return answer
     for name in ("data", "results", "embeddings", "float"):
@@ -229,12 +229,12 @@ Fault = tuple[Callable[[Any], Answer], str]
 ROW_FAULTS: dict[str, Fault] = {
     "fewer rows than asked": (_changed(lambda rows: rows.pop()), "answered|without usable"),
     "a number twice": (_changed(_renumbered), "without usable|answered"),
-    "not a number": (_changed(lambda rows: _first_number(rows[0], float("nan"))), "that are no numbers"),
+    "not a number": (_changed(lambda rows: _first_number(rows[0], float("nan"))), "that are not numbers"),
     "null for a number": (_changed(lambda rows: _first_number(rows[0], None)), "without usable"),
     "words for a number": (_changed(lambda rows: _first_number(rows[0], "high")), "without usable"),
     "no rows": (_changed(lambda rows: rows.clear()), "answered"),
 }
-"""In the rows of an answer, which stand in another place of another form for each of a few servers."""
+"""Faults in the rows of an answer, whose place and form differ among these servers."""
 
 WIRE_FAULTS: dict[str, Fault] = {
     "an empty object": (lambda right: (200, {}), "answered without usable"),
@@ -248,7 +248,7 @@ WIRE_FAULTS: dict[str, Fault] = {
     "status 404 with a reason": (lambda right: (404, {"error": "model 'm' not found"}), "404: model 'm' not found$"),
     "status 422 without a reason": (lambda right: (422, b""), "answered 422"),
 }
-"""In what comes instead of an answer, whichever form that would have."""
+"""Faults in place of an answer of any form."""
 
 _FORMS = {
     "embed": [one for one in _one_of_each(EMBEDDERS) if one[0] in ("openai", "tei", "llama.cpp", "cohere")],
@@ -257,7 +257,7 @@ _FORMS = {
 """Numbered, bare, bare and numbered, below names; in `results`, bare, in `data`."""
 
 _WAYS = {"embed": [("openai", "/v1/embeddings", None, 1), ("tei", "", None, 1)], "rerank": [("infinity", "", None, 3)]}
-"""Asked at one address, and after guesses."""
+"""One known address, and guesses."""
 
 _CASES = [
     pytest.param(role, served, fault, id=f"{role} {served[0]} {name}")

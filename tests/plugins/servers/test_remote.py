@@ -131,8 +131,8 @@ def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> Non
     ("vector", "expected"),
     [
         ([0.0, 0.0, 0.0], "answered a vector of zeros"),
-        ([float("inf"), 1.0], "answered vectors with values that are no numbers"),
-        ([1e300, 1e300], "answered vectors with values that are no numbers"),
+        ([float("inf"), 1.0], "answered vectors with values that are not numbers"),
+        ([1e300, 1e300], "answered vectors with values that are not numbers"),
         ([10**400, 1.0], "answered without usable vectors"),
         ([1.0] * 200_000, "answered vectors of size 200,000, more than the 8,192 that can be kept"),
         ([1.0] * 7_000_000, "server answers with more than 33,554,432 bytes"),

@@ -1,4 +1,4 @@
-"""Writes a small model of llama's architecture with random weights as GGUF: `python write_tiny_gguf.py FILE`.
+"""Write a small model of llama's architecture with random weights as GGUF: `python write_tiny_gguf.py FILE`.
 
 Run by the Python that has the package `gguf` (see test_cli_llama_server.py); nothing imports it.
 """
@@ -14,7 +14,7 @@ TEMPLATE = "{% for message in messages %}{{ message['role'] }}: {{ message['cont
 
 
 def byte_letters() -> list[str]:
-    """The letters that stand for the 256 bytes in vocabularies of GPT-2's kind."""
+    """Return the letters for the 256 bytes in vocabularies of GPT-2's kind."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(byte) if byte in shown else chr(next(others)) for byte in range(256)]

@@ -1,8 +1,8 @@
-"""Models on their way between machines: exported to a folder or a tar file, and taken from one.
+"""Model archives: export to a folder or a tar file, and import from one.
 
-What comes in is a stranger's. Its manifest is read first and says what is unpacked; its record gives facts, never a
-folder; the files of a model of the catalogue must be those that the catalogue pins. Nothing is written but into a
-folder that goes with the import, until all of it is whole and checked.
+An archive is not trusted. Its manifest is read first and lists the files to unpack; its record supplies facts, never a
+folder; the files of a model of the catalogue must match the pinned ones. Files are written only into a temporary folder
+until all of them are complete and checked.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
 from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.records import ModelFile, ModelRecord
-from qmd.plugins.models.inventory import check_file, expected_files, install_files, measured, provider_records
+from qmd.plugins.models.inventory import check_file, expected_files, install_files, measure_files, provider_records
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20
-"""An archive may hold so many times its own size, or this much: weights shrink by a tenth."""
+"""Most bytes unpacked: so many times the archive's size, or this many. Weights shrink by a tenth."""
 _MOST_AT_ONCE = 1 << 20
 _GZIP = b"\x1f\x8b"
 
@@ -49,7 +49,7 @@ _GZIP = b"\x1f\x8b"
 def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
     """Copy a model to `target`: a tar file when its name ends in `.tar`, `.tar.gz` or `.tgz`, else a folder.
 
-    Prepared forms stay behind: they belong to this machine.
+    Prepared forms are skipped: they belong to this machine.
 
     Raises:
         NotFoundError: If the model is not on this machine.
@@ -59,19 +59,19 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
     folder = model_path(record, models_dir)
     if target.exists():
         raise UsageError(f"'{target}' exists already", "choose another name")
-    manifest = read_manifest(folder) or measured(
+    manifest = read_manifest(folder) or measure_files(
         record, None, folder, [item.path for item in expected_files(record, folder, None)]
     )
     with mapped_os_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as staging:
             write_manifest(Path(staging), manifest)
-            # First, so that whoever unpacks it knows what is to come.
+            # First, so that an import knows the contents before it unpacks them.
             sources = {MANIFEST_NAME: Path(staging, MANIFEST_NAME)}
             sources |= {item.path: folder / item.path for item in manifest.files}
             partly = Path(staging, "partial")
             if target.name.endswith((".tar", ".tar.gz", ".tgz")):
-                # Weights hardly shrink: the least effort is the best choice.
+                # Weights hardly shrink, so the least effort is best.
                 options: dict[str, Any] = (
                     {"mode": "w"} if target.suffix == ".tar" else {"mode": "w:gz", "compresslevel": 1}
                 )
@@ -87,17 +87,17 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
 
 
 def import_model(source: Path, models_dir: Path, record: ModelRecord | None = None) -> ModelRecord:
-    """Take a model from an exported tar file or folder, or from a plain download of its repository.
+    """Import a model from an exported tar file or folder, or from a plain download of its repository.
 
-    Nothing that was there is touched before the new files are whole and checked.
+    Existing files stay untouched until the new files are complete and checked.
 
-    Without `record` the manifest or the folder's name says which model it is.
+    Without `record` the manifest or the folder's name identifies the model.
 
     Raises:
         NotFoundError: If `source` does not exist.
-        UsageError: If nothing says which model it is.
-        BusyModelError: If another process takes one from an archive, or works on the same model.
-        ModelError: If it is damaged, another than the one that is pinned, or cannot be written.
+        UsageError: If nothing identifies the model.
+        BusyModelError: If another process imports an archive, or works on the same model.
+        ModelError: If it is damaged, differs from the pinned model, or cannot be written.
     """
     if not source.is_dir() and not source.is_file():
         raise NotFoundError(f"'{source}' is no file and no folder", "name what 'qmd models export' wrote")
@@ -107,7 +107,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
         folder = _unpack(source, stack.enter_context(staged(models_dir, "archive"))) if is_archive else source
         manifest = read_manifest(folder)
         made_elsewhere = None if record else read_imported(folder)
-        record = record or (made_elsewhere.record if made_elsewhere else _identify(folder, source, manifest))
+        record = record or (made_elsewhere.record if made_elsewhere else _identify_model(folder, source, manifest))
         found = _files_of(record, folder, manifest, source)
         place = stack.enter_context(staged(models_dir, record.folder))
         check_space(place, 0 if is_archive else sum(path.stat().st_size for path in found.values()))
@@ -116,23 +116,23 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
             (path.rename if is_archive else partial(shutil.copyfile, path))(place / item.path)
             if check_file(place / item.path, item) == "damaged":
                 raise ModelError(
-                    f"'{item.path}' in '{source}' is damaged, or of another version than the one that is pinned",
+                    f"'{item.path}' in '{source}' is damaged, or of another version than the pinned one",
                     f"download revision '{record.revision}' of '{record.repository}', or export it again elsewhere",
                 )
         if made_elsewhere is not None:
             write_imported(place, made_elsewhere)
-        complete = measured(record, manifest.commit if manifest else None, place, [item.path for item in found])
+        complete = measure_files(record, manifest.commit if manifest else None, place, [item.path for item in found])
         install_files(place, models_dir / record.folder, complete)
     return record
 
 
 def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, source: Path) -> dict[ModelFile, Path]:
-    """The model's own files in a folder: of a model of the catalogue what it names, and what its graphs do."""
+    """Return the model's own files in a folder: for a model of the catalogue those of its record and graphs."""
     graphs = [item.weights.path for item in record.formats]
 
     def is_own(path: str) -> bool:
         if record.repository.startswith(f"{OWNER}/"):
-            # Forms are made here, and what lies in their place would be run as one.
+            # Forms are made here; a file in their place would run as one.
             return fold_name(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
         named = [item.path for item in record.files] + graphs
         return path in named or any(
@@ -141,12 +141,12 @@ def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, sour
 
     wanted = [item for item in expected_files(record, folder, manifest) if is_own(item.path)]
     if not {item.path for item in wanted} & set(graphs):
-        raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
+        raise ModelError(f"'{source}' contains no weights of '{record.name}'", "see: qmd models list")
     return {item: file_below(folder, item.path, source.name) for item in wanted}
 
 
-def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
-    """The model of the catalogue, or of a plug-in's, that a manifest or the name of the folder or archive means."""
+def _identify_model(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+    """Return the model, of the catalogue or a plug-in, that a manifest or the name of the folder or archive means."""
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
     for record in MODELS:
@@ -164,7 +164,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
 
 
 class _Stream(io.BufferedReader):
-    """An archive's bytes, a few at a time: a header of gigabytes would fill the memory."""
+    """An archive's bytes, read in small pieces: a header of gigabytes would fill the memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= _MOST_AT_ONCE:
@@ -173,8 +173,7 @@ class _Stream(io.BufferedReader):
 
 
 @contextlib.contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
-    """A tar file, packed by gzip or not."""
+def _open_archive(archive: Path) -> Iterator[tarfile.TarFile]:
     try:
         with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
             stream = _Stream(unzipped if raw.peek(2)[:2] == _GZIP else raw)
@@ -185,23 +184,23 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _unpack(archive: Path, staging: Path) -> Path:
-    """Unpack a tar file, which may hold plain files alone, and no more of them than it says; the folder with the model.
+    """Unpack a tar file of plain files, up to its declared contents; return the model's folder.
 
     Not by `extractall`: the filter that makes it safe is missing from the Python 3.11.2 of Debian 12.
     """
     left = _MOST_RATIO * archive.stat().st_size + _SMALL_BYTES
     folder, seen = staging, {""}
-    with _opened(archive) as opened:
+    with _open_archive(archive) as opened:
         for number, member in enumerate(opened):
             left -= member.size
             if number >= _MOST_MEMBERS or left < 0:
-                raise ModelError(f"'{archive}' holds more than its model can", "ask whoever made it")
+                raise ModelError(f"'{archive}' contains more than its model can", "ask its maker")
             if member.isdir():
                 continue
             target = path_below(staging, member.name, archive.name)
             source = opened.extractfile(member) if member.isreg() and not member.issparse() else None
             if source is None or fold_name(str(target)) in seen:
-                raise ModelError(f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker")
+                raise ModelError(f"'{archive}' contains '{short(member.name)}', which no model has", "ask its maker")
             seen.add(fold_name(str(target)))
             check_space(staging, member.size)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -213,6 +212,6 @@ def _unpack(archive: Path, staging: Path) -> Path:
 
 
 def _only_folder(place: Path) -> Path:
-    """The folder that is all of what a place holds, else the place."""
+    """Return the only folder in a place, else the place."""
     entries = list(place.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() else place

@@ -1,7 +1,7 @@
-"""Pulls a model: only what is missing, resumable, checked against sha256, and put in place when all of it is whole.
+"""Pulls of models: only missing files, resumable, checked against sha256, installed when all of them are complete.
 
-What is fetched is pinned. Where the catalogue names a commit and digests, those are asked for. Else the first pull
-decides: its manifest keeps the commit and every digest, and later pulls ask for the same, until a refresh is asked for.
+Versions are pinned: by the catalogue's commit and digests, else by the first pull, whose manifest keeps the commit and
+every digest for later pulls until a refresh.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from qmd.inference.models.folders import (
     sha256_of,
 )
 from qmd.inference.models.stored_types import external_files, sibling
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
 from qmd.plugins.models.fetch.hub import HubFile, describe_file
 from qmd.plugins.models.fetch.transfer import fetch
@@ -35,17 +35,15 @@ from qmd.plugins.models.inventory import install_files
 from qmd.switches import is_on
 
 Progress = Callable[[str, int, int | None], None]
-"""(file, bytes so far, bytes in all where known)."""
+"""(file, bytes so far, bytes in all if known)."""
 
 
 class PullReport(Struct, frozen=True):
-    """What a pull did."""
-
     folder: Path
     fetched: tuple[str, ...]
     fetched_bytes: int
     notes: tuple[str, ...] = ()
-    """What the user should know of versions, a line each."""
+    """Messages about versions, a line each."""
 
 
 def pull_model(
@@ -60,26 +58,26 @@ def pull_model(
 ) -> PullReport:
     """Fetch a model's common files and the weights of some formats, with the files that their graphs name.
 
-    An interrupted pull is continued by the next one. Files in use stay as they are until every new one is whole.
+    An interrupted pull is continued by the next one. Files in use stay as they are until every new one is complete.
 
     Args:
         formats: Names of the formats to fetch; None takes the one for a CPU.
-        form_share: Room for a form that is made of the weights afterwards, as a share of them.
+        form_share: Disk space of a form that is made of the weights afterwards, as a share of them.
         env: `QMD_OFFLINE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`.
-        on_progress: Called for every piece that comes.
+        on_progress: Called for every piece that arrives.
         refresh: Take the newest version of a model that the catalogue does not pin, for all formats that are here.
 
     Raises:
         UsageError: If the model is built in, or has no such format.
         BusyModelError: If another process fetches it.
-        ModelError: If offline, if the hub, the connection, the disk or a checksum fails, or if the hub has other bytes
-            than those that are pinned.
+        ModelError: If offline, if the hub, the connection, the disk or a checksum fails, or if the hub's bytes differ
+            from the pinned ones.
     """
     if record.tier == "built-in":
         raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
     if "://" in record.repository:
         raise ModelError(
-            f"model '{record.name}' lies outside the model hub, at '{record.repository}'",
+            f"model '{record.name}' is not on the model hub, but at '{record.repository}'",
             f"unpack it and take the folder: qmd models import FOLDER --name {record.name}",
         )
     if offline := next((name for name in ("QMD_OFFLINE", "HF_HUB_OFFLINE") if is_on(env.get(name))), None):
@@ -103,10 +101,10 @@ def pull_model(
 def _weights_to_fetch(
     record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, *, refresh: bool
 ) -> list[ModelFile]:
-    """The weights of the formats that are asked for, of a model that the hub has."""
+    """Return the weights of the requested formats, of a model that the hub has."""
     chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
     if refresh:
-        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
+        here = [item.name for item in record.formats if file_size(models_dir / record.folder / item.weights.path)]
         chosen = list(dict.fromkeys([*chosen, *here]))
     names = [item.name for item in record.formats]
     if unknown := next((name for name in chosen if name not in names), None):
@@ -115,12 +113,11 @@ def _weights_to_fetch(
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
-    """The format that a machine needs."""
     return (record.format_for("cuda" if has_cuda else "cpu").name,)
 
 
 class _Pull:
-    """One pull of one model: the version it takes, and what it fetched.
+    """One pull of one model: its version, and the fetched files.
 
     Attributes:
         fetched: Files that came from the hub, by path.
@@ -140,7 +137,7 @@ class _Pull:
         self._folder, self._staging = models_dir / record.folder, models_dir / STAGING / record.folder
         make_private_folder(self._staging)
         known = None
-        # A damaged manifest is mended by fetching again.
+        # Fetching again repairs a damaged manifest.
         with suppress(ModelError):
             known = read_manifest(self._folder)
         self._listed = {item.path: item for item in known.files} if known else {}
@@ -148,35 +145,34 @@ class _Pull:
         self._revision = record.revision
         if record.revision == UNPINNED and not refresh and self._old_commit is not None:
             self._revision = self._old_commit
-        # What was fetched before must come again, unless another version is asked for.
+        # Files fetched before must have the same bytes, unless another version is requested.
         is_same = not refresh and self._revision == (self._old_commit or UNPINNED)
         self._promised = {path: item.sha256 for path, item in self._listed.items()} if is_same else {}
 
     def fetch_all(self, wanted: Sequence[ModelFile], optional: Container[str] = (), form_share: float = 0.0) -> None:
-        """Fetch those of some files that are not here whole; paths that are `optional` the hub may lack."""
-        planned = [item for file in wanted if (item := self._missing(file, file.path in optional)) is not None]
-        sizes = [(item.size_bytes or 0) - size_of(self._partial_path(item)) for item in planned]
+        """Fetch those files that are not complete here; the hub may lack `optional` paths."""
+        planned = [item for file in wanted if (item := self._find_missing(file, file.path in optional)) is not None]
+        sizes = [(item.size_bytes or 0) - file_size(self._partial_path(item)) for item in planned]
         weights = {item.weights.path for item in self._record.formats}
         form_bytes = int(form_share * sum(item.size_bytes or 0 for item in planned if item.path in weights))
-        self._check_room(sum(max(0, size) for size in sizes), form_bytes)
+        self._check_space(sum(max(0, size) for size in sizes), form_bytes)
         for item in planned:
             self.fetched[item.path] = self._fetch_checked(item)
 
     def sibling_files(self, weights: Sequence[ModelFile]) -> list[ModelFile]:
-        """The files that hold tensors of some graphs, as the graphs name them."""
+        """Return the files with tensors of some graphs, as the graphs name them."""
         found: dict[str, None] = {}
         for item in weights:
             graph = (self._staging if item.path in self.fetched else self._folder) / item.path
             try:
                 found |= dict.fromkeys(sibling(item.path, name) for name in external_files(graph))
             except ModelError:
-                # No other try would take this graph.
+                # A retry would not accept this graph.
                 shutil.rmtree(self._staging, ignore_errors=True)
                 raise
         return [ModelFile(path) for path in found]
 
     def install(self) -> None:
-        """Put what was fetched in place."""
         files = {**self._listed, **self.fetched}
         for path in files.keys() - self.fetched.keys():
             # Left by an interrupted pull of another version.
@@ -186,7 +182,7 @@ class _Pull:
         shutil.rmtree(self._staging, ignore_errors=True)
 
     def notes(self, weights: Sequence[ModelFile]) -> tuple[str, ...]:
-        """What to know of the version: this pull replaced another one, or a newer one is published."""
+        """Return notes on the version: this pull replaced another one, or a newer one is published."""
         repository = self._record.repository
         changed = [path for path, item in self.fetched.items() if self._listed.get(path, item).sha256 != item.sha256]
         if changed:
@@ -196,7 +192,7 @@ class _Pull:
             return ()
         for item in weights:
             newest = None
-            with suppress(ModelError):  # a word on the side, no part of the pull
+            with suppress(ModelError):  # the note is optional
                 newest = describe_file(repository, item.path, UNPINNED, self._endpoint)
             here = self.fetched.get(item.path) or self._listed[item.path]
             if newest is not None and newest.sha256 not in (None, here.sha256):
@@ -204,11 +200,11 @@ class _Pull:
                 return (f"a newer '{item.path}' is published in '{repository}'; {hint}",)
         return ()
 
-    def _missing(self, file: ModelFile, is_optional: bool) -> HubFile | None:
-        """The file as the hub has it; None when it lies here whole, or when the hub lacks it and it may be absent.
+    def _find_missing(self, file: ModelFile, is_optional: bool) -> HubFile | None:
+        """Return the file as the hub has it; None when it is complete here, or optional and absent from the hub.
 
         Raises:
-            ModelError: If it is not there, or not the one that is pinned.
+            ModelError: If it is missing, or differs from the pinned one.
         """
         pinned = file.sha256 or self._promised.get(file.path)
         if self._is_here(file.path, pinned):
@@ -227,7 +223,7 @@ class _Pull:
         expected = pinned or remote.sha256
         if expected and remote.sha256 not in (None, expected):
             raise ModelError(
-                f"{title} is not the one that is pinned: sha256 {remote.sha256:.12}… instead of {expected:.12}…",
+                f"{title} is not the pinned one: sha256 {remote.sha256:.12}… instead of {expected:.12}…",
                 self._hint(file.path),
             )
         if pinned is None and self._is_here(file.path, expected):
@@ -236,7 +232,7 @@ class _Pull:
         return replace(remote, sha256=expected, size_bytes=size)
 
     def _is_here(self, path: str, digest: str | None) -> bool:
-        """Whether a file lies in the folder with these bytes. Reads it whole."""
+        """Return whether a file is here with these bytes. Reads it whole."""
         place = self._folder / path
         if digest is None or not place.is_file() or sha256_of(place) != digest:
             return False
@@ -244,26 +240,26 @@ class _Pull:
         return True
 
     def _hint(self, path: str) -> str:
-        """What to do about other bytes than the pinned ones."""
+        """Return the hint for bytes that differ from the pinned ones."""
         if path in self._promised and self._record.revision == UNPINNED:
-            return f"to take what is published now: qmd models pull {self._record.name} --refresh"
+            return f"to take the published version: qmd models pull {self._record.name} --refresh"
         if self._endpoint:
             return "the mirror may be faulty or out of date: unset HF_ENDPOINT, then: qmd models pull"
         return "try again: qmd models pull; if it happens again, upgrade qmd"
 
-    def _check_room(self, missing: int, form_bytes: int) -> None:
-        """Refuse what the disk cannot hold, with the way to do without the form where that is enough."""
+    def _check_space(self, missing: int, form_bytes: int) -> None:
+        """Refuse a pull that exceeds the disk space, with the way to omit the form if that is enough."""
         check_space(self._folder.parent, missing)
         try:
             check_space(self._folder.parent, missing + form_bytes)
         except ModelError as exc:
             raise ModelError(
                 f"{exc.message}; {form_bytes >> 20} MiB of it are for the form that is fastest on this CPU",
-                f"free some space, or leave that out: qmd models pull {self._record.name} --no-prepare",
+                f"free some space, or skip the form: qmd models pull {self._record.name} --no-prepare",
             ) from exc
 
     def _partial_path(self, item: HubFile) -> Path:
-        """The partial file, named after the version it belongs to, so that two versions are never mixed."""
+        """Return the partial file, named after its version, so that two versions are never mixed."""
         version = (item.sha256 or item.commit or "unknown")[:12]
         return path_below(self._staging, f"{item.path}.{version}.partial", item.title)
 
@@ -271,9 +267,9 @@ class _Pull:
         final, partial, on_progress = self._staging / item.path, self._partial_path(item), self._on_progress
         partial.parent.mkdir(parents=True, exist_ok=True)
         if final.exists() and item.sha256 is not None:
-            # A pull that ended between files: what was finished goes through the check again.
+            # The pull ended between files: finished ones go through the check again.
             final.replace(partial)
-        # Without a known size a partial file looks like a whole one.
+        # Without a known size a partial file looks complete.
         if item.size_bytes is None:
             partial.unlink(missing_ok=True)
         report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.size_bytes))

@@ -1,6 +1,6 @@
-"""What a model hub, or a mirror of it, knows of a file, and what its refusals mean.
+"""File descriptions from a model hub or its mirror, and the meaning of its refusals.
 
-huggingface_hub gives addresses and the access token; everything is asked for here, since its client asks for more than
+huggingface_hub supplies addresses and the access token; all requests are made here, since its client requests more than
 files. The token goes to the hub and to no other host.
 """
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 RESUMES = "run it again: qmd models pull resumes"
 _USER_AGENT = "qmd"
-"""In place of the client's own, which names the versions of packages."""
+"""Replaces the client's own, which lists the versions of packages."""
 _HUB = "huggingface.co"
 _MIRROR = f"unset HF_ENDPOINT to ask {_HUB} itself"
 _TIMEOUT_S = 30.0
 _MOST_PAUSE_S = 60.0
 _HUB_TRIES = 3
-"""Tries for what the hub knows of a file."""
+"""Tries to describe a file."""
 
 
 class HubFile(Struct, frozen=True):
     """A file as its hub describes it."""
 
     path: str
-    """In its repository."""
+    """Path in its repository."""
     url: str
     size_bytes: int | None
     sha256: str | None
-    """Known for large files; small ones carry another kind of tag."""
+    """Known for large files; small ones have another kind of tag."""
     commit: str | None
     headers: Mapping[str, str]
     repository: str | None = None
-    """Of the hub, where the address can be asked for anew; None for an address of elsewhere."""
+    """Repository of the hub, which can give the address again; None for an address elsewhere."""
     revision: str = "main"
     endpoint: str | None = None
 
@@ -67,7 +67,7 @@ def describe_file(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> HubFile | None:
-    """What the hub, or the mirror at `endpoint`, knows of a file; None where the repository has no such file.
+    """Describe a file of the hub, or of the mirror at `endpoint`; None if the repository has no such file.
 
     Raises:
         ModelError: If the hub cannot be reached, refuses, or has no such repository or revision.
@@ -84,23 +84,23 @@ def describe_file(
             answer, said = _ask(url, login, file.title)
             if answer.status_code not in RETRIED_STATUS or not tries_left:
                 break
-            pause = pause_asked_for(answer, file.title)
+            pause = retry_pause(answer, file.title)
             sleep(1.0 if pause is None else pause)
     except (OSError, ValueError, RuntimeError, httpx.HTTPError, httpx.InvalidURL) as exc:
         hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
-        raise ModelError(f"model hub cannot be reached for '{repository}': {why(exc)}", hint) from exc
+        raise ModelError(f"model hub cannot be reached for '{repository}': {error_text(exc)}", hint) from exc
     if answer.status_code == HTTPStatus.NOT_FOUND and said.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
         return None
     if answer.is_error:
         raise refusal(answer, file, has_token=bool(token))
-    return _described(file, answer, said, login)
+    return _complete_file(file, answer, said, login)
 
 
-def _described(file: HubFile, answer: httpx.Response, said: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
-    """The file with what the answers tell of it; it may lie with another host, which the token is not meant for."""
+def _complete_file(file: HubFile, answer: httpx.Response, said: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
+    """Return the file described by the answers; it may be on another host, which must not receive the token."""
     elsewhere = answer.next_request
     if elsewhere is None:
-        # Another host may allow nothing but GET: it is asked when the file is fetched.
+        # Another host may allow nothing but GET, so it is contacted only for the download.
         check_is_file(answer, file)
     size = said.get("X-Linked-Size") or ("" if elsewhere else said.get("Content-Length", ""))
     tag = (said.get("X-Linked-ETag") or said.get("ETag", "")).removeprefix("W/").strip('"').lower()
@@ -116,7 +116,7 @@ def _described(file: HubFile, answer: httpx.Response, said: Mapping[str, str], l
 
 @contextlib.contextmanager
 def hub_client(title: str) -> Iterator[httpx.Client]:
-    """A client with the system's proxies, that follows no redirect unless asked to.
+    """Open a client with the system's proxies, which follows a redirect only on request.
 
     Raises:
         ModelError: If the variables that name a proxy cannot be used, or a server redirects without end.
@@ -127,7 +127,7 @@ def hub_client(title: str) -> Iterator[httpx.Client]:
         client = httpx.Client(headers={"User-Agent": _USER_AGENT}, timeout=_TIMEOUT_S, max_redirects=10)
     except (ImportError, ValueError, httpx.InvalidURL) as exc:
         hint = "set HTTPS_PROXY to an http:// address; a socks:// one needs: pip install 'httpx[socks]'"
-        raise ModelError(f"the proxy of this system cannot be used: {why(exc)}", hint) from exc
+        raise ModelError(f"the proxy of this system cannot be used: {error_text(exc)}", hint) from exc
     try:
         with client:
             yield client
@@ -137,9 +137,9 @@ def hub_client(title: str) -> Iterator[httpx.Client]:
 
 
 def _ask(url: str, headers: Mapping[str, str], title: str) -> tuple[httpx.Response, httpx.Headers]:
-    """The last answer about a file, and what all the answers on the way tell of it.
+    """Return the last answer about a file, and the combined headers of all answers.
 
-    Redirects are followed on the same host, and elsewhere as long as no answer describes the file.
+    Redirects are followed on the same host, and elsewhere until an answer describes the file.
     """
     import httpx
 
@@ -157,8 +157,8 @@ def _ask(url: str, headers: Mapping[str, str], title: str) -> tuple[httpx.Respon
         raise httpx.TooManyRedirects("too many redirects", request=answer.request)
 
 
-def pause_asked_for(answer: httpx.Response, title: str) -> float | None:
-    """Seconds to wait by the answer's `Retry-After`, None where it names none.
+def retry_pause(answer: httpx.Response, title: str) -> float | None:
+    """Return the seconds to wait by the answer's `Retry-After`, None without one.
 
     Raises:
         ModelError: It asks for more than a minute.
@@ -173,14 +173,14 @@ def pause_asked_for(answer: httpx.Response, title: str) -> float | None:
             return None
     if pause > _MOST_PAUSE_S:
         raise ModelError(
-            f"{title} is not to be had now: the server answers {answer.status_code} and asks to wait {pause:.0f} s",
+            f"{title} is not available now: the server answers {answer.status_code} and asks to wait {pause:.0f} s",
             f"{RESUMES}; with HF_TOKEN set the hub allows more",
         )
     return max(0.0, pause)
 
 
 def refusal(answer: httpx.Response, file: HubFile, *, has_token: bool) -> ModelError:
-    """What to say of an answer that is neither a file nor worth another try."""
+    """Return the error for an answer that is neither a file nor worth a retry."""
     status, code, repository = answer.status_code, answer.headers.get("X-Error-Code"), file.repository
     is_mirror = file.endpoint is not None and urlsplit(file.endpoint).hostname != _HUB
     who = f"mirror '{file.endpoint}'" if is_mirror else "the hub"
@@ -209,7 +209,7 @@ def refusal(answer: httpx.Response, file: HubFile, *, has_token: bool) -> ModelE
 
 
 def check_is_file(answer: httpx.Response, file: HubFile) -> None:
-    """Refuse what can only be something else than the file.
+    """Refuse an answer that cannot be the file.
 
     Raises:
         ModelError: It is a web page, or its bytes were changed on the way.
@@ -218,7 +218,7 @@ def check_is_file(answer: httpx.Response, file: HubFile) -> None:
     if kind == "text/html" and not file.path.endswith((".html", ".htm")):
         raise ModelError(
             f"the server sends a web page in place of {file.title}",
-            f"a login page or a proxy may stand in between: open https://{answer.url.host} in a browser",
+            f"a login page or a proxy may intercept it: open https://{answer.url.host} in a browser",
         )
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
@@ -228,6 +228,6 @@ def check_is_file(answer: httpx.Response, file: HubFile) -> None:
         )
 
 
-def why(exc: Exception) -> str:
-    """What an exception says, in one line."""
+def error_text(exc: Exception) -> str:
+    """Return an exception's message, in one line."""
     return " ".join(str(exc).split()) or type(exc).__name__

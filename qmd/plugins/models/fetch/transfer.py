@@ -1,11 +1,11 @@
-"""Fetching a file of a model hub so that it can be resumed: a partial file is kept and continued by a range request.
+"""Resumable download of a file of a model hub: a partial file is kept and continued by a range request.
 
-Not by huggingface_hub: its download starts anew after an interruption, and `http_get` behind it, which does not, begins
-again for ever with a server that sends a little each time, has no bound of bytes, and sees 10 MiB at once, so that a
-slow server is not noticed.
+Not by huggingface_hub: its download restarts after an interruption. Its `http_get` does not, but retries for ever with
+a server that sends a little each time, has no limit of bytes, and reads 10 MiB at once, so that a slow server is not
+noticed.
 
-Every fault ends: a try counts unless it gets a mebibyte further than all before it, and no more than twice a file's
-size, and a little, is taken from the network for it.
+Every fault ends: a try counts unless it gets a mebibyte further than all before it, and at most twice a file's size,
+and a little, is taken from the network for it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from qmd.plugins.models.fetch.hub import (
     HubFile,
     check_is_file,
     describe_file,
+    error_text,
     hub_client,
-    pause_asked_for,
-    why,
+    retry_pause,
 )
 
 if TYPE_CHECKING:
     import httpx
 
 _MAX_TRIES = 6
-"""Tries in a row that get no further."""
+"""Consecutive tries without progress."""
 _MAX_RETRIES = 2
-"""Times in a row that the hub is asked for a file's address again."""
+"""Consecutive requests to the hub for a file's new address."""
 _PROGRESS_BYTES = 1 << 20
 _SPARE_TRAFFIC_BYTES = 8 << 20
-"""On top of twice a file's size."""
+"""Allowance on top of twice a file's size."""
 _SLOW_S, _SLOW_BYTES = 60.0, 1 << 16
-"""A connection that brings less in this time is as good as dead."""
+"""A connection that brings less in this time counts as dead."""
 _MAX_UNDECLARED_BYTES = 64 << 20
-"""Of a file whose size nobody tells; such files are small."""
+"""Most bytes of a file of unknown size; such files are small."""
 
 
 def fetch(
@@ -55,12 +55,12 @@ def fetch(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Stream a file to `target`, continuing what `target` already holds.
+    """Stream a file to `target`, continuing its present content.
 
-    A dropped connection is resumed at the next byte; six tries in a row that get no further give up and keep the
-    partial file. Where the address is refused, or leads to a file of another size, the hub is asked for it anew.
+    A dropped connection is resumed at the next byte; six tries in a row without progress give up and keep the partial
+    file. If the address is refused, or leads to a file of another size, the hub gives a new one.
 
-    `target` is a partial file, whole on return; `on_bytes` gets its size now and then.
+    `target` is a partial file, complete on return; `on_bytes` gets its size now and then.
 
     Raises:
         ModelError: If the server refuses, the connection keeps dropping, the disk is full, or the size is wrong.
@@ -70,7 +70,7 @@ def fetch(
     with hub_client(file.title) as client:
         while not download.is_whole():
             try:
-                download.go_on(client)
+                download.try_once(client)
             except _Fault as fault:
                 if download.stored_bytes() >= best + _PROGRESS_BYTES:
                     best, tries, retries = download.stored_bytes(), 0, 0
@@ -84,10 +84,10 @@ def fetch(
 
 
 def _with_retries(file: HubFile) -> HubFile:
-    """The file with the address that the hub gives for it now.
+    """Return the file with a new address from the hub.
 
     Raises:
-        ModelError: If the hub refuses, or has another file there by now.
+        ModelError: If the hub refuses, or now has another file.
     """
     assert file.repository is not None
     found = describe_file(file.repository, file.path, file.commit or file.revision, file.endpoint)
@@ -98,12 +98,12 @@ def _with_retries(file: HubFile) -> HubFile:
 
 
 class _Fault(Exception):
-    """Why a try failed, where another one may succeed.
+    """Reason of a failed try, after which another one may succeed.
 
     Attributes:
-        pause_s: How long the server asks to wait.
-        is_address: Whether the address is at fault.
-        hint: What to do when no try succeeds.
+        pause_s: Wait that the server asks for.
+        is_address: The address is at fault.
+        hint: Hint for the case that no try succeeds.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class _Fault(Exception):
 
 
 class _Download:
-    """A file on its way: what is stored of it, and what was taken from the network for it."""
+    """A download in progress: the partial file and the traffic so far."""
 
     def __init__(
         self, file: HubFile, target: Path, on_bytes: Callable[[int], None] | None, clock: Callable[[], float]
@@ -127,17 +127,16 @@ class _Download:
             target.unlink()
 
     def stored_bytes(self) -> int:
-        """Bytes of the partial file."""
         return self._target.stat().st_size if self._target.exists() else 0
 
     def is_whole(self) -> bool:
-        """Whether the partial file has all its bytes; an empty one is made where that is the file."""
+        """Return whether the partial file is complete; an empty file is created here."""
         if self._size == 0:
             self._target.touch()
         return self.stored_bytes() == self._size
 
-    def go_on(self, client: httpx.Client) -> None:
-        """One try for the bytes that are missing.
+    def try_once(self, client: httpx.Client) -> None:
+        """Try once to fetch the missing bytes.
 
         Raises:
             _Fault: It failed, and another one may succeed.
@@ -154,15 +153,15 @@ class _Download:
                 self._check(answer, stored)
                 self._write(answer, stored if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0)
         except httpx.RemoteProtocolError as exc:
-            raise self._cut_short() from exc
+            raise self._early_end() from exc
         except httpx.TransportError as exc:
-            raise _Fault(why(exc)) from exc
+            raise _Fault(error_text(exc)) from exc
 
     def _check(self, answer: httpx.Response, stored: int) -> None:
-        """Refuse an answer that is not the rest of the file, or all of it."""
+        """Refuse an answer that is neither the rest of the file nor all of it."""
         status = answer.status_code
         if status in RETRIED_STATUS:
-            raise _Fault(f"the server answers {status}", pause_s=pause_asked_for(answer, self.file.title))
+            raise _Fault(f"the server answers {status}", pause_s=retry_pause(answer, self.file.title))
         found = re.match(r"^bytes (?:(\d+)-\d+|\*)/(\d+|\*)$", answer.headers.get("Content-Range", ""))
         start, length = found.groups() if found else (None, None)
         if status == HTTPStatus.OK:
@@ -194,16 +193,16 @@ class _Download:
                         since, slow_end = self._clock(), done + _SLOW_BYTES
         except OSError as exc:
             raise ModelError(
-                f"cannot write {self.file.title} to '{self._target.parent}': {exc.strerror or why(exc)}",
+                f"cannot write {self.file.title} to '{self._target.parent}': {exc.strerror or error_text(exc)}",
                 "free some space; qmd models pull resumes",
             ) from exc
         if self._size is None:
             self._size = done
         elif done < self._size:
-            raise self._cut_short()
+            raise self._early_end()
 
     def _count(self, n_bytes: int, done: int) -> None:
-        """Stop a server that sends more than there is."""
+        """Stop a server that sends more than the file."""
         self._taken += n_bytes
         if done > (_MAX_UNDECLARED_BYTES if self._size is None else self._size):
             raise self._wrong_size(f"the server sent {done} bytes and more")
@@ -214,13 +213,13 @@ class _Download:
                 "it does not continue downloads: try another network, or set HF_ENDPOINT to a mirror",
             )
 
-    def _cut_short(self) -> _Fault:
-        """What to say of a connection that ended before the file did."""
+    def _early_end(self) -> _Fault:
+        """Return the fault of a connection that ended before the file did."""
         size = "an unknown number of" if self._size is None else self._size
         return _Fault(f"the connection ended early, after {self.stored_bytes()} of {size} bytes")
 
     def _wrong_size(self, what: str) -> _Fault:
-        """What to say of another file than the one that was described; nothing of it is kept."""
+        """Delete the partial file, and return the fault of a file of another size."""
         self._target.unlink(missing_ok=True)
         promised = f"of {self._size} promised" if self._size is not None else "and the hub tells no size"
         hint = "the mirror may be out of date: try again later, or unset HF_ENDPOINT"

@@ -1,4 +1,4 @@
-"""Weight formats of models (GGUF, safetensors, published ONNX), converted into our own ONNX graphs.
+"""Weight formats of models (GGUF, safetensors, published ONNX), converted into ONNX graphs of qmd.
 
-A model's files come in; graphs go out, checked against the source. It does not download, and does not know the store.
+A model's files come in; graphs go out, checked against the source. It does not download, and knows no store.
 """

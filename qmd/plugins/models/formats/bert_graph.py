@@ -1,6 +1,6 @@
-"""BERT and its kin as our own graph: an encoder whose tokens look both ways, with a norm behind each half of a layer.
+"""Graphs of BERT-like encoders, whose tokens attend both ways, with a norm after each half of a layer.
 
-What a network has tells its kind: biases and a table of positions (BERT, XLM-RoBERTa), or neither, with rotary
+The weights of a network show its kind: biases and a table of positions (BERT, XLM-RoBERTa), or neither, with rotary
 positions and a gate in the feed-forward half (nomic-bert).
 """
 
@@ -14,15 +14,14 @@ from qmd.plugins.models.formats.graphs import StoredWriter
 
 
 class BertWriter(StoredWriter):
-    """Reads `embed`, `start` (what is added to the tokens' vectors: a row a position, or one for all), `embed_norm`.
+    """Writer of weights `embed`, `start` (added to token vectors: a row a position, or one for all), `embed_norm`.
 
     For layer i it reads `layers.i.` with `q`, `k` and `v` or `qkv`, `o`, `attended_norm`, `up`, `down`, `fed_norm`; and
-    `gate` if there is one. Norms have a `.bias`, the others may. GELU is the exact one, as the makers trained with;
-    llama.cpp takes its approximation by tanh.
+    `gate` if there is one. Norms have a `.bias`, the others may. GELU is exact, as in the makers' training; llama.cpp
+    uses its approximation by tanh.
     """
 
     def network(self) -> None:
-        """Inputs, layers, token vectors."""
         self.declare_inputs()
         tokens, _, _ = self._embed()
         start = self.weight("start")
@@ -33,23 +32,23 @@ class BertWriter(StoredWriter):
         else:
             length = self.op("Shape", ["input_ids"], start=1, end=2)[0]
             rows = self.op("Slice", [rows, self.constant([0]), length, self.constant([0])])[0]
-        x = self._close(tokens, rows, "embed_norm")
+        x = self._add_and_norm(tokens, rows, "embed_norm")
         self._mask = self.op("Cast", ["attention_mask"], to=INT32)[0]
         for index in range(self.shape.layers):
             prefix = f"layers.{index}"
-            x = self._close(self._attend(prefix, x), x, f"{prefix}.attended_norm", f"{prefix}.o")
-            x = self._close(self._feed(prefix, x), x, f"{prefix}.fed_norm", f"{prefix}.down")
+            x = self._add_and_norm(self._attend(prefix, x), x, f"{prefix}.attended_norm", f"{prefix}.o")
+            x = self._add_and_norm(self._feed(prefix, x), x, f"{prefix}.fed_norm", f"{prefix}.down")
         self.declare_hidden_output(x)
 
     def _bias(self, parts: list[str]) -> str:
-        """The biases of projections, one behind the other; empty where they have none."""
+        """Return the biases of projections, concatenated; empty if they have none."""
         names = [f"{part}.bias" for part in parts]
         if names[0] not in self.weights:
             return ""
         return self.initializer("_".join(names), np.concatenate([self.weight(name) for name in names]))
 
-    def _close(self, x: str, other: str, norm: str, part: str = "") -> str:
-        """The norm of a sum, with the bias of product `part`. `SkipLayerNormalization` takes a sixth more over all."""
+    def _add_and_norm(self, x: str, other: str, norm: str, part: str = "") -> str:
+        """Return the norm of a sum, with the bias of product `part`. `SkipLayerNormalization` takes a sixth longer."""
         bias = self._bias([part]) if part else ""
         for addend in filter(None, (bias, other)):
             x = self.op("Add", [x, addend])[0]

@@ -1,4 +1,4 @@
-"""`models prepare` and `models import`, and what `models pull` and `models list` leave to them."""
+"""`models prepare`, `models import`, and parts of `models pull` and `models list`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def prepare(
 
 
 def prepare_fetched(invocation: Invocation, record: ModelRecord, folder: Path, form: FormName) -> None:
-    """Make the form that pays of a model that was just fetched; without it the published file is used."""
+    """Make the fastest form of a model that was just fetched; without it the published file is used."""
     try:
         _make(invocation, record, folder, [form])
     except (ModelError, BusyError) as exc:
@@ -60,7 +60,7 @@ def prepare_fetched(invocation: Invocation, record: ModelRecord, folder: Path, f
 
 
 def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequence[str] | None) -> bool:
-    """Make forms and say what came of each; True when all are kept."""
+    """Make forms and report each result; return True when all are kept."""
     from qmd.inference.models.prepared import forms_for
     from qmd.inference.models.weights_choice import is_used_by_default
     from qmd.plugins.models.formats.preparing import prepare_model
@@ -85,7 +85,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
 
 
 def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
-    """The models on this machine that have forms, and all of `forms` where they are named.
+    """Return the models on this machine that have forms, or all of `forms` if given.
 
     Raises:
         NotFoundError: There are none.
@@ -115,14 +115,14 @@ def import_(
         str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
     ] = None,
     role: Annotated[
-        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, where the file does not tell.")
+        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, if the file does not state it.")
     ] = None,
     index: Index = None,
 ) -> int:
-    """Take a model that lies on this machine: of tobi/qmd, Ollama or LM Studio, or from an exported archive.
+    """Import a model on this machine: of tobi/qmd, Ollama or LM Studio, or from an exported archive.
 
-    Models of GGUF and safetensors files are made into our own graphs, once; their weights keep their values. Read are
-    Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
+    Models of GGUF and safetensors files are converted once into ONNX graphs; their weights keep their values. Supported
+    are Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
     """
     from qmd.plugins.models.fetch.archives import import_model
     from qmd.plugins.models.formats.sources import import_sources
@@ -135,7 +135,7 @@ def import_(
         out(f"✓ Imported {record.name}\n")
         _hint_form(invocation, record, locations.models)
     if name is not None and len(sources) > 1:
-        raise UsageError(f"'{source}' holds {len(sources)} models: --name is for one", "import them one by one")
+        raise UsageError(f"'{source}' contains {len(sources)} models: --name is for one", "import them one by one")
     status = EXIT_OK
     for one in sources:
         try:
@@ -143,7 +143,7 @@ def import_(
         except ModelError as error:
             if len(sources) == 1:
                 raise
-            # The others of a folder are wanted all the same.
+            # Import the others of a folder all the same.
             status = error.exit_code
             out(f"✗ {one.name} is not imported: {error.message}\n")
     return status
@@ -172,7 +172,7 @@ def _role(name: str | None) -> Role | None:
 
     roles: tuple[Role, ...] = get_args(Role)
     if name is not None and name not in roles:
-        raise UsageError(f"'{name}' is no role", f"choose from: {', '.join(roles)}")
+        raise UsageError(f"'{name}' is not a role", f"choose from: {', '.join(roles)}")
     return next((role for role in roles if role == name), None)
 
 

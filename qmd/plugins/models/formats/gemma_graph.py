@@ -1,8 +1,8 @@
-"""EmbeddingGemma as our own graph: an encoder of the Gemma 3 layers, whose tokens look both ways.
+"""Graph of EmbeddingGemma: an encoder of Gemma 3 layers, whose tokens attend both ways.
 
-What differs from Qwen3: a norm behind each half of a layer as well as before it, GELU, tables of two rotary bases, and
-most layers look at the tokens around alone. The projections that follow pooling have no bias, so one matrix, put before
-the mean, does what both do behind it.
+Differences from Qwen3: a norm after each half of a layer as well as before it, GELU, tables of two rotary bases, and
+attention to near tokens only in most layers. The two projections after pooling have no bias, so one matrix before the
+mean replaces both.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from qmd.plugins.models.formats.graphs import StoredWriter
 from qmd.plugins.models.formats.stored_weights import StoredWeights
 
 _FAR = -1e9
-"""What is added to the attention of a token that may not be looked at."""
+"""Added to the attention of a masked token."""
 
 
 class GemmaShape(Struct, frozen=True):
-    """Sizes of an EmbeddingGemma network beside those of `Qwen3Shape`, whose `rope_theta` is the global layers'."""
+    """Sizes of an EmbeddingGemma network, beyond those of `Qwen3Shape`, whose `rope_theta` is the global layers'."""
 
     sizes: Qwen3Shape
     window: int
@@ -32,14 +32,13 @@ class GemmaShape(Struct, frozen=True):
 
 
 class GemmaWriter(StoredWriter):
-    """Reads what `Qwen3Writer` does, and of each layer `attended_norm` and `fed_norm`; and `dense` if there is one."""
+    """Writer of `Qwen3Writer`'s weights, each layer's `attended_norm` and `fed_norm`, and `dense` if present."""
 
     def __init__(self, path: Path, shape: GemmaShape, weights: StoredWeights, on_weight: Callable[[str], None]) -> None:
         super().__init__(path, shape.sizes, GraphForm(head="hidden"), weights, on_weight)
         self.gemma = shape
 
     def network(self) -> None:
-        """Inputs, layers, projection."""
         self.declare_inputs()
         hidden, _, _ = self._embed()
         scale = self.constant(self.shape.hidden**0.5, "float32")
@@ -58,7 +57,7 @@ class GemmaWriter(StoredWriter):
         self.declare_hidden_output(x)
 
     def _prepare(self) -> None:
-        """Rotary tables and masks of local and of global layers."""
+        """Add rotary tables and masks of local and of global layers."""
         self._rotary = {
             is_local: self.rotary_tables("rope.local" if is_local else "rope.global", theta)
             for is_local, theta in ((True, self.gemma.local_theta), (False, self.shape.rope_theta))
@@ -98,7 +97,7 @@ class GemmaWriter(StoredWriter):
         return self.op("RotaryEmbedding", inputs, domain=MS_DOMAIN, num_heads=heads)[0]
 
     def _repeat(self, x: str) -> str:
-        """Each key-value head as often as query heads share it."""
+        """Repeat each key-value head for every query head that shares it."""
         shape = self.shape
         times = shape.heads // shape.kv_heads
         if times == 1:

@@ -1,7 +1,7 @@
-"""Reads GGUF, the file format of llama.cpp: a header, settings by name, tensors in the number formats of ggml.
+"""Reader of GGUF, the file format of llama.cpp: a header, settings by name, tensors in the number formats of ggml.
 
-Not by the package `gguf`, which makes arrays of every single string, a vocabulary of 150,000 in 7.5 s and 480 MB where
-this takes .2 s, and has no end with a list that claims 2^60 entries.
+Not by the package `gguf`, which makes arrays of every single string, takes 7.5 s and 480 MB for a vocabulary of 150,000
+where this takes .2 s, and does not end with a list that claims 2^60 entries.
 
 Layout (little-endian): `GGUF`, version, number of tensors, number of settings; the settings, each a name, a type and a
 value; of each tensor its name, sizes (fastest first), type and place; then, aligned, the tensors themselves.
@@ -31,10 +31,10 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 _MAX_DIMENSIONS = 4
 _MOST_VALUES, _MOST_HEAD_VALUES = 3_000_000, 100_000
-"""Settings, entries of lists and tensors of a file, and of its head: the largest vocabularies make 0.8 million."""
+"""Most settings, entries of lists and tensors of a file, and of its head: the largest vocabularies make 0.8 million."""
 _LONGEST_TEXT = 1 << 20
 _MOST_BYTES = 256 << 20
-"""From the file's start to its first tensor."""
+"""Most bytes from the file's start to its first tensor."""
 
 _TYPES = {item.number: name for name, item in FORMATS.items()}
 _OTHER_TYPES = {
@@ -51,14 +51,14 @@ _OTHER_TYPES = {
     29: "IQ1_M",
     39: "MXFP4",
 }
-"""Names of formats that are not, for the message."""
+"""Names of unsupported formats, for the message."""
 
 
 class GgufFile:
-    """An open GGUF file; its tensors stay on disk until they are asked for.
+    """An open GGUF file; tensors are read on demand.
 
     Raises:
-        ModelError: It is not a GGUF file, is cut short, or holds a tensor in a format that is not read here.
+        ModelError: It is not a GGUF file, is cut short, or contains a tensor in an unsupported format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,11 +80,11 @@ class GgufFile:
 
     @property
     def architecture(self) -> str:
-        """What the network is called, as `qwen3`."""
+        """Name of the network's architecture, as `qwen3`."""
         return str(self.settings.get("general.architecture", ""))
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A setting of the architecture: `block_count` is `qwen3.block_count`."""
+        """Return a setting of the architecture: `block_count` is `qwen3.block_count`."""
         return self.settings.get(f"{self.architecture}.{name}", default)
 
     def _tensor(
@@ -93,7 +93,7 @@ class GgufFile:
         if type_id not in _TYPES:
             kind = _OTHER_TYPES.get(type_id, f"number {type_id}")
             raise ModelError(
-                f"tensor '{short(name)}' in '{self.path.name}' has type '{kind}', which is not read here",
+                f"tensor '{short(name)}' in '{self.path.name}' has type '{kind}', which is not supported",
                 f"get the model in one of: {', '.join(sorted(FORMATS))}",
             )
         kind = _TYPES[type_id]
@@ -113,7 +113,7 @@ class GgufFile:
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """Settings of a GGUF file up to its vocabulary: architecture, name, sizes, pooling. Takes a millisecond.
+    """Read the settings of a GGUF file up to its vocabulary: architecture, name, sizes, pooling. Takes a millisecond.
 
     Raises:
         ModelError: It is not a GGUF file, or is cut short.
@@ -121,12 +121,12 @@ def read_head(path: Path) -> dict[str, Any]:
     with reading(path.name):
         cursor = _Cursor(path, _MOST_HEAD_VALUES)
         cursor.begin()
-        # Files put what they know of the network first; half a million strings follow.
+        # Files have the network's settings first; half a million strings follow.
         return dict(cursor.settings(until="tokenizer."))
 
 
 def is_gguf(path: Path) -> bool:
-    """True for a file that begins as GGUF does."""
+    """Return True for a file that begins as GGUF does."""
     try:
         return read_regular_file(path, 4) == _MAGIC
     except OSError:
@@ -134,7 +134,7 @@ def is_gguf(path: Path) -> bool:
 
 
 class _Cursor:
-    """Reads values one after the other from a mapped file."""
+    """Reader of consecutive values from a mapped file."""
 
     def __init__(self, path: Path, most_values: int = _MOST_VALUES) -> None:
         self._name = path.name
@@ -147,7 +147,7 @@ class _Cursor:
             raise ModelError(f"'{path}' cannot be read: {exc}") from exc
 
     def begin(self) -> int:
-        """Check the header; the number of tensors."""
+        """Check the header; return the number of tensors."""
         if self.bytes[:4] != _MAGIC:
             raise ModelError(f"'{self._name}' is not a GGUF file", "fetch or copy the file again")
         self.at = 4
@@ -158,7 +158,7 @@ class _Cursor:
         return int(n_tensors)
 
     def settings(self, until: str | None = None) -> Iterator[tuple[str, Any]]:
-        """Name and value of every setting, up to the first whose name begins so."""
+        """Yield the name and value of every setting, up to the first whose name begins with `until`."""
         for _ in range(self._n_settings):
             name = self.string()
             if until is not None and name.startswith(until):
@@ -166,7 +166,7 @@ class _Cursor:
             yield name, self.value(self.number("I"))
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Name, shape (slowest first), type and offset."""
+        """Read name, shape (slowest first), type and offset."""
         name, n_dimensions = self.string(), self.number("I")
         if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
             raise ModelError(f"tensor '{short(name)}' in '{self._name}' has {n_dimensions} dimensions")
@@ -174,27 +174,26 @@ class _Cursor:
         return name, tuple(reversed(sizes)), int(self.number("I")), int(self.number("Q"))
 
     def number(self, code: str) -> Any:
-        """One number of a `struct` code."""
         try:
             (value,) = struct.unpack_from(f"<{code}", self.bytes, self.at)
         except struct.error as exc:
-            raise self._cut() from exc
+            raise self._damage() from exc
         self.at += struct.calcsize(f"<{code}")
         return value
 
     def string(self) -> str:
-        """A text with its length before it. Vocabularies may hold pieces of characters."""
+        """Read a text with its length before it. Vocabularies may contain pieces of characters."""
         length = self.number("Q")
         end = self.at + length
         self._left -= 1
         if end > min(len(self.bytes), _MOST_BYTES) or length > _LONGEST_TEXT or self._left < 0:
-            raise self._cut()
+            raise self._damage()
         text = self.bytes[self.at : end].decode("utf-8", "replace")
         self.at = end
         return text
 
     def value(self, kind: int) -> Any:
-        """A value of a type; arrays of numbers as numpy arrays, of strings as lists."""
+        """Read a value of a type; arrays of numbers as numpy arrays, of strings as lists."""
         if kind in _SCALARS:
             return self.number(_SCALARS[kind])
         if kind == _STRING:
@@ -209,10 +208,10 @@ class _Cursor:
             raise ModelError(f"'{self._name}' is damaged: a setting is an array of type {inner}")
         size = struct.calcsize(f"<{_SCALARS[inner]}") * length
         if self.at + size > len(self.bytes) or self._left < 0:
-            raise self._cut()
+            raise self._damage()
         values = np.frombuffer(self.bytes, f"<{np.dtype(_SCALARS[inner]).str[1:]}", length, self.at)
         self.at += size
         return values
 
-    def _cut(self) -> ModelError:
+    def _damage(self) -> ModelError:
         return ModelError(f"'{self._name}' is cut short or damaged at byte {self.at}", "fetch or copy the file again")

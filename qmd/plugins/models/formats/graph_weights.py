@@ -1,7 +1,7 @@
-"""Reads the weights of a published Qwen3 graph back by name, whatever exporter wrote it.
+"""Weights of a published Qwen3 graph by name, from any exporter.
 
 Exporters name nodes and initializers after the modules of the original network (`model.layers.3.self_attn.q_proj`);
-those names, with the operator around them, say what each tensor is.
+those names, with the operator around them, identify each tensor.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _OTHER_EXPORT = "the published file is used as it is"
 
 
 class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
-    """Weights by the names that `Qwen3Writer` reads, as float32, matrices (out, in); read when asked for.
+    """Weights by the names that `Qwen3Writer` reads, as float32, matrices (out, in); read on demand.
 
     Until then they are views of the mapped file, so that a file of gigabytes takes no memory.
 
     Raises:
-        ModelError: If the graph is damaged, quantized, or not a Qwen3 network whose names are kept.
+        ModelError: If the graph is damaged, quantized, or not a Qwen3 network with its original names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,14 +77,14 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             origin = self._trace(node.input[1])
             if origin is not None:
                 constant, is_transposed = origin
-                # Gemm may state the transposition itself. (out, in) is what is wanted: MatMul multiplies by (in, out).
+                # Gemm may state the transposition itself. The result is (out, in): MatMul multiplies by (in, out).
                 flips = is_transposed != bool(node.attributes().get("transB", 0))
                 self._note_matrix(node, constant, transpose=not flips)
         else:
             self._read_norm(node)
 
     def _trace(self, name: str) -> tuple[str, bool] | None:
-        """The constant behind casts and transpositions, and whether it is transposed; None for computed inputs."""
+        """Return the constant before casts and transpositions, and if it is transposed; None for computed inputs."""
         is_transposed = False
         while name not in self._constants:
             node = self._producers.get(name)
@@ -149,7 +149,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         head, table = self._found["head"], self._found["embed"]
         if head.shape != table.shape:
             return
-        # A tied head may differ by rounding; one that was trained apart differs wholly.
+        # A tied head may differ by rounding; a separately trained one differs completely.
         a, b = head[:64].astype(np.float32), table[:64].astype(np.float32)
         if float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12)) > 0.9:
             del self._found["head"]
@@ -159,7 +159,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if config.get("model_type", "qwen3") != "qwen3" or config.get("rope_scaling"):
             raise ModelError(f"'{self._name}' is not a plain Qwen3 network", _OTHER_EXPORT)
         layers = 1 + max((int(name.split(".")[1]) for name in self._found if name.startswith("layers.")), default=-1)
-        # Newer configurations put it into `rope_parameters`.
+        # Newer configurations have it in `rope_parameters`.
         theta = config.get("rope_theta") or (config.get("rope_parameters") or {}).get("rope_theta") or 1e6
         eps = float(config.get("rms_norm_eps", self.eps))
         return qwen3_shape(lambda name: self._view(name).shape, layers, float(theta), eps)

@@ -1,4 +1,4 @@
-"""Pieces of an ONNX graph: nodes, constants inside or beside the model file, norms, linear layers in every format."""
+"""Pieces of an ONNX graph: nodes, constants inside or outside the model file, norms, linear layers in every format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LinearForm = Literal["fp", "q4", "q8", "i16w8", "i16w16"]
 Head = Literal["lm", "score", "hidden"]
 
 FINE_WEIGHTS = (".v", ".o")
-"""Have two terms in `i16w8`, too: a fifth of the weights, and two thirds of the variance that rounding gives scores."""
+"""Weights with two terms in `i16w8`, too: a fifth of all, and two thirds of the variance of scores by rounding."""
 
 
 class Weights(Protocol):
@@ -46,8 +46,6 @@ class Weights(Protocol):
 
 
 class Qwen3Shape(Struct, frozen=True):
-    """Sizes of a Qwen3 network."""
-
     layers: int
     hidden: int
     heads: int
@@ -62,7 +60,7 @@ class Qwen3Shape(Struct, frozen=True):
 
 
 def qwen3_shape(shape_of: Callable[[str], tuple[int, ...]], layers: int, rope_theta: float, eps: float) -> Qwen3Shape:
-    """The sizes of a network with so many layers, from the shapes of its weights; vocabulary and width from `embed`."""
+    """Return the sizes of a network from the shapes of its weights; vocabulary and width from `embed`."""
     vocab, hidden = (*shape_of("embed"), 0)[:2]
     head_size, queries, keys, ffn = (shape_of(f"layers.0.{part}")[0] for part in ("q_norm", "q", "k", "gate"))
     heads, kv_heads = queries // head_size, keys // head_size
@@ -70,7 +68,7 @@ def qwen3_shape(shape_of: Callable[[str], tuple[int, ...]], layers: int, rope_th
 
 
 class GraphForm(Struct, frozen=True):
-    """How a graph computes. The defaults are the form that is fastest on most CPUs."""
+    """Number formats of a graph. The defaults are the form that is fastest on most CPUs."""
 
     linear: LinearForm = "q8"
     """`i16w8`, `i16w16`: inputs are the sum of two terms of a byte, weights of one (but see `FINE_WEIGHTS`) or two."""
@@ -79,12 +77,12 @@ class GraphForm(Struct, frozen=True):
     table: Literal["fp", "fp16", "q4", "q8"] = "q8"
     """Form of the embedding table, and of the language-model head tied to it."""
     head: Head = "lm"
-    """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1); `hidden`: token vectors, with
-    nothing kept between runs."""
+    """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1); `hidden`: token vectors,
+    without state between runs."""
 
 
 class GraphWriter:
-    """Collects the nodes, constants, inputs and outputs of one graph.
+    """Builder of the nodes, constants, inputs and outputs of one graph.
 
     Args:
         path: Model file; replaced if it exists. Large tensors go to `path` + `_data`.
@@ -116,7 +114,7 @@ class GraphWriter:
         self._sums: dict[tuple[str, int], str] = {}
 
     def name(self, stem: str) -> str:
-        """A name not used before."""
+        """Return an unused name."""
         self._count += 1
         return f"{stem}_{self._count}"
 
@@ -130,7 +128,7 @@ class GraphWriter:
         name: str | None = None,
         **attributes: Any,
     ) -> list[str]:
-        """Add a node; returns the names of its outputs."""
+        """Add a node; return the names of its outputs."""
         names = [self.name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
         node = Node(
             input=tuple(inputs),
@@ -144,7 +142,7 @@ class GraphWriter:
         return names
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
-        """Add a constant tensor, outside the model file when large; returns its name."""
+        """Add a constant tensor, outside the model file when large; return its name."""
         array = np.ascontiguousarray(array)
         if array.nbytes < _EXTERNAL_FROM_BYTES:
             self.initializers[name] = tensor_of(name, array)
@@ -158,30 +156,29 @@ class GraphWriter:
         return name
 
     def alias(self, name: str, source: str, dims: Sequence[int]) -> str:
-        """A second view of a constant under another shape. Costs no bytes where the constant is external."""
+        """Add a second view of a constant under another shape, which costs no bytes for an external constant."""
         self.initializers[name] = replace(self.initializers[source], name=name, dims=tuple(dims))
         return name
 
     def constant(self, value: object, dtype: str = "int64") -> str:
-        """A small constant."""
         return self.initializer(self.name("constant"), np.array(value, dtype=dtype))
 
     def weight(self, name: str) -> npt.NDArray[np.float32]:
-        """A weight in full precision."""
+        """Return a weight in full precision."""
         self._on_weight(name)
         return self.weights[name]
 
     def blocks(self, name: str, bits: int) -> BlockQuantized:
-        """A matrix in blocks: rounded to so many bits, where its file does not say otherwise."""
+        """Return a matrix in blocks, rounded to `bits` unless its file has blocks."""
         return quantize_blocks(self.weight(name), bits, self.form.block)
 
     def norm(self, x: str, weight: str) -> str:
-        """Root-mean-square normalisation over the last axis."""
+        """Add a root-mean-square normalisation over the last axis."""
         scale = self.initializer(weight, self.weight(weight))
         return self.op("SimplifiedLayerNormalization", [x, scale], axis=-1, epsilon=self.shape.eps, stash_type=1)[0]
 
     def add_norm(self, x: str, residual: str, weight: str) -> tuple[str, str]:
-        """The normalised sum, and the sum."""
+        """Add a norm of a sum; return the normalised sum, and the sum."""
         inputs = [x, residual, self.initializer(weight, self.weight(weight))]
         outputs = [self.name("normed"), "", "", self.name("residual")]
         kind = "SkipSimplifiedLayerNormalization"
@@ -189,7 +186,7 @@ class GraphWriter:
         return outputs[0], outputs[3]
 
     def linear(self, x: str, weight: str, name: str | None = None, form: LinearForm | None = None) -> str:
-        """The product of `x`, (batch, sequence, k), with a weight, (n, k); `name` is the node's, where it differs."""
+        """Add the product of `x`, (batch, sequence, k), with a weight, (n, k); `name` is the node's, if it differs."""
         name, form = name or weight, form or self.form.linear
         if form in ("q4", "q8"):
             return self._block_linear(x, self.blocks(weight, int(form[1])), name)
@@ -209,7 +206,7 @@ class GraphWriter:
         return self.op("Add", [product, added])[0]
 
     def _block_sums(self, x: str, weight: BlockQuantized) -> str:
-        """Sums of the blocks of `x` along its last axis, (batch, sequence, k / block); computed once for an input."""
+        """Add sums of the blocks of `x` along its last axis, (batch, sequence, k / block); once for an input."""
         block = weight.block
         if (x, block) not in self._sums:
             cut = self.op("Reshape", [x, self.constant([0, 0, weight.shape[1] // block, block])])[0]
@@ -217,7 +214,6 @@ class GraphWriter:
         return self._sums[x, block]
 
     def block_product(self, x: str, values: str, scales: str, weight: BlockQuantized, name: str) -> str:
-        """A `MatMulNBits` node."""
         n, k = weight.shape
         return self.op(
             "MatMulNBits",
@@ -234,7 +230,7 @@ class GraphWriter:
     def _row_linear(
         self, x: str, terms: Sequence[npt.NDArray[np.int8]], scales: npt.NDArray[np.float32], name: str
     ) -> str:
-        """x W = s w (q1 W1 + (q2 W1 + q1 W2) / FINER), the last where there is a W2: products of bytes."""
+        """Add x W = s w (q1 W1 + (q2 W1 + q1 W2) / FINER), the last if there is a W2: products of bytes."""
         both, first, token_scale = self._quantize_tokens(x)
         rest = [self.constant(1.0, "float32"), self.initializer(f"{name}.scales", scales), self.constant(128, "uint8")]
         products = [
@@ -253,9 +249,9 @@ class GraphWriter:
         return self.op("Reshape", [summed, self.constant([0, 0, -1])])[0]
 
     def _quantize_tokens(self, x: str) -> tuple[str, str, str]:
-        """`x` in bytes around 128 with one scale per token; computed once for an input.
+        """Add `x` in bytes around 128 with one scale per token; computed once for an input.
 
-        A scale per tensor is ruined by the first token's outlier; one term by the outliers of any token.
+        The first token's outlier ruins a scale per tensor; the outliers of any token ruin a single term.
 
         Returns:
             Both terms, (batch, sequence, 2, k); the first, (batch, sequence, 1, k); the scale, (batch, sequence, 1, 1).
@@ -274,7 +270,7 @@ class GraphWriter:
         return self._tokens[x]
 
     def write(self) -> None:
-        """Build and save; a missing weight raises what `weights` does."""
+        """Build and save the graph; a missing weight raises the error of `weights`."""
         with self.path.with_name(f"{self.path.name}_data").open("wb") as self._stream:
             self.network()
         graph = Graph(
@@ -289,5 +285,5 @@ class GraphWriter:
         self.path.write_bytes(encode(model))
 
     def network(self) -> None:
-        """Add everything the graph holds."""
+        """Add the graph's whole content."""
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""Writes Qwen3 as our own ONNX graph, decoder, reranker or embedder: weights come in by name, a model file goes out.
+"""Qwen3 as an ONNX graph, decoder, reranker or embedder: weights come in by name, a model file goes out.
 
-Owning the graph buys what published files lack on a CPU: key-value tensors that can be updated in place, logits of the
-last token only, products of bytes, quantized embedding tables and `accuracy_level` 4.
+The graph has features that published files lack on a CPU: key-value tensors that can be updated in place, logits of
+the last token only, products of bytes, quantized embedding tables and `accuracy_level` 4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OUTPUT = "last_hidden_state"
 
 
 def graph_bytes(shape: Qwen3Shape, form: GraphForm) -> int:
-    """About how large the graph's files become, within a few percent; for a tied head."""
+    """Return the approximate size of the graph's files, within a few percent, for a tied head."""
     bytes_of = {"fp": 4, "fp16": 2, "q4": 0.5 + 4 / form.block, "q8": 1 + 4 / form.block, "i16w8": 1, "i16w16": 2}
     attention = shape.hidden * shape.head_size * (3 if form.linear == "i16w8" else 2) * (shape.heads + shape.kv_heads)
     layer = (attention + 3 * shape.ffn * shape.hidden) * bytes_of[form.linear]
@@ -27,14 +27,13 @@ def graph_bytes(shape: Qwen3Shape, form: GraphForm) -> int:
 
 
 class Qwen3Writer(GraphWriter):
-    """Builds one Qwen3 graph, layer by layer.
+    """Builder of one Qwen3 graph, layer by layer.
 
     It reads the weights `embed`; for layer i `layers.i.` with `in_norm`, `q`, `k`, `v`, `q_norm`, `k_norm`, `o`,
-    `post_norm`, `gate`, `up` and `down`; `norm`; and `score`, or `head` where the head is not tied to the table.
+    `post_norm`, `gate`, `up` and `down`; `norm`; and `score`, or `head` if the head is not tied to the table.
     """
 
     def network(self) -> None:
-        """Inputs, layers, head."""
         self.declare_inputs()
         hidden, table, quantized = self._embed()
         self._prepare_attention()
@@ -45,12 +44,11 @@ class Qwen3Writer(GraphWriter):
         self._head(normed, table, quantized)
 
     def declare_inputs(self) -> None:
-        """The tokens and their mask."""
         for name, length in (("input_ids", "sequence"), ("attention_mask", "total")):
             self.inputs.append(value_info(name, INT64, ["batch", length]))
 
     def _embed(self) -> tuple[str, str, BlockQuantized | None]:
-        """The tokens' vectors, the name of the table, and the table where it is quantized."""
+        """Add the tokens' vectors; return them, the name of the table, and the table if it is quantized."""
         if self.form.table in ("fp", "fp16"):
             is_half = self.form.table == "fp16"
             name = self.initializer("embed", self.weight("embed").astype(np.float16 if is_half else np.float32))
@@ -71,11 +69,11 @@ class Qwen3Writer(GraphWriter):
         return rows[0], values, table
 
     def table(self, name: str, bits: int) -> BlockQuantized:
-        """A matrix whose rows are looked up, as `blocks`, without offsets."""
+        """Return a matrix whose rows are looked up, as `blocks`, without offsets."""
         return self.blocks(name, bits)
 
     def _prepare_attention(self) -> None:
-        """Nodes that all layers share: rotary tables, last position of each row, total length."""
+        """Add the nodes that all layers share: rotary tables, last position of each row, total length."""
         self.cos, self.sin = self.rotary_tables("rope", self.shape.rope_theta)
         lengths = self.op("ReduceSum", ["attention_mask", self.constant([1])], keepdims=0)[0]
         self.last = self.op("Sub", [lengths, self.constant(1)])[0]
@@ -85,7 +83,7 @@ class Qwen3Writer(GraphWriter):
         self.total32 = self.op("Cast", [self.total], to=INT32)[0]
 
     def rotary_tables(self, stem: str, theta: float) -> tuple[str, str]:
-        """Cosines and sines of every position, (positions, head size / 2)."""
+        """Return cosines and sines of every position, (positions, head size / 2)."""
         size = self.shape.head_size
         inverse = 1.0 / theta ** (np.arange(0, size, 2) / size)
         angles = np.arange(self.shape.max_positions)[:, None] * inverse[None]
@@ -110,7 +108,7 @@ class Qwen3Writer(GraphWriter):
         return self.linear(product, f"{prefix}.down"), residual
 
     def project(self, x: str, prefix: str, *parts: str) -> list[str]:
-        """Several projections of `x`. One product that is cut apart takes as long or longer."""
+        """Add several projections of `x`. One product that is cut apart takes as long or longer."""
         return [self.linear(x, f"{prefix}.{part}") for part in parts]
 
     def _head_norm(self, x: str, heads: int, weight: str) -> str:
@@ -118,7 +116,7 @@ class Qwen3Writer(GraphWriter):
         return self.op("Reshape", [self.norm(split, weight), self.constant([0, 0, -1])])[0]
 
     def attention(self, index: int, q: str, k: str, v: str) -> str:
-        """Causal attention over (batch, sequence, width) projections, by GroupQueryAttention."""
+        """Add causal attention over (batch, sequence, width) projections, by GroupQueryAttention."""
         if self.form.head == "hidden":
             # Up to ONNX Runtime 1.24 the operator must have all its outputs, read or not.
             past, present = ["", ""], [self.name("key"), self.name("value")]
@@ -138,7 +136,7 @@ class Qwen3Writer(GraphWriter):
         )[0]
 
     def declare_past(self, index: int) -> tuple[list[str], list[str]]:
-        """Declare a layer's key and value as inputs and as outputs; returns the names of both."""
+        """Declare a layer's key and value as inputs and as outputs; return the names of both."""
         past, present = (
             [f"{stem}.{index}.{kind}" for kind in ("key", "value")] for stem in ("past_key_values", "present")
         )
@@ -171,19 +169,19 @@ class Qwen3Writer(GraphWriter):
         self.outputs.insert(0, value_info("logits", FLOAT, dims))
 
     def declare_hidden_output(self, x: str) -> None:
-        """Token vectors as the graph's output, (batch, sequence, hidden)."""
+        """Declare token vectors as the graph's output, (batch, sequence, hidden)."""
         self.op("Cast", [x], outputs=[OUTPUT], to=FLOAT)
         self.outputs.append(value_info(OUTPUT, FLOAT, ["batch", "sequence", self.shape.hidden]))
 
     def logit_rows(self, x: str) -> str:
-        """The positions that get logits over the vocabulary, (batch, positions, hidden): the last of each row."""
+        """Return the positions that get logits, (batch, positions, hidden): the last of each row."""
         return self.op("Unsqueeze", [self.take_last(x), self.constant([1])])[0]
 
     def take_last(self, x: str) -> str:
-        """(batch, hidden): the last real token of each row, which right padding puts before the end."""
+        """Add the last real token of each row, (batch, hidden); right padding puts it before the end."""
         ids_shape = self.op("Shape", ["input_ids"])[0]
         length = self.op("Gather", [ids_shape, self.constant(1)], axis=0)[0]
-        # `last` counts from the start of the whole sequence; this run holds only its final `length` positions.
+        # `last` counts from the start of the whole sequence; this run contains only its final `length` positions.
         index = self.op("Add", [self.op("Sub", [length, self.total])[0], self.last])[0]
         # A batch of branches adds one token a row; the mask is as wide as the longest, so shorter rows count below 0.
         index = self.op("Max", [index, self.constant(0)])[0]
@@ -191,16 +189,16 @@ class Qwen3Writer(GraphWriter):
 
 
 class StoredWriter(Qwen3Writer):
-    """Writes each matrix in the blocks of its file; see `StoredTensor.blocks`."""
+    """Writer of each matrix in the blocks of its file; see `StoredTensor.blocks`."""
 
     weights: StoredWeights
 
     def blocks(self, name: str, bits: int) -> BlockQuantized:
-        """A matrix as it is stored, whatever bits are asked for."""
+        """Return a matrix as it is stored, for any `bits`."""
         self._on_weight(name)
         return self.weights.stored(name).blocks()
 
     def table(self, name: str, bits: int) -> BlockQuantized:
-        """A matrix whose rows are looked up, rounded where it is stored with offsets."""
+        """Return a matrix whose rows are looked up, rounded if it is stored with offsets."""
         self._on_weight(name)
         return self.weights.stored(name).table()

@@ -1,7 +1,7 @@
-"""Makes a model of ours from a GGUF file or a safetensors folder that lies on this machine: graph, tokenizer, record.
+"""Conversion of a GGUF file or a safetensors folder on this machine into a model: graph, tokenizer, record.
 
-Nothing is fetched, and the weights keep the values the file holds. What was there under the name stays until the new
-model is whole and has answered.
+Nothing is fetched, and the weights keep their values. An existing model of that name stays until the new one is
+complete and has answered.
 """
 
 from __future__ import annotations
@@ -59,20 +59,18 @@ _CONTEXT = {"embed": 1024, "rerank": 1024, "expand": 2048}
 """Tokens in one run, as the full set's models have."""
 _MAX_TOKENS = {"rerank": 800, "expand": 2048}
 _COPIED = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json")
-"""What a folder of safetensors brings along."""
+"""Files copied from a folder of safetensors."""
 
 
 class ImportReport(Struct, frozen=True):
-    """What an import did."""
-
     model: ImportedModel
     folder: Path
     number_formats: tuple[str, ...]
-    """Of the source's matrices, the most bytes first."""
+    """Formats of the source's matrices, the most bytes first."""
     size_bytes: int
     is_new: bool
     note: str | None = None
-    """What of the makers' model the file does not hold."""
+    """Parts of the makers' model that the file lacks."""
 
 
 def import_weights(
@@ -87,16 +85,15 @@ def import_weights(
     """Make a model from a GGUF file or a folder with safetensors.
 
     Args:
-        address: What the source is called, where that is not its path.
+        address: Name of the source, if not its path.
         name: Name of the model; None takes the file's.
-        role: What it is to do; None tells it from the file.
-        on_progress: Gets (bytes read, bytes in all).
+        role: The role to serve; None reads it from the file.
+        on_progress: Called with (bytes read, bytes in all).
 
     Raises:
-        UsageError: The name is another model's, or none that a folder can have.
+        UsageError: The name is another model's, or no valid folder name.
         BusyError: If another process imports it.
-        ModelError: The source is damaged or of a kind that is not read, the disk is full, or what was made does not
-            run.
+        ModelError: The source is damaged or unsupported, the disk is full, or the new model does not run.
     """
     name = name or (path.resolve().name if path.is_dir() else model_name(path))
     _check_name(name, models_dir)
@@ -109,7 +106,7 @@ def import_weights(
         with staged(models_dir, record.folder) as staging:
             before = _made_before(folder)
             if before is None or before.record != record:
-                check_space(models_dir, _graph_bytes(network))  # before reading what may be a terabyte of nothing
+                check_space(models_dir, _graph_bytes(network))  # before reading a possible terabyte of zeros
             source = _source(path, address or str(path.resolve()))
             if before is not None and before.source.sha256 == source.sha256 and before.record == record:
                 return ImportReport(before, folder, network.number_formats, source.size_bytes, False, _note(network))
@@ -127,7 +124,7 @@ def import_weights(
 def _make(
     place: Path, network: Network, model: ImportedModel, on_progress: Callable[[int, int], None] | None
 ) -> tuple[ModelFile, ...]:
-    """Write the model into a new folder, try it, and write its manifest; the files it lists."""
+    """Write the model into a new folder, test it, and write its manifest; return the listed files."""
     make_private_folder(place)
     _write_graph(place / _GRAPH, network, on_progress)
     _write_tokenizer(place, network)
@@ -156,7 +153,6 @@ def _check_name(name: str, models_dir: Path) -> None:
 
 
 def _record(name: str, network: Network) -> ModelRecord:
-    """The record of the model to be made."""
     bits = FORMATS[network.number_formats[0]].bits
     context = network.context or _CONTEXT[network.role]
     return ModelRecord(
@@ -189,7 +185,7 @@ def _source(path: Path, address: str) -> Source:
 
 
 def _made_before(folder: Path) -> ImportedModel | None:
-    """The whole model that lies in the folder; None where there is none."""
+    """Return the complete model that is in the folder, or None."""
     try:
         model, manifest = read_imported(folder), read_manifest(folder)
     except ModelError:
@@ -199,8 +195,6 @@ def _made_before(folder: Path) -> ImportedModel | None:
 
 
 def _graph_bytes(network: Network) -> int:
-    """About how large the graph becomes."""
-
     def bits(layout: NumberFormat) -> float:
         return layout.bits + 32 / layout.run * (1 if layout.middle is None else 2)
 
@@ -232,7 +226,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
             if (network.source / name).is_file():
                 shutil.copyfile(file_below(network.source, name, network.source.name), place / name)
         return
-    # Qwen3-Embedding and EmbeddingGemma were trained on texts with an end token; older files do not say so.
+    # Qwen3-Embedding and EmbeddingGemma were trained on texts with an end token; older files do not state it.
     content = tokenizer_json(network.gguf, ends_by_default=network.role == "embed")
     (place / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False), "utf-8")
     settings = network.gguf.settings
@@ -243,7 +237,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
 
 
 def _try(place: Path, record: ModelRecord) -> None:
-    """Run what was made once: it must load, read a word and answer with numbers.
+    """Run the new model once: it must load, read a word and answer with numbers.
 
     Raises:
         ModelError: It does not.
@@ -256,4 +250,4 @@ def _try(place: Path, record: ModelRecord) -> None:
     else:
         (answer,) = hooks.prompt_logits(place, graph, format, [("a word", "")], 1)
     if not np.isfinite(answer).all():
-        raise ModelError(f"what was made of '{record.name}' answers with values that are no numbers", "is it damaged?")
+        raise ModelError(f"the new model '{record.name}' returns values that are not numbers", "is it damaged?")

@@ -1,4 +1,4 @@
-"""What a GGUF file or a folder with safetensors says of its network, whatever words it has for that."""
+"""Network settings and tensors of a GGUF file or a folder with safetensors, under common names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.foreign import file_below, short
 from qmd.inference.models.catalogue import Family, find_family
-from qmd.inference.models.folders import stated_pooling, stated_prompts
+from qmd.inference.models.folders import read_pooling, read_prompts
 from qmd.inference.records import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.models.formats.gguf import GgufFile
@@ -33,25 +33,25 @@ _ARCHITECTURES: Mapping[str, Architecture] = {
 }
 """By the name in a GGUF file, or the `model_type` of a configuration."""
 
-ARE_READ = "Qwen3 (expansion, reranking, embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert v1"
+SUPPORTED = "Qwen3 (expansion, reranking, embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert v1"
 _POOLINGS: Mapping[int, Pooling] = {1: "mean", 2: "first", 3: "last"}
 _RANK = 4
 """Values of `pooling_type`."""
 
 
-def _pairs(pairs: str) -> Mapping[str, str]:
-    """Values by keys; of tensors our names by theirs, without the layer and `.weight`."""
+def _parse_pairs(pairs: str) -> Mapping[str, str]:
+    """Return values by keys; for tensors qmd's names by the file's, without the layer and `.weight`."""
     return dict(pair.split("=") for pair in pairs.split())
 
 
-_GGUF_NAMES = _pairs("""
+_GGUF_NAMES = _parse_pairs("""
     token_embd=embed output_norm=norm output=head cls.output=labels dense_2=dense_2 dense_3=dense_3
     attn_q=q attn_k=k attn_v=v attn_output=o attn_q_norm=q_norm attn_k_norm=k_norm ffn_gate=gate ffn_up=up ffn_down=down
     attn_norm=in_norm post_attention_norm=attended_norm ffn_norm=post_norm post_ffw_norm=fed_norm
     position_embd=positions token_types=types token_embd_norm=embed_norm attn_qkv=qkv
     attn_output_norm=attended_norm layer_output_norm=fed_norm
 """)
-_HF_NAMES = _pairs("""
+_HF_NAMES = _parse_pairs("""
     embed_tokens=embed norm=norm lm_head=head score=labels
     self_attn.q_proj=q self_attn.k_proj=k self_attn.v_proj=v self_attn.o_proj=o
     self_attn.q_norm=q_norm self_attn.k_norm=k_norm mlp.gate_proj=gate mlp.up_proj=up mlp.down_proj=down
@@ -63,45 +63,45 @@ _HF_NAMES = _pairs("""
     attention.output.LayerNorm=attended_norm output.LayerNorm=fed_norm
     attn.Wqkv=qkv attn.out_proj=o norm1=attended_norm mlp.fc11=up mlp.fc12=gate mlp.fc2=down norm2=fed_norm
 """)
-_SAME = _pairs("""
+_SYNONYMS = _parse_pairs("""
     n_layer=num_hidden_layers n_head=num_attention_heads n_positions=max_position_embeddings
     layer_norm_eps=rms_norm_eps layer_norm_epsilon=rms_norm_eps rotary_emb_base=rope_theta
 """)
-"""Keys of a configuration that say what others do."""
+"""Keys of a configuration → other keys of the same meaning."""
 _NAME = re.compile(r"(?:(?:model|bert|roberta)\.)?(?:(?:blk|layers|encoder\.layers?)\.(\d+)\.)?(.+)\.(weight|bias)")
 _UNUSED = re.compile(r"(bert\.|roberta\.)?(pooler|cls\.(predictions|seq_relationship)|lm_head)\.")
-"""Of encoders: what was trained beside the vectors of tokens."""
-_COMPUTED = _pairs(
+"""Tensors of encoders that token vectors do not need."""
+_EXPECTED = _parse_pairs(
     "hidden_act=gelu activation_function=swiglu prenorm=False rotary_emb_interleaved=False rotary_emb_fraction=1.0"
 )
-"""Of encoders: what keys of a configuration may say."""
+"""Supported values of keys in an encoder's configuration."""
 
 
 class NetworkSource(Struct, frozen=True):
-    """What a file or a folder says of its network, whatever words it has for that."""
+    """Settings and tensors of a network, as read from a file or a folder."""
 
     path: Path
     architecture: Architecture
     role: Role
     tensors: dict[str, StoredTensor]
-    """By our names; `labels`, `dense_2` and `dense_3` are those that others are made of."""
+    """By qmd's names; others are computed from `labels`, `dense_2` and `dense_3`."""
     layers: int
     theta: float
     eps: float
     pooling: Pooling | None
     labels: Sequence[str]
-    """Of a reranker that sorts into classes."""
+    """Labels of a reranker that classifies."""
     yes_no: Mapping[str, int]
-    """The tokens by which one without classes answers."""
+    """The tokens by which a reranker without classes answers."""
     window: int
     local: Any
-    """Which layers of Gemma look at the tokens around alone: a list, every how many one does not, or nothing."""
+    """Layers of Gemma that attend to near tokens only: a list, the period of the others, or nothing."""
     local_theta: float
     prompts: tuple[str, str] | None = None
     """Before queries and documents."""
     heads: int = 0
     context: int = 0
-    """Tokens that a text may have, 0 for unknown."""
+    """Most tokens of a text, 0 for unknown."""
     first_position: int = 0
     """Row of the table of positions that the first token has."""
     family: Family | None = None
@@ -109,7 +109,7 @@ class NetworkSource(Struct, frozen=True):
 
 
 def guess_role(settings: Mapping[str, Any], file_name: str) -> Role:
-    """The role a GGUF file is for, by its pooling and its names: a decoder that says nothing else is an expander."""
+    """Return the role of a GGUF file by its pooling and its names: by default a decoder is an expander."""
     architecture = str(settings.get("general.architecture", ""))
     pooling = settings.get(f"{architecture}.pooling_type")
     words = [file_name, *(str(settings.get(f"general.{key}", "")) for key in ("name", "basename"))]
@@ -123,24 +123,24 @@ def guess_role(settings: Mapping[str, Any], file_name: str) -> Role:
 
 
 def architecture_of(name: str, file_name: str) -> Architecture:
-    """The architecture of a name.
+    """Return the architecture of a name.
 
     Raises:
-        ModelError: It is not one of ours.
+        ModelError: It is not supported.
     """
     if name not in _ARCHITECTURES:
-        hint = f"read are {ARE_READ}; others: qmd models list --available"
-        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", hint)
+        hint = f"supported: {SUPPORTED}; others: qmd models list --available"
+        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not supported", hint)
     return _ARCHITECTURES[name]
 
 
 def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
-    """What a GGUF file says; raises as `read_network`."""
+    """Read the settings and tensors of a GGUF file; raise as `read_network`."""
     file = GgufFile(path)
     architecture = architecture_of(file.architecture, path.name)
     scaling = file.setting("rope.scaling.type", "none")
     if scaling != "none":
-        raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not read here")
+        raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not supported")
     role = role or guess_role(file.settings, name)
     tokens = file.settings.get("tokenizer.ggml.tokens") or []
     is_encoder = "bert" in architecture
@@ -148,7 +148,7 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
         path,
         architecture,
         role,
-        _renamed(path.name, file.tensors, _GGUF_NAMES, is_encoder=is_encoder),
+        _rename_tensors(path.name, file.tensors, _GGUF_NAMES, is_encoder=is_encoder),
         layers=int(file.setting("block_count", 0)),
         theta=float(file.setting("rope.freq_base", 1e4 if is_encoder else 1e6)),
         eps=float(file.setting(f"attention.layer_norm{'_rms' * (not is_encoder)}_epsilon", 1e-6)),
@@ -167,15 +167,15 @@ def read_gguf(path: Path, role: Role | None, name: str) -> NetworkSource:
 
 
 def read_folder(folder: Path, role: Role | None) -> NetworkSource:
-    """What a folder with `config.json` and safetensors says; raises as `read_network`."""
-    config = {_SAME.get(key, key): value for key, value in read_json(folder / "config.json").items()}
+    """Read the settings and tensors of a folder with `config.json` and safetensors; raise as `read_network`."""
+    config = {_SYNONYMS.get(key, key): value for key, value in read_json(folder / "config.json").items()}
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
     is_encoder = "bert" in architecture
     role = role or _folder_role(folder, config, is_encoder=is_encoder)
     kinds = config.get("layer_types")
     vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
-    query, document, _ = stated_prompts(read_json(folder / "config_sentence_transformers.json"))
-    # RoBERTa and its kin count positions from behind the padding token's number.
+    query, document, _ = read_prompts(read_json(folder / "config_sentence_transformers.json"))
+    # RoBERTa-like models count positions from behind the padding token's number.
     first = int(config.get("pad_token_id", 1)) + 1 if architecture == "bert" != config["model_type"] else 0
     return NetworkSource(
         folder,
@@ -200,24 +200,24 @@ def read_folder(folder: Path, role: Role | None) -> NetworkSource:
 
 
 def _pooling(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -> Pooling | None:
-    """The pooling that a file names. Raises a ModelError for what our graphs do not compute."""
+    """Return the pooling that a file names; raise a ModelError for steps that the graphs do not compute."""
     modes = read_json(folder / "1_Pooling" / "config.json")
-    pooling, named = stated_pooling(modes) if modes else (None, "")
+    pooling, named = read_pooling(modes) if modes else (None, "")
     other = [f"pools by '{short(named)}'"] if pooling == "none" else []
     if is_encoder:
-        other += [f"has another '{key}'" for key, value in _COMPUTED.items() if str(config.get(key, value)) != value]
+        other += [f"has another '{key}'" for key, value in _EXPECTED.items() if str(config.get(key, value)) != value]
         other += ["has a dense layer behind its pooling" for _ in folder.glob("[0-9]_Dense")]
     if other:
-        raise ModelError(f"'{folder.name}' {other[0]}, which is not read here")
+        raise ModelError(f"'{folder.name}' {other[0]}, which is not supported")
     return pooling
 
 
 def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
-    """The base of rotary positions; of Gemma that of the layers which look at all tokens."""
+    """Return the base of rotary positions; for Gemma that of the global layers."""
     rope: Mapping[str, Any] = config.get("rope_parameters") or {}
     scaling = config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
     if scaling and "full_attention" not in rope:
-        raise ModelError(f"'{folder.name}' scales its rotary positions, which is not read here")
+        raise ModelError(f"'{folder.name}' scales its rotary positions, which is not supported")
     by_layer: Mapping[str, Any] = rope.get("full_attention", {})
     return float(config.get("rope_theta") or rope.get("rope_theta") or by_layer.get("rope_theta", 1e6))
 
@@ -233,7 +233,7 @@ def _folder_role(folder: Path, config: Mapping[str, Any], *, is_encoder: bool) -
 def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) -> dict[str, StoredTensor]:
     is_gemma = architecture == "gemma-embedding"
     names = {**_HF_NAMES, "post_attention_layernorm": "attended_norm"} if is_gemma else _HF_NAMES
-    tensors = _renamed(folder.name, read_safetensors(folder), names, is_encoder="bert" in architecture)
+    tensors = _rename_tensors(folder.name, read_safetensors(folder), names, is_encoder="bert" in architecture)
     if is_tied:
         tensors.pop("head", None)
     for path in sorted(folder.glob("[23]_Dense/model.safetensors")) if is_gemma else ():
@@ -242,10 +242,10 @@ def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) 
     return tensors
 
 
-def _renamed(
+def _rename_tensors(
     source: str, tensors: Mapping[str, StoredTensor], names: Mapping[str, str], *, is_encoder: bool
 ) -> dict[str, StoredTensor]:
-    """Tensors by our names; one that our graphs do not have says that the network is another."""
+    """Return tensors by qmd's names; an unknown one means another network, which is a ModelError."""
     found: dict[str, StoredTensor] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
@@ -254,7 +254,7 @@ def _renamed(
             found[layer + names[match[2]] + (".bias" if match[3] == "bias" else "")] = tensor
         elif not is_encoder or not _UNUSED.match(name):
             raise ModelError(
-                f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
-                f"read are {ARE_READ}",
+                f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' belongs to an unsupported network",
+                f"supported: {SUPPORTED}",
             )
     return found

@@ -1,4 +1,4 @@
-"""What network a GGUF file or a folder with safetensors holds: architecture, sizes, role, tensors by our names."""
+"""Network of a GGUF file or a folder with safetensors: architecture, sizes, role, tensors by qmd's names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from qmd.inference.records import Pooling, Role
 from qmd.plugins.models.formats.gemma_graph import GemmaShape
 from qmd.plugins.models.formats.gguf import GgufFile
 from qmd.plugins.models.formats.graph_writer import Qwen3Shape, qwen3_shape
-from qmd.plugins.models.formats.network_files import ARE_READ, NetworkSource, read_folder, read_gguf
+from qmd.plugins.models.formats.network_files import SUPPORTED, NetworkSource, read_folder, read_gguf
 from qmd.plugins.models.formats.number_formats import Floats
 from qmd.plugins.models.formats.stored_weights import StoredTensor
 
 _YES = ("yes", "relevant", "true", "label_1")
 _QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 _ANY = Family("", "", "mean", MAX_CONTEXT, "")
-"""What is taken for granted of an encoder that is not known."""
+"""Defaults of an unknown encoder."""
 _LEAST_CONTEXT = 64
-"""Tokens: with fewer a prompt and a title would leave no room for a text."""
+"""Least tokens of a run: with fewer, prompt and title would leave no space for a text."""
 _GEMMA_PERIOD = 6
-"""Every sixth layer of Gemma 3 looks at all tokens."""
+"""Every sixth layer of Gemma 3 attends to all tokens."""
 
 
 class Network(Struct, frozen=True):
@@ -42,7 +42,7 @@ class Network(Struct, frozen=True):
     pooling: Pooling = "none"
     gemma: GemmaShape | None = None
     context: int = 0
-    """Tokens that an encoder may be given; 0 for other networks, which take what we choose."""
+    """Most tokens of an encoder; 0 for other networks, where qmd chooses."""
     query_prompt: str = ""
     document_prompt: str = ""
     gguf: GgufFile | None = None
@@ -59,14 +59,14 @@ class Network(Struct, frozen=True):
 
 
 def read_network(path: Path, role: Role | None = None, name: str | None = None) -> Network:
-    """The network of a GGUF file, or of a folder with `config.json` and safetensors.
+    """Read the network of a GGUF file, or of a folder with `config.json` and safetensors.
 
     Args:
-        role: What it is to do; None tells it from the file.
-        name: What the file is called where its own name says nothing, as a blob's.
+        role: The role to serve; None reads it from the file.
+        name: Name of the file if its own name is meaningless, as a blob's.
 
     Raises:
-        ModelError: The file is damaged, or not of an architecture that is read.
+        ModelError: The file is damaged, or of an unsupported architecture.
     """
     source = read_folder(path, role) if path.is_dir() else read_gguf(path, role, name or path.stem)
     if "bert" in source.architecture:
@@ -76,13 +76,13 @@ def read_network(path: Path, role: Role | None = None, name: str | None = None) 
 
 def _sizes(source: NetworkSource) -> Qwen3Shape:
     needed = ("embed", "norm", *(f"layers.0.{part}" for part in ("q", "k", "gate", "q_norm")))
-    _need(source, [*needed, f"layers.{source.layers - 1}.down"])
+    _require(source, [*needed, f"layers.{source.layers - 1}.down"])
     shape = qwen3_shape(lambda name: source.tensors[name].shape, source.layers, source.theta, source.eps)
     _check_shapes(source.path.name, source.tensors, shape)
     return shape
 
 
-def _need(source: NetworkSource, names: Iterable[str]) -> None:
+def _require(source: NetworkSource, names: Iterable[str]) -> None:
     missing = next((one for one in names if one not in source.tensors), None)
     if missing is not None:
         raise ModelError(f"weight '{missing}' is not found in '{source.path.name}'")
@@ -122,7 +122,7 @@ def _qwen3(source: NetworkSource, sizes: Qwen3Shape) -> Network:
 
 
 def _score(source: NetworkSource, of_labels: StoredTensor | None, sizes: Qwen3Shape) -> Floats:
-    """The row whose product with the last token is the logit of P(yes), shape (1, hidden).
+    """Return the row whose product with the last token is the logit of P(yes), shape (1, hidden).
 
     A softmax over two logits is the sigmoid of their difference, so two rows become one.
     """
@@ -143,7 +143,7 @@ def _score(source: NetworkSource, of_labels: StoredTensor | None, sizes: Qwen3Sh
 
 
 def _gemma(source: NetworkSource, sizes: Qwen3Shape) -> Network:
-    """EmbeddingGemma. Its makers store norms less one; GGUF files hold them as they are applied."""
+    """Return an EmbeddingGemma network. Its makers store norms less one; GGUF files store the full values."""
     tensors, name = source.tensors, source.path.name
     made: dict[str, Floats] = {}
     tensors.pop("head", None)
@@ -170,24 +170,24 @@ def _gemma(source: NetworkSource, sizes: Qwen3Shape) -> Network:
 
 
 def _local_layers(layers: int, pattern: Any) -> tuple[bool, ...]:
-    """Which layers look at the tokens around alone: a list says, or every how many one does not."""
+    """Return for each layer whether it attends to near tokens only, from a list or the period of the others."""
     if pattern is not None and not isinstance(pattern, int):
         if len(pattern) != layers:
-            raise ValueError(f"it says of {len(pattern)} layers what they look at, and has {layers}")
+            raise ValueError(f"it lists the attention of {len(pattern)} layers, and has {layers}")
         return tuple(bool(item) for item in pattern)
     period = pattern or _GEMMA_PERIOD
     return tuple((index + 1) % period != 0 for index in range(layers))
 
 
 def _encoder(source: NetworkSource) -> Network:
-    """BERT and its kin. The rows of their positions and that of the first kind of token are added into one table."""
+    """Return a BERT-like network. The rows of positions and the first token type are added into one table."""
     tensors, name, family, first = source.tensors, source.path.name, source.family or _ANY, source.first_position
     if source.role != "embed":
         raise ModelError(f"'{name}' is an encoder, which only embeds here", "others: qmd models list --available")
-    _need(source, _encoder_weights(source))
+    _require(source, _encoder_weights(source))
     other = min(tensors.keys() - {"types", *_encoder_weights(source)}, default=None)
     if other is not None:
-        raise ModelError(f"weight '{other}' of '{name}' is of a network that is not read here", f"read are {ARE_READ}")
+        raise ModelError(f"weight '{other}' of '{name}' belongs to an unsupported network", f"supported: {SUPPORTED}")
     (vocab, hidden), heads = (*tensors["embed"].shape, 0)[:2], source.heads
     size, ffn = hidden // max(heads, 1), len(tensors["layers.0.up"].rows)
     positions, types = tensors.pop("positions", None), tensors.pop("types", None)
@@ -207,7 +207,7 @@ def _encoder(source: NetworkSource) -> Network:
 
 
 def _encoder_weights(source: NetworkSource) -> Iterator[str]:
-    """Every weight that an encoder has; the row of a kind of token may be missing."""
+    """Yield every weight of an encoder; the row of a token type may be missing."""
     is_nomic = source.architecture == "nomic-bert"
     products = ["qkv"] if "layers.0.qkv" in source.tensors else ["q", "k", "v"]
     products += ["o", "up", "down", *(["gate"] if is_nomic else [])]

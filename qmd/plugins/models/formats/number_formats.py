@@ -1,8 +1,8 @@
 """The number formats of GGUF and safetensors files: quantized values with a scale for every few weights, or floats.
 
-Every quantized format here says the same thing: weight = scale x (value - zero) + offset, with one scale (and one
-offset, in the formats that have any) for each run of 16 or 32 weights along a row. What differs is how the values' bits
-are spread over a block's bytes. The layouts are those of `ggml-common.h` in llama.cpp.
+Every quantized format here means: weight = scale x (value - zero) + offset, with one scale (and one offset, in the
+formats that have any) for each run of 16 or 32 weights along a row. The formats differ in the arrangement of the
+values' bits in a block's bytes. The layouts are those of `ggml-common.h` in llama.cpp.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Quantized(Struct, frozen=True):
     values: Bytes
     zero: int
     scales: Floats
-    """For each run of a row, in order; so are the offsets."""
+    """For each run of a row, in order, as are the offsets."""
     offsets: Floats | None = None
 
     def floats(self) -> Floats:
-        """The weights (n, k) of what is in rows."""
+        """Return the weights (n, k) of row data."""
         n, k = self.values.shape
         runs = self.values.reshape(n, self.scales.shape[1], -1).astype(np.float32) - np.float32(self.zero)
         runs *= self.scales[..., None]
@@ -37,24 +37,24 @@ class Quantized(Struct, frozen=True):
 
 
 class NumberFormat(Struct, frozen=True):
-    """How a file writes the weights of a tensor, and what blocks of our own graphs hold them without rounding."""
+    """Encoding of a tensor's weights in a file, and the blocks of qmd's graphs that store them without rounding."""
 
     number: int
     """In GGUF files."""
     block: int = 1
-    """Weights that are written together."""
+    """Weights per block in the file."""
     block_bytes: int = 4
     read: Callable[[Bytes], Quantized] | None = None
-    """Takes blocks apart, of shape (blocks, bytes of a block); None for floats."""
+    """Decodes blocks, of shape (blocks, bytes of a block); None for floats."""
     bits: int = 8
-    """Of the values in our blocks; floats are rounded to 8."""
+    """Bits of the values in qmd's blocks; floats are rounded to 8."""
     run: int = 32
-    """Weights that have one scale there."""
+    """Weights per scale there."""
     middle: int | None = None
     """In formats with an offset per run, the value that becomes zero: about the middle one, as inputs are rounded."""
 
     def floats(self, rows: Bytes) -> Floats:
-        """Rows of shape (n, bytes of a row) as float32."""
+        """Return rows of shape (n, bytes of a row) as float32."""
         if self.read is not None:
             return self.quantized(rows).floats()
         rows = np.ascontiguousarray(rows)
@@ -64,7 +64,7 @@ class NumberFormat(Struct, frozen=True):
         return rows.view("<f4" if self.block_bytes == 4 else "<f2").astype(np.float32)
 
     def quantized(self, rows: Bytes) -> Quantized:
-        """Rows of a quantized format, (n, bytes of a row), as values (n, k), scales and offsets (n, k / run)."""
+        """Return rows of a quantized format, (n, bytes of a row), as values (n, k), scales and offsets (n, k / run)."""
         assert self.read is not None
         n, found = len(rows), self.read(np.ascontiguousarray(rows).reshape(-1, self.block_bytes))
         offsets = None if found.offsets is None else found.offsets.reshape(n, -1)
@@ -72,17 +72,17 @@ class NumberFormat(Struct, frozen=True):
 
 
 def _half(block: Bytes, start: int) -> Floats:
-    """A half-precision number at a byte of each block, shape (blocks, 1)."""
+    """Return a half-precision number at a byte of each block, shape (blocks, 1)."""
     return np.ascontiguousarray(block[:, start : start + 2]).view("<f2").astype(np.float32)
 
 
 def _nibbles(packed: Bytes) -> Bytes:
-    """First all low halves of the bytes, then all high ones."""
+    """Return first all low halves of the bytes, then all high ones."""
     return np.concatenate([packed & 15, packed >> 4], axis=-1)
 
 
 def _fifth_bits(block: Bytes, start: int) -> Bytes:
-    """32 bits from a byte on, lowest first, each as 16 or 0."""
+    """Return 32 bits from a byte on, lowest first, each as 16 or 0."""
     return np.unpackbits(block[:, start : start + 4], axis=1, bitorder="little") << np.uint8(4)
 
 
@@ -108,7 +108,7 @@ def _q5_1(block: Bytes) -> Quantized:
 
 
 def _six_bit_pairs(block: Bytes) -> tuple[Floats, Floats]:
-    """Scales and offsets of the eight runs of a 256-weight block: 6-bit numbers in 12 bytes, times two halves."""
+    """Return scales and offsets of the eight runs of a 256-weight block: 6-bit numbers in 12 bytes, times 2 halves."""
     low, mid, high = block[:, 4:8], block[:, 8:12], block[:, 12:16]
     scales = np.concatenate([low & 63, (high & 15) | (low >> 6 << 4)], axis=1)
     minima = np.concatenate([mid & 63, (high >> 4) | (mid >> 6 << 4)], axis=1)
@@ -149,4 +149,4 @@ FORMATS: Mapping[str, NumberFormat] = {
     "Q5_K": NumberFormat(13, 256, 176, _q5_k, middle=16),
     "Q6_K": NumberFormat(14, 256, 210, _q6_k, run=16),
 }
-"""Those that are read, by ggml's names."""
+"""Supported formats, by ggml's names."""

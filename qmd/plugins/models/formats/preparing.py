@@ -1,8 +1,8 @@
-"""Makes the forms of a model that run best on this machine, from the published file, and checks them against it.
+"""Preparation of the forms of a model that run best on this machine, checked against the published file.
 
-The forms are our own graphs: products of bytes with a shared prefix for the reranker, 4-bit blocks for the decoder. One
-is put in place only when it agrees with the published file on a few prompts; without it the published file runs through
-the same interface. A refusal is put in its place, so that nobody tries again unasked.
+The forms are graphs of qmd: products of bytes with a shared prefix for the reranker, 4-bit blocks for the decoder. A
+form is installed only when it agrees with the published file on a few prompts; without it the published file runs
+through the same interface. A refusal is recorded, so that it is not tried again by default.
 """
 
 from __future__ import annotations
@@ -50,28 +50,28 @@ from qmd.plugins.models.formats.graphs import Qwen3Writer, graph_bytes
 from qmd.plugins.models.formats.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 
 Progress = Callable[[str, int, int], None]
-"""(what is being done, how much of it, of how much)."""
+"""(step, amount done, total)."""
 
 
 class MadeForm(Struct, frozen=True):
-    """What `prepare_model` made, or refused to keep."""
+    """A form that `prepare_model` made, or refused to keep."""
 
     name: FormName
     path: Path
     agreement: Agreement
     size_bytes: int
     reason: str | None = None
-    """Why it is not kept; None where it is."""
+    """Reason for the refusal; None if the form is kept."""
 
 
 def graph_form(name: FormName, record: ModelRecord, hidden: int) -> GraphForm:
-    """How a form computes.
+    """Return the number formats of a form.
 
-    Blocks of 128 are 20-25 % faster than 32 on a CPU. The table, which is also the decoder's head, stays at 8 bits: its
-    rows are what every answer is chosen from. Where rows are only looked up, half precision costs no time and keeps the
+    Blocks of 128 are 20-25 % faster than 32 on a CPU. The table, which is also the decoder's head, stays at 8 bits,
+    because its rows decide every answer. If rows are only looked up, half precision costs no time and keeps the
     published weights: with it the worst score of `i16w16` is 0.002 deviations off, with 8 bits 0.04. `fp32` keeps every
-    weight as it is and gains by the shared prefix and the single score alone: without VNNI that is 1.4 times the speed
-    of 8-bit blocks.
+    weight and gains only by the shared prefix and the single score: without VNNI that is 1.4 times the speed of 8-bit
+    blocks.
     """
     head: Literal["lm", "score"] = "score" if record.role == "rerank" else "lm"
     if name == "fp32":
@@ -92,7 +92,7 @@ def prepare_model(
 ) -> tuple[MadeForm, ...]:
     """Make forms of the model in `folder` and keep those that agree with the published file.
 
-    Takes minutes, most of them for the checks. What was there stays until the new form is whole and checked.
+    Takes minutes, most of them for the checks. An existing form stays until the new one is complete and checked.
 
     Args:
         forms: Names; None takes the default one.
@@ -101,7 +101,7 @@ def prepare_model(
     Raises:
         UsageError: If the model has no such form.
         BusyError: If another process prepares it.
-        ModelError: If the disk is full, or the folder has no published file whose weights are exact and can be read.
+        ModelError: If the disk is full, or the folder has no published file with exact, readable weights.
     """
     chosen = _chosen_forms(record, forms)
     source_format, source = _source(record, folder)
@@ -109,15 +109,15 @@ def prepare_model(
     logits = partial(_logits, record, folder, threads, tell)
     compare = compare_scores if record.role == "rerank" else compare_logits
     place, lock = folder / PREPARED_FOLDER, folder / ".prepare.lock"
-    # Two runs would take the memory of both, and one would clear away what the other writes.
+    # Two runs would take the memory of both, and each would delete the other's files.
     with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
         place.mkdir(exist_ok=True)
         for left in (*place.glob(".*"), *(place / name for name in DROPPED_FORMS)):
-            # What an interrupted run left, and forms that are read no more; the lock says that nobody writes them.
+            # Left by an interrupted run, or forms that are no longer read; the lock excludes another writer.
             shutil.rmtree(left, ignore_errors=True)
         weights = GraphWeights(source)
         wanted = {name: graph_form(name, record, weights.shape.hidden) for name in chosen}
-        # Before the published file is run, which takes most of the time.
+        # Before the published file runs, which takes most of the time.
         check_space(place, sum(graph_bytes(weights.shape, form) for form in wanted.values()))
         expected = logits("running the published", source, source_format)
         origin = {
@@ -130,7 +130,7 @@ def prepare_model(
 
         def make(name: FormName, form: GraphForm) -> MadeForm:
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place) as staging:
-                # A folder of its own, so that the temporary one is still there for its clean-up.
+                # A folder of its own, so that the temporary one still exists for its clean-up.
                 staged = Path(staging) / name
                 staged.mkdir()
                 written: set[str] = set()
@@ -163,8 +163,8 @@ def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[Form
 def _logits(
     record: ModelRecord, folder: Path, threads: int | None, tell: Progress, what: str, path: Path, format: str
 ) -> npt.NDArray[np.float32]:
-    """Logits of the check prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
-    # A vocabulary's logits say more than one score: fewer prompts do.
+    """Return the logits of the check prompts' last tokens, shape (prompts, width), each run alone and on the CPU."""
+    # A vocabulary's logits contain more than one score, so fewer prompts are enough.
     pairs = CHECK_PAIRS[:12] if record.role == "expand" else CHECK_PAIRS
     tell(what, 0, len(pairs))
     rows = []
@@ -175,7 +175,7 @@ def _logits(
 
 
 def _install(staged: Path, made: MadeForm, origin: Mapping[str, object], is_ready: bool) -> None:
-    """Put a form into its place, its manifest written last; or, where none that agreed is there, why it is refused."""
+    """Install a form, its manifest written last; or, without an accepted form, record the reason for the refusal."""
     result: Mapping[str, object]
     if made.reason is None:
         result = {"files": file_list(measure_file(staged, path.name) for path in sorted(staged.iterdir()))}
@@ -197,13 +197,13 @@ def _install(staged: Path, made: MadeForm, origin: Mapping[str, object], is_read
 
 
 def _source(record: ModelRecord, folder: Path) -> tuple[str, Path]:
-    """The format and the file of the weights that forms are made of."""
+    """Return the format and the file of the weights that forms are made of."""
     found = exact_source(record, folder)
     if found is not None:
         return found.name, folder / found.weights.path
     here = [item.name for item in record.formats if (folder / item.weights.path).is_file()]
     if not here:
-        raise ModelError(f"'{folder}' holds no published file of '{record.name}'", f"qmd models pull {record.name}")
+        raise ModelError(f"'{folder}' contains no published file of '{record.name}'", f"qmd models pull {record.name}")
     raise ModelError(
         f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(here)}), "
         "and a form of them would lose precision once more",

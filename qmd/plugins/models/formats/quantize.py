@@ -31,11 +31,11 @@ class BlockQuantized(Struct, frozen=True):
     bits: int
     block: int
     offsets: npt.NDArray[np.float32] | None = None
-    """What is added to the weights of each block, as `scales`; None for nothing."""
+    """Offsets added to the weights of each block, shaped as `scales`; None for none."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, k) of the weight this stands for."""
+        """(n, k) of the weight."""
         n, blocks = self.scales.shape
         return n, blocks * self.block
 
@@ -43,7 +43,7 @@ class BlockQuantized(Struct, frozen=True):
 def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> BlockQuantized:
     """Quantize symmetrically, one scale per block.
 
-    The value of largest magnitude in a block is given the outermost value (-8 or -128), so that the asymmetry of two's
+    The value of largest magnitude in a block becomes the outermost value (-8 or -128), so that the asymmetry of two's
     complement is not wasted. At 4 bits a few smaller scales are tried and the one with least squared error kept.
 
     Args:
@@ -68,7 +68,7 @@ def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> B
 
 
 def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """Quantized values (same shape, 0 to 2^bits - 1) and scales of blocks of shape (n, blocks, block)."""
+    """Return quantized values (same shape, 0 to 2^bits - 1) and scales of blocks of shape (n, blocks, block)."""
     half = 2 ** (bits - 1)
     extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
     full = np.where(extreme == 0, 1.0, extreme / -half).astype(np.float32)
@@ -89,9 +89,9 @@ def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArr
 def quantize_rows(
     weight: npt.NDArray[np.float32], terms: int = 1
 ) -> tuple[list[npt.NDArray[np.int8]], npt.NDArray[np.float32]]:
-    """A weight (n, k) as the sum of `terms` (1 or 2) matrices of bytes, times one scale per output row (n,).
+    """Return a weight (n, k) as the sum of `terms` (1 or 2) matrices of bytes, and one scale per output row (n,).
 
-    The second holds what the first rounds away, in steps that are `FINER` times as fine: 15 bits together. It needs a
+    The second matrix is the first one's rounding error, in steps `FINER` times as fine: 15 bits together. It needs a
     processor that adds products of bytes in 32 bits; sums in 16 bits, as of AVX2 without VNNI, saturate.
     """
     peak = np.abs(weight).max(axis=1)

@@ -1,4 +1,4 @@
-"""Reads safetensors: a JSON header that says where each tensor lies, and the tensors, in one file or several.
+"""Reader of safetensors: a JSON header with the place of each tensor, and the tensors, in one file or several.
 
 Layout: eight bytes with the header's length, the header, the tensors. A model of several files has an index that names
 the file of each tensor. Not by the package `safetensors`, which copies each tensor, has no BF16 for numpy, and spends
@@ -21,28 +21,28 @@ from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.models.formats.stored_weights import StoredTensor, check_shape
 
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2}
-"""Number formats that are read, with the size of a number."""
+"""Supported number formats, with the size of a number."""
 _MAX_HEADER_BYTES = 16 << 20
 _ONE_FILE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 
 
 def has_safetensors(folder: Path) -> bool:
-    """Whether a folder holds a model in this format."""
+    """Return whether a folder contains a model in this format."""
     return (folder / _ONE_FILE).is_file() or (folder / _INDEX).is_file()
 
 
 def read_safetensors(folder: Path) -> dict[str, StoredTensor]:
-    """Tensors by name, of all files of a model's folder.
+    """Return tensors by name, from all files of a model's folder.
 
     Raises:
-        ModelError: A file is missing, damaged or cut short, or holds a tensor in a format that is not read here.
+        ModelError: A file is missing, damaged or cut short, or contains a tensor in an unsupported format.
     """
     if (folder / _ONE_FILE).is_file():
         return read_file(file_below(folder, _ONE_FILE, folder.name))
     placed = read_json(folder / _INDEX).get("weight_map")
     if not isinstance(placed, Mapping):
-        raise ModelError(f"'{folder}' holds neither '{_ONE_FILE}' nor a whole '{_INDEX}'")
+        raise ModelError(f"'{folder}' contains neither '{_ONE_FILE}' nor a whole '{_INDEX}'")
     tensors: dict[str, StoredTensor] = {}
     for name in sorted({str(file) for file in placed.values()}):
         tensors |= read_file(file_below(folder, name, folder.name))
@@ -53,7 +53,7 @@ def read_safetensors(folder: Path) -> dict[str, StoredTensor]:
 
 
 def read_file(path: Path) -> dict[str, StoredTensor]:
-    """Tensors of one file by name; raises what `read_safetensors` does."""
+    """Return the tensors of one file by name; raise as `read_safetensors`."""
     with reading(path.name):
         mapped = map_file(path)
         length = int.from_bytes(mapped[:8], "little")
@@ -71,7 +71,7 @@ def _tensor(name: str, path: Path, entry: Mapping[str, Any], whole: npt.NDArray[
     name = short(name)
     if kind not in _BYTES:
         raise ModelError(
-            f"tensor '{name}' in '{path.name}' has type '{short(kind)}', which is not read here",
+            f"tensor '{name}' in '{path.name}' has type '{short(kind)}', which is not supported",
             f"get the model in one of: {', '.join(_BYTES)}",
         )
     if not 0 <= start <= end <= len(whole):

@@ -1,4 +1,4 @@
-"""Whether a prepared form of a model still computes what the published file does: their agreement on thirty prompts."""
+"""Agreement of a prepared form of a model with the published file, on thirty prompts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MIN_TAU = {"fp32": 0.98, "i16w16": 0.98, "i16w8": 0.90, "q8": 0.90}
 
 
 class Agreement(Struct, frozen=True):
-    """How close a form comes to the published file."""
+    """Measures of agreement with the published file."""
 
     correlation: float
     """Pearson's, of scores over the prompts, or of a vocabulary's logits, averaged over the prompts."""
@@ -40,13 +40,12 @@ class Agreement(Struct, frozen=True):
     """Share of prompts with the same likeliest token; None for a reranker."""
 
     def summary(self) -> str:
-        """The figures in one phrase."""
         order = f", rank agreement {self.tau:.3f}" if self.tau is not None else ""
         token = f", same likeliest token in {self.top1:.0%}" if self.top1 is not None else ""
         return f"correlation {self.correlation:.3f} with the published file{order}{token}"
 
     def refusal(self, form: str) -> str | None:
-        """Why the form is not to be used; None where it may be."""
+        """Return why the form must not be used; None if it may be."""
         if not self.correlation >= _MIN_CORRELATION[form]:
             return f"correlation {self.correlation:.3f} with the published file is below {_MIN_CORRELATION[form]}"
         if self.tau is not None and not self.tau >= _MIN_TAU[form]:
@@ -55,13 +54,13 @@ class Agreement(Struct, frozen=True):
 
 
 def compare_scores(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
-    """Agreement of two rerankers' logits, shape (prompts, 1)."""
+    """Return the agreement of two rerankers' logits, shape (prompts, 1)."""
     a, b = expected[:, 0].astype(np.float64), got[:, 0].astype(np.float64)
     return Agreement(_correlation(a, b), _kendall(a, b), None)
 
 
 def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
-    """Agreement of two language models' logits, shape (prompts, vocabulary)."""
+    """Return the agreement of two language models' logits, shape (prompts, vocabulary)."""
     a, b = expected.astype(np.float64), got.astype(np.float64)
     mean = float(np.mean([_correlation(x, y) for x, y in zip(a, b, strict=True)]))
     top1 = float((a.argmax(1) == b.argmax(1)).mean())
@@ -69,7 +68,7 @@ def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float3
 
 
 def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Pearson's correlation; 1 for two constants, 0 where only one is constant."""
+    """Return Pearson's correlation; 1 for two constants, 0 if only one is constant."""
     a, b = a - a.mean(), b - b.mean()
     scale = float((a @ a) ** 0.5 * (b @ b) ** 0.5)
     if scale == 0.0:
@@ -78,9 +77,9 @@ def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> floa
 
 
 def _kendall(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Kendall's tau over the pairs that the first ranking tells apart by more than a hundredth of its spread.
+    """Return Kendall's tau over the pairs whose first scores differ by more than a hundredth of the spread.
 
-    Scores closer than that are equal for every purpose, and their order is chance.
+    Closer scores are equal for every purpose, and their order is chance.
     """
     rows, columns = np.triu_indices(len(a), 1)
     first, second = a[rows] - a[columns], b[rows] - b[columns]

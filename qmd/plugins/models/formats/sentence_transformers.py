@@ -1,7 +1,7 @@
-"""How an embedding model in a folder wants its texts: read from the files that sentence-transformers writes.
+"""Embedding rules of a model folder, from the files that sentence-transformers writes.
 
-The files come first. Where they are silent, the table of well-known models speaks; where that is silent as well, the
-defaults of sentence-transformers hold, except for decoders, whose mean over tokens nobody means.
+The files come first. A rule that they do not state comes from the table of well-known models, else from the defaults of
+sentence-transformers, except that a decoder's pooling is never the default mean.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
 from qmd.inference.models.catalogue import MAX_CONTEXT, Family, chunk_tokens, find_family
-from qmd.inference.models.folders import stated_pooling, stated_prompts
-from qmd.inference.models.weights import size_of
+from qmd.inference.models.folders import read_pooling, read_prompts
+from qmd.inference.models.weights import file_size
 from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json
 
@@ -29,48 +29,46 @@ _FORMAT_BY_FILE = {
     "model_fp16.onnx": "fp16",
     "model.onnx": "fp32",
 }
-"""Usual file names and what they contain. No `*_uint8`: unsigned weights run no faster than fp32."""
+"""Usual file names and their formats. No `*_uint8`: unsigned weights run no faster than fp32."""
 
 _OFFSET_TYPES = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Types of models that count positions from behind the padding token's number."""
 
 
 class _Folder(Struct, frozen=True):
-    """What was read of a folder."""
-
     path: Path
     config: Mapping[str, Any]
     modules: Sequence[Mapping[str, Any]]
     known: Family | None
 
     def module(self, name: str) -> Path | None:
-        """Folder of the first module of a class, by the class's name; None where it has none."""
+        """Return the folder of the first module of a class, by the class's name, or None."""
         return next((self.place(one) for one in self.modules if class_of(one) == name), None)
 
     def place(self, module: Mapping[str, Any]) -> Path:
-        """Folder of a module; the first one is often that of the model itself."""
+        """Return the folder of a module; the first one is often that of the model itself."""
         words = str(module.get("path", ""))
         return path_below(self.path, words, "modules.json") if words.strip("./") else self.path
 
     @property
     def table(self) -> str:
-        """How the table is named as an origin."""
+        """Name of the table as an origin."""
         return f"known as {self.known.name}" if self.known else ""
 
 
 def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) -> ModelRecord:
-    """A record for a folder with an embedding model that the catalogue does not know.
+    """Return a record for a folder with an embedding model outside the catalogue.
 
-    Weights are looked for under the usual names, here and in `onnx/`. All scripts are trusted.
+    Weights are searched under the usual names, here and in `onnx/`. All scripts are trusted.
 
     Raises:
-        ModelError: There are none, or another file is damaged or says what is not known.
+        ModelError: There are none, or another file is damaged or has unknown contents.
     """
     formats = tuple(
         ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
         for file, name in _FORMAT_BY_FILE.items()
         for prefix in ("", "onnx/")
-        if size_of(folder / (prefix + file))
+        if file_size(folder / (prefix + file))
     )
     if not formats:
         is_other = any(folder.glob("*.safetensors"))
@@ -80,7 +78,7 @@ def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) 
     _check_similarity(read)
     pooling, pooling_from, only_in_graph, pools_prompt = _pooling(read)
     query_prompt, document_prompt, prompts_from = _prompts(read, overrides)
-    limit, length_from, is_lower_case = _limit(read)
+    limit, length_from, is_lower_case = _length_limit(read)
     context = min(limit, MAX_CONTEXT)
     length_from = length_from if context == limit else f"{length_from} allows {limit}"
     return ModelRecord(
@@ -111,7 +109,7 @@ def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) 
 
 
 def class_of(module: Mapping[str, Any]) -> str:
-    """Name of a module's class, without its package: `Pooling`."""
+    """Return the name of a module's class, without its package: `Pooling`."""
     return str(module.get("type", "")).rpartition(".")[2]
 
 
@@ -133,7 +131,7 @@ def _read(folder: Path) -> _Folder:
 
 
 def _check_similarity(read: _Folder) -> None:
-    """Raises a ModelError for vectors that are not compared by their angle, which is all that an index does."""
+    """Raise a ModelError for vectors that are not compared by their angle, the only comparison of an index."""
     named = read_json(read.path / "config_sentence_transformers.json").get("similarity_fn_name")
     is_unit = read.module("Normalize") is not None
     if named is None and read.known is not None and read.known.is_dot_product:
@@ -143,7 +141,7 @@ def _check_similarity(read: _Folder) -> None:
 
 
 def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
-    """Pooling, who says so, what only the graph can do, and whether a prompt's tokens count."""
+    """Return the pooling, its origin, steps that only the graph can do, and whether a prompt's tokens count."""
     known = read.known
     module = read.module("Pooling") or read.path / "1_Pooling"
     config = read_json(module / "config.json")
@@ -155,7 +153,7 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
     if config:
         origin = f"{module.name}/config.json"
         pools_prompt = bool(config.get("include_prompt", True))
-        pooling, named = stated_pooling(config)
+        pooling, named = read_pooling(config)
         unknown = (f"pooling '{named}' of '{origin}'",) if pooling == "none" else ()
         return pooling, origin, (*unknown, *extra), pools_prompt
     if known is not None:
@@ -163,11 +161,11 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
     architectures = [str(name) for name in read.config.get("architectures") or ()]
     if any(name.endswith("ForCausalLM") for name in architectures):
         return "none", "no file", ("a pooling that no file of the folder names", *extra), True
-    return "mean", "no file says otherwise", extra, True
+    return "mean", "no file sets it", extra, True
 
 
 def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
-    """Prompts of queries and of documents, and who says so."""
+    """Return the prompts of queries and of documents, and their origin."""
     query, document, origin = _own_prompts(read, overrides)
     given = (overrides.query_prompt, overrides.document_prompt)
     if given == (None, None):
@@ -178,7 +176,7 @@ def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
 
 def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
     file = "config_sentence_transformers.json"
-    query, document, prompts = stated_prompts(read_json(read.path / file))
+    query, document, prompts = read_prompts(read_json(read.path / file))
     if query or document:
         return query, document, file
     if read.known is not None:
@@ -192,8 +190,8 @@ def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, st
     return "", "", "no file names one"
 
 
-def _limit(read: _Folder) -> tuple[int, str, bool]:
-    """The makers' most tokens of a text, who says so, and whether texts are put into small letters."""
+def _length_limit(read: _Folder) -> tuple[int, str, bool]:
+    """Return the makers' most tokens of a text, its origin, and whether texts are lower-cased."""
     transformer = read.place(read.modules[0]) if read.modules else read.path
     # `sentence_bert_config.json`, or with the name of another architecture.
     files = sorted(transformer.glob("sentence_*_config.json"))
@@ -204,13 +202,13 @@ def _limit(read: _Folder) -> tuple[int, str, bool]:
         limits[read.table] = read.known.max_length if read.known else 0
     limits["config.json"] = _positions(read.config)
     limit, origin = min(
-        ((count, name) for name, count in limits.items() if count), default=(_DEFAULT_CONTEXT, "no file says otherwise")
+        ((count, name) for name, count in limits.items() if count), default=(_DEFAULT_CONTEXT, "no file sets it")
     )
     return limit, origin, bool(stated.get("do_lower_case"))
 
 
 def _positions(config: Mapping[str, Any]) -> int:
-    """Positions that a model has, 0 for unknown."""
+    """Return a model's positions, 0 for unknown."""
     count = next((n for key in ("max_position_embeddings", "n_positions") if (n := _count(config.get(key)))), 0)
     if count and config.get("model_type") in _OFFSET_TYPES:
         count -= int(config.get("pad_token_id") or 0) + 1
@@ -218,7 +216,7 @@ def _positions(config: Mapping[str, Any]) -> int:
 
 
 def _count(value: object) -> int:
-    """A number of tokens, 0 for none; tokenizers write a huge one for no limit."""
+    """Return a number of tokens, 0 for none; tokenizers write a huge one for no limit."""
     return int(value) if isinstance(value, int | float) and 0 < value < 10_000_000 else 0
 
 

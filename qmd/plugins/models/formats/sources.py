@@ -1,4 +1,4 @@
-"""What `qmd models import` may be asked for: files, folders, addresses, and models that other programs have here.
+"""Sources of `qmd models import`: files, folders, addresses, and models of other programs.
 
 Of the programs tobi/qmd, Ollama and LM Studio only names, small lists and the heads of files are read.
 """
@@ -29,12 +29,10 @@ _MAX_DEPTH = 3
 
 
 class ImportSource(Struct, frozen=True):
-    """A model to import."""
-
     path: Path
     """A GGUF file, or a folder with safetensors."""
     address: str
-    """What `qmd models import` takes: a path, `ollama:NAME`, or the address of a configuration."""
+    """Argument of `qmd models import`: a path, `ollama:NAME`, or the address in a configuration."""
     name: str
 
 
@@ -42,29 +40,29 @@ class FoundFile(ImportSource, frozen=True):
     """A GGUF file of another program."""
 
     owner: str
-    """The program, as people call it."""
+    """The program, as users call it."""
     size_bytes: int
 
 
 class Importable(Struct, frozen=True):
-    """A file of another program that can be imported, and what for."""
+    """A file of another program that can be imported, and its role."""
 
     file: FoundFile
     role: Role
 
     @property
     def command(self) -> str:
-        """What takes the model over."""
+        """Command that imports the model."""
         return f"qmd models import {shlex.quote(self.file.address)}"
 
     @property
     def reason(self) -> str:
-        """What is said beside the command."""
+        """Text next to the command."""
         return f"take it over from {self.file.owner} ({self.file.size_bytes / 1_000_000:.0f} MB)"
 
 
 def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[ImportSource, ...]:
-    """The models that `asked` means; none where it is no GGUF or safetensors: an archive, a folder of ONNX files.
+    """Return the models that `asked` means; none if it is no GGUF or safetensors: an archive, a folder of ONNX files.
 
     Raises:
         NotFoundError: There is no such file, or Ollama has no such model.
@@ -80,7 +78,7 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
         return (found,)
     path = expand_home(asked)
     if not path.exists() and is_gguf_address(asked):
-        cached = cached_file_of(asked, models_dir)
+        cached = find_cached_file(asked, models_dir)
         if cached is None:
             raise NotFoundError(f"'{asked}' is not on this machine", "fetch the file, then: qmd models import FILE")
         return (ImportSource(cached, asked, model_name(cached)),)
@@ -94,7 +92,7 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
 
 
 def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[Importable, ...]:
-    """Files of other programs that can be imported and have not been. Of each the head is read, a few kilobytes."""
+    """Return importable files of other programs that are not imported. Reads a few kilobytes of each."""
     files = find_files(models_dir, home, env)
     if not files:
         return ()
@@ -107,7 +105,7 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
         alike = [source for source in known if source.size_bytes == file.size_bytes]
         try:
             path = str(file.path.resolve())
-            # A hash takes a second for each gigabyte: of those alone that may be a copy of an imported one.
+            # A hash takes a second for each gigabyte, so only possible copies of an imported file are hashed.
             if any(path == source.path for source in alike) or (
                 alike and sha256_of(file.path) in {source.sha256 for source in alike}
             ):
@@ -117,7 +115,7 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
                 architecture_of(str(head.get("general.architecture", "")), file.name)
                 found.append(Importable(file, guess_role(head, file.name)))
         except (ModelError, OSError):
-            # Another architecture, or no model: nothing that could be said helps who lists models.
+            # Another architecture, or no model: a message would not help the user of a list.
             continue
     return tuple(found)
 
@@ -127,10 +125,10 @@ def _source(path: Path) -> ImportSource:
 
 
 def find_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[FoundFile, ...]:
-    """GGUF files in the places where other programs keep them.
+    """Find the GGUF files in the folders of other programs.
 
     Args:
-        models_dir: Ours, which on most systems is the folder of tobi/qmd as well.
+        models_dir: Folder of qmd, which on most systems is the folder of tobi/qmd as well.
         env: `OLLAMA_MODELS`, `XDG_CACHE_HOME`.
     """
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
@@ -147,12 +145,11 @@ def find_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[Fo
 
 
 def ollama_folder(home: Path, env: Mapping[str, str]) -> Path:
-    """Where Ollama keeps its models."""
     return Path(env.get("OLLAMA_MODELS") or home / ".ollama" / "models")
 
 
 def find_ollama(address: str, home: Path, env: Mapping[str, str]) -> FoundFile | None:
-    """The model of Ollama that `ollama:NAME[:TAG]` means; without a tag `latest`, or the only one there is."""
+    """Return the model of Ollama that `ollama:NAME[:TAG]` means; without a tag `latest`, or the only one."""
     wanted = address.lower()
     models = list(_ollama_models(ollama_folder(home, env)))
     exact = [model for model in models if model.address.lower() in (wanted, f"{wanted}:latest")]
@@ -160,8 +157,8 @@ def find_ollama(address: str, home: Path, env: Mapping[str, str]) -> FoundFile |
     return next(iter(exact), of_name[0] if len(of_name) == 1 else None)
 
 
-def cached_file_of(address: str, models_dir: Path) -> Path | None:
-    """The file that tobi/qmd has fetched for an address `hf:OWNER/REPOSITORY/FILE.gguf`; None where it is not there.
+def find_cached_file(address: str, models_dir: Path) -> Path | None:
+    """Return the file that tobi/qmd has fetched for an address `hf:OWNER/REPOSITORY/FILE.gguf`, or None.
 
     node-llama-cpp, which fetches for it, names the file after owner and file.
     """
@@ -173,14 +170,14 @@ def cached_file_of(address: str, models_dir: Path) -> Path | None:
 
 
 def gguf_remedy(address: str, models_dir: Path) -> str:
-    """What is to be done about a GGUF model that is asked for and was not imported."""
+    """Return the remedy for a GGUF model that is requested but not imported."""
     from qmd.plugins.models.formats.gguf import read_head
-    from qmd.plugins.models.formats.network_files import ARE_READ, architecture_of
+    from qmd.plugins.models.formats.network_files import SUPPORTED, architecture_of
 
     here = expand_home(address)
-    file = here if here.is_file() else cached_file_of(address, models_dir)
+    file = here if here.is_file() else find_cached_file(address, models_dir)
     if file is None:
-        return f"to use it: qmd models import FILE, which reads {ARE_READ}; others: qmd models list --available"
+        return f"to use it: qmd models import FILE, which reads {SUPPORTED}; others: qmd models list --available"
     try:
         architecture_of(str(read_head(file).get("general.architecture", "")), file.name)
     except ModelError as exc:
@@ -189,7 +186,7 @@ def gguf_remedy(address: str, models_dir: Path) -> str:
 
 
 def model_name(path: Path) -> str:
-    """What an imported file is called: its name without what a downloader put before it."""
+    """Return the name of an imported file, without a downloader's prefix."""
     stem = path.stem
     if stem.startswith("hf_") and stem.count("_") >= 2:
         return stem.split("_", 2)[2]
@@ -197,7 +194,7 @@ def model_name(path: Path) -> str:
 
 
 def _files(folder: Path, owner: str, depth: int) -> Iterator[FoundFile]:
-    """GGUF files in a folder and, down to `depth`, below it."""
+    """Yield GGUF files in a folder and, down to `depth`, below it."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -211,7 +208,7 @@ def _files(folder: Path, owner: str, depth: int) -> Iterator[FoundFile]:
 
 
 def _ollama_models(folder: Path) -> Iterator[FoundFile]:
-    """Models by the manifests of Ollama: `manifests/HOST/OWNER/NAME/TAG` names the blob that is the GGUF file."""
+    """Yield models by the manifests of Ollama: `manifests/HOST/OWNER/NAME/TAG` names the blob that is the GGUF file."""
     manifests = folder / "manifests"
     for path in sorted(manifests.glob("*/*/*/*")):
         try:
@@ -223,6 +220,6 @@ def _ollama_models(folder: Path) -> Iterator[FoundFile]:
             continue
         name, tag = path.parent.relative_to(manifests).as_posix(), path.name
         name = name.removeprefix(f"{_OLLAMA_LIBRARY}/").removeprefix("registry.ollama.ai/")
-        # Its names are those of the makers' models: what is made of one must not pass for another's.
+        # Its names are those of the makers' models; a converted model must not pass for another's.
         short = f"ollama-{name.rpartition('/')[2]}" + ("" if tag == "latest" else f"-{tag}")
         yield FoundFile(blob, f"{_OLLAMA}{name}:{tag}", short, "Ollama", size)

@@ -1,9 +1,9 @@
-"""Weights as a GGUF or safetensors file stores them, and in the blocks of `MatMulNBits` without rounding them anew.
+"""Weights as a GGUF or safetensors file stores them, and in the blocks of `MatMulNBits` without another rounding.
 
-`MatMulNBits` has one scale per block and a fixed zero (8 or 128); a format that also has an offset per block keeps it
-beside: the product of the offsets with the sums of the input's blocks is added. Measured for one token on a CPU, that
-takes 1.1 to 1.2 times the time of the bare 4-bit product, where 8 bits take about twice and the operator's own floating
-zero points more than seventy times.
+`MatMulNBits` has one scale per block and a fixed zero (8 or 128); a format that also has an offset per block stores it
+separately: the product of the offsets with the sums of the input's blocks is added. Measured for one token on a CPU,
+that takes 1.1 to 1.2 times the time of the bare 4-bit product, where 8 bits take about twice and the operator's own
+floating zero points more than seventy times.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from qmd.plugins.models.formats.number_formats import FORMATS, Floats, NumberFor
 from qmd.plugins.models.formats.quantize import BlockQuantized, quantize_blocks
 
 BLOCK = 32
-"""Weights per scale where the file has no blocks of its own."""
+"""Weights per scale if the file has no blocks of its own."""
 
 _ROWS_AT_ONCE = 4096
-"""So that the table of a large vocabulary needs no second full-size copy."""
+"""Rows per step, so that the table of a large vocabulary needs no second full-size copy."""
 _MOST_WEIGHTS = 1 << 30
-"""In one tensor; the largest table of a network that is read here has 0.6 milliards."""
+"""Most weights in one tensor; the largest table of a supported network has 0.6 milliards."""
 _LARGEST = 1e15
-"""Of a weight: squares and products of two are still numbers in single precision."""
+"""Largest weight: squares and products of two are still numbers in single precision."""
 
 
 class StoredTensor(Struct, frozen=True):
-    """A tensor that is read when asked for. `shape` is (outputs, inputs) for a matrix.
+    """A tensor that is read on demand. `shape` is (outputs, inputs) for a matrix.
 
-    Reading it raises a ModelError where a weight is no number.
+    Reading it raises a ModelError if a weight is not a number.
     """
 
     name: str
@@ -46,23 +46,20 @@ class StoredTensor(Struct, frozen=True):
 
     @property
     def format(self) -> NumberFormat:
-        """What its type means."""
         return FORMATS[self.type]
 
     def floats(self) -> Floats:
-        """The whole tensor."""
         return self.floats_of(slice(None)).reshape(self.shape)
 
     def floats_of(self, rows: slice | list[int]) -> Floats:
-        """Some rows."""
         with np.errstate(all="ignore"):
-            return self._checked(self.format.floats(self.rows[rows]))
+            return self._check_numbers(self.format.floats(self.rows[rows]))
 
     def blocks(self) -> BlockQuantized:
-        """A matrix in the blocks of its format: exact for quantized formats, rounded to 8 bits for floats."""
+        """Return a matrix in the blocks of its format: exact for quantized formats, rounded to 8 bits for floats."""
         layout = self.format
         if layout.read is None:
-            return self._rounded()
+            return self._round_blocks()
         n, k = self.shape
         packed = np.empty((n, k // layout.run, layout.run * layout.bits // 8), np.uint8)
         scales = np.empty(packed.shape[:2], np.float32)
@@ -70,9 +67,9 @@ class StoredTensor(Struct, frozen=True):
         for rows in self._slices():
             with np.errstate(all="ignore"):
                 found = layout.quantized(self.rows[rows])
-                scales[rows] = self._checked(found.scales)
+                scales[rows] = self._check_numbers(found.scales)
                 if offsets is not None and found.offsets is not None:
-                    offsets[rows] = self._checked(found.offsets) + np.float32(layout.middle) * found.scales
+                    offsets[rows] = self._check_numbers(found.offsets) + np.float32(layout.middle) * found.scales
             values = found.values.reshape(-1, *packed.shape[1:2], layout.run)
             if layout.bits == 4:
                 packed[rows] = values[..., 0::2] | (values[..., 1::2] << np.uint8(4))
@@ -81,10 +78,10 @@ class StoredTensor(Struct, frozen=True):
         return BlockQuantized(packed, scales, layout.bits, layout.run, offsets)
 
     def table(self) -> BlockQuantized:
-        """A matrix whose rows are looked up: without offsets, which a look-up cannot add, and so rounded to 8 bits."""
-        return self.blocks() if self.format.middle is None else self._rounded()
+        """Return a matrix whose rows are looked up: without offsets, which no look-up adds, so rounded to 8 bits."""
+        return self.blocks() if self.format.middle is None else self._round_blocks()
 
-    def _rounded(self) -> BlockQuantized:
+    def _round_blocks(self) -> BlockQuantized:
         n, k = self.shape
         packed, scales = np.empty((n, k // BLOCK, BLOCK), np.uint8), np.empty((n, k // BLOCK), np.float32)
         for rows in self._slices():
@@ -95,14 +92,14 @@ class StoredTensor(Struct, frozen=True):
     def _slices(self) -> Iterator[slice]:
         return (slice(start, start + _ROWS_AT_ONCE) for start in range(0, len(self.rows), _ROWS_AT_ONCE))
 
-    def _checked(self, values: Floats) -> Floats:
+    def _check_numbers(self, values: Floats) -> Floats:
         if not float(np.abs(values).max(initial=0)) <= _LARGEST:
-            raise ModelError(f"tensor '{short(self.name)}' holds weights that are no numbers", "is the file damaged?")
+            raise ModelError(f"tensor '{short(self.name)}' has weights that are not numbers", "is the file damaged?")
         return values
 
 
 class StoredWeights(Struct, frozen=True):
-    """Tensors by the names that our graphs read, and weights that are computed from others, as a reranker's score."""
+    """Tensors by the names that qmd's graphs read, and weights that are computed from others, as a reranker's score."""
 
     tensors: Mapping[str, StoredTensor]
     made: Mapping[str, Floats]
@@ -116,7 +113,6 @@ class StoredWeights(Struct, frozen=True):
         return name in self.made or name in self.tensors
 
     def stored(self, name: str) -> StoredTensor:
-        """A tensor of the file."""
         if name not in self.tensors:
             raise ModelError(f"weight '{name}' is not found in '{self.source}'", "is the file whole?")
         return self.tensors[name]

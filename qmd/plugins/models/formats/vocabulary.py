@@ -1,7 +1,7 @@
 """The tokenizer of a GGUF file, from its vocabulary, as `tokenizer.json` of the package `tokenizers`.
 
-Four kinds are read: byte-level BPE with the splitting of Qwen2 (`gpt2` with `qwen2`), SentencePiece's BPE with scores
-(`llama`, which Gemma has), the word pieces of BERT (`bert`), and SentencePiece's Unigram (`t5`, which XLM-RoBERTa has).
+Four kinds: byte-level BPE with the splitting of Qwen2 (`gpt2` with `qwen2`), SentencePiece's BPE with scores (`llama`,
+which Gemma has), the word pieces of BERT (`bert`), and SentencePiece's Unigram (`t5`, which XLM-RoBERTa has).
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ _SPLITS = {
         r"|\s+(?!\S)|\s+"
     )
 }
-"""How text is cut before merges are looked for, by `tokenizer.ggml.pre`."""
+"""Pattern that splits text before merges, by `tokenizer.ggml.pre`."""
 
 _SPACE = "▁"
 _LONGEST = 1024
 """Characters of a token, four times those of any known; merges and tries grow by its square."""
 
 _QWEN_END = "<|endoftext|>"
-"""What Qwen3-Embedding takes the vector at. Files of before June 2025 name the end of a chat's turn instead, and say
-nothing of ends (llama.cpp's issue 14252)."""
+"""End token whose vector Qwen3-Embedding uses. Files from before June 2025 name the end of a chat's turn instead, and
+state no end token (llama.cpp's issue 14252)."""
 
 
 def tokenizer_json(file: GgufFile, *, ends_by_default: bool = False) -> dict[str, Any]:
-    """The content of `tokenizer.json`.
+    """Return the content of `tokenizer.json`.
 
     Args:
-        ends_by_default: Whether an end token follows each text where the file does not say.
+        ends_by_default: An end token follows each text if the file does not state it.
 
     Raises:
-        ModelError: The file has no vocabulary, or one of a kind that is not read here.
+        ModelError: The file has no vocabulary, or one of an unsupported kind.
     """
     vocabulary = _Vocabulary(file)
     kind = vocabulary.setting("model", "")
     kinds = {"gpt2": _byte_level, "llama": _sentence_piece, "bert": _word_pieces, "t5": _unigram}
     if kind not in kinds:
-        raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{short(kind)}', which is not read here")
+        raise ModelError(f"the tokenizer of '{file.path.name}' is of kind '{short(kind)}', which is not supported")
     content = kinds[kind](vocabulary)
     content["post_processor"] = _template(vocabulary, kind, ends=ends_by_default)
     return {"version": "1.0", "truncation": None, "padding": None, **content}
 
 
 class _Vocabulary:
-    """Tokens of a file with their types, and the settings around them."""
+    """Tokens of a file with their types, and related settings."""
 
     def __init__(self, file: GgufFile) -> None:
         self.file = file
@@ -65,13 +65,13 @@ class _Vocabulary:
         self.types: Sequence[int] = [_NORMAL] * len(self.tokens) if types is None else types.tolist()
         lengths = list(map(len, self.tokens))
         if not lengths or len(self.types) != len(lengths) or max(lengths) > _LONGEST or sum(lengths) > _LONGEST << 13:
-            raise ModelError(f"'{file.path.name}' holds no whole vocabulary", "get the file again, or another one")
+            raise ModelError(f"'{file.path.name}' has no whole vocabulary", "get the file again, or another one")
 
     def setting(self, name: str, default: Any = None) -> Any:
         return self.file.settings.get(f"tokenizer.ggml.{name}", default)
 
     def mark(self, name: str, usual: str) -> int:
-        """Id of a token by the setting that names it, else by its usual text."""
+        """Return the id of a token by the setting that names it, else by its usual text."""
         index = self.setting(f"{name}_token_id")
         index = self.tokens.index(usual) if index is None and usual in self.tokens else index
         if index is None or not 0 <= index < len(self.tokens):
@@ -79,7 +79,7 @@ class _Vocabulary:
         return int(index)
 
     def ids(self) -> dict[str, int]:
-        """Tokens by text, without those that only fill the table up; the first of equal ones counts."""
+        """Return tokens by text, without those that only fill up the table; the first of equal ones counts."""
         found: dict[str, int] = {}
         for index, (token, kind) in enumerate(zip(self.tokens, self.types, strict=True)):
             if kind != _UNUSED:
@@ -87,7 +87,7 @@ class _Vocabulary:
         return found
 
     def added(self) -> list[dict[str, Any]]:
-        """Tokens that are found in a text before it is cut: marks of the template and the makers' own."""
+        """Return tokens that are found in a text before it is split: marks of the template and the makers' own."""
         return [
             {
                 "id": index,
@@ -107,8 +107,8 @@ def _byte_level(vocabulary: _Vocabulary) -> dict[str, Any]:
     pre = vocabulary.setting("pre", "default")
     if pre not in _SPLITS:
         raise ModelError(
-            f"the tokenizer of '{vocabulary.file.path.name}' cuts text by '{pre}', which is not read here",
-            f"read are: {', '.join(_SPLITS)}",
+            f"the tokenizer of '{vocabulary.file.path.name}' cuts text by '{pre}', which is not supported",
+            f"supported: {', '.join(_SPLITS)}",
         )
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     split = {"type": "Split", "pattern": {"Regex": _SPLITS[pre]}, "behavior": "Isolated", "invert": False}
@@ -117,7 +117,7 @@ def _byte_level(vocabulary: _Vocabulary) -> dict[str, Any]:
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
         "decoder": byte_level,
-        # A blank within a token is spelt otherwise, so the first one parts the two.
+        # A blank within a token is spelt differently, so the first one separates the two.
         "model": _bpe(vocabulary, [merge.split(" ", 1) for merge in vocabulary.setting("merges") or ()]),
     }
 
@@ -143,9 +143,9 @@ def _sentence_piece(vocabulary: _Vocabulary) -> dict[str, Any]:
 
 
 def _word_pieces(vocabulary: _Vocabulary) -> dict[str, Any]:
-    """BERT's. These files mark the beginning of a word, where `tokenizers` marks what goes on with one."""
+    """Return BERT's model. These files mark the beginning of a word, while `tokenizers` marks continuations."""
     vocabulary.tokens = list(map(_word_piece, vocabulary.tokens, vocabulary.types))
-    # No setting tells; every cased vocabulary has thousands of capitals, and others a handful.
+    # No setting states it; every cased vocabulary has thousands of capitals, and others a handful.
     n_cased = sum(token != token.lower() for token in vocabulary.tokens if not token.startswith("["))
     clean = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
     unknown = vocabulary.tokens[vocabulary.mark("unknown", "[UNK]")]
@@ -160,14 +160,14 @@ def _word_pieces(vocabulary: _Vocabulary) -> dict[str, Any]:
 
 
 def _word_piece(token: str, kind: int) -> str:
-    """A token as BERT's own files spell it; a mark as `[CLS]` stays as it is, also where its type does not say so."""
+    """Return a token as BERT's own files spell it; a mark as `[CLS]` stays as it is, whatever its type."""
     if len(token) > 1 and token.startswith(_SPACE):
         return token[1:]
     return token if kind == _CONTROL or (token[:1], token[-1:]) == ("[", "]") else f"##{token}"
 
 
 def _unigram(vocabulary: _Vocabulary) -> dict[str, Any]:
-    """SentencePiece's, cut at blanks as XLM-RoBERTa cuts it: no piece of its vocabulary spans two words."""
+    """Return SentencePiece's model, split at blanks as for XLM-RoBERTa: no piece of its vocabulary spans two words."""
     scores, charsmap = vocabulary.setting("scores", ()), vocabulary.setting("precompiled_charsmap")
     if len(scores) != len(vocabulary.tokens) or not np.isfinite(scores).all():
         raise ModelError(f"the vocabulary of '{vocabulary.file.path.name}' has no whole scores", "get the file again")
@@ -176,17 +176,17 @@ def _unigram(vocabulary: _Vocabulary) -> dict[str, Any]:
     pieces = list(zip(vocabulary.tokens, scores.tolist(), strict=True))
     return {
         "added_tokens": vocabulary.added(),
-        "normalizer": None if charsmap is None else _precompiled(charsmap.tobytes()),
+        "normalizer": None if charsmap is None else _normalizer(charsmap.tobytes()),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
         "decoder": space,
         "model": {"type": "Unigram", "unk_id": vocabulary.mark("unknown", "<unk>"), "vocab": pieces},
     }
 
 
-def _precompiled(raw: bytes) -> dict[str, Any]:
-    """SentencePiece's normalisation: a trie's size in bytes, the trie, and what its leaves replace with, by NULs.
+def _normalizer(raw: bytes) -> dict[str, Any]:
+    """Return SentencePiece's normalisation: a trie's size in bytes, the trie, and its replacements, separated by NULs.
 
-    `tokenizers` ends the process where a node leads out of the trie or a leaf out of the texts, so none may.
+    `tokenizers` ends the process if a node leads out of the trie or a leaf out of the texts, so both are refused.
     Source: a node and its leaf as in darts-clone's double array.
     """
     size = int.from_bytes(raw[:4], "little")
@@ -195,7 +195,7 @@ def _precompiled(raw: bytes) -> dict[str, Any]:
     reached = nodes ^ ((units[nodes] >> 10) << ((units[nodes] & 512) >> 6))
     is_whole = size % 4 == 0 and nodes[:1].tolist() == [0] and bool(((reached | 255) < len(units)).all())
     starts = units[reached[units[nodes] & 256 > 0]] & 0x7FFFFFFF if is_whole else np.array([len(texts)])
-    # A replacement begins where a letter does; the longest that Unicode has are 33 bytes.
+    # A replacement begins at a letter; the longest in Unicode have 33 bytes.
     begins = np.append(np.frombuffer(texts, np.uint8) & 192 != 128, False)[np.minimum(starts, len(texts))]
     if not begins.all() or max(map(len, texts.split(b"\0"))) > 256:
         raise ValueError("its normalisation of letters leads nowhere, or makes long texts of single ones")
@@ -204,7 +204,7 @@ def _precompiled(raw: bytes) -> dict[str, Any]:
 
 
 def _bpe(vocabulary: _Vocabulary, merges: Sequence[Sequence[str]], *, falls_back: bool = False) -> dict[str, Any]:
-    """The model; `falls_back` spells what is not in the vocabulary as bytes, and else as the unknown token."""
+    """Return the BPE model; `falls_back` spells unknown text as bytes, instead of the unknown token."""
     unknown = vocabulary.setting("unknown_token_id") if falls_back else None
     return {
         "type": "BPE",
@@ -217,7 +217,7 @@ def _bpe(vocabulary: _Vocabulary, merges: Sequence[Sequence[str]], *, falls_back
 
 
 def _merges(vocabulary: _Vocabulary) -> Iterator[tuple[str, str]]:
-    """Pairs in the order of merging.
+    """Yield pairs in the order of merging.
 
     SentencePiece joins the two neighbours whose union has the best score; so every way to cut a token into two others
     is a merge, of the token's rank.
@@ -237,7 +237,7 @@ def _merges(vocabulary: _Vocabulary) -> Iterator[tuple[str, str]]:
 
 
 def _template(vocabulary: _Vocabulary, kind: str, *, ends: bool) -> dict[str, Any] | None:
-    """Marks before and after each text; BERT has both, whatever a file says of other ones."""
+    """Return the marks before and after each text; BERT always has both."""
     names = ("bos", "<s>"), ("eos", "</s>")
     if kind == "bert":
         names = ("cls", "[CLS]"), ("seperator", "[SEP]")
