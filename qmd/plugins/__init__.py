@@ -132,9 +132,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "bench",
         "qmd.plugins.bench.command:bench",
-        "<fixture.json> [--names [N]] [--json] [-c <collection>]",
+        "<fixture.json> [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
-        examples=("qmd bench --names", "qmd bench --names 50 --backends bm25"),
+        examples=("qmd bench fixture.json", "qmd bench fixture.json --backends bm25 --json"),
     ),
     Command(
         "serve",

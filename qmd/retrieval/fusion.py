@@ -34,7 +34,7 @@ class Influence(Struct, frozen=True):
     """The run that chose the value."""
 
 
-_NAMES = "above any fused score, so that of 400 exact names 400 come first (qmd bench --names)"
+_NAMES = "above any fused score, so that of 400 exact names 400 come first (bench_names.py)"
 _DATES = "above any fused score and below names; of 240 notes asked for by their day 240 come first (bench_dates.py)"
 _LONG_DATES = "below what all other words agree on; not fitted"
 

@@ -4,7 +4,7 @@
     python -m tests.benchmarks.bench_tokens INDEX=QUESTIONS… [--modes hybrid,lexical] [--several]
         [--save FILE] [--compare FILE]
 
-A question counts where an expected text of it (fixtures of `qmd bench`, those with an `expected_text`) stands in the
+A question counts where an expected text of it (fixtures of `bench_answers.py`) stands in the
 first 300, 1,000 or 3,000 tokens (o200k) of what is printed, verdict and warnings included: through a pipe (`cli`, five
 hits), as the text of the MCP tool (`mcp`, ten hits), and as a `pack` that was asked for so many tokens. With --several
 all expected texts of a question are needed, over several notes or places (`questions/several-*.json`), and the figure
@@ -31,7 +31,7 @@ from qmd.app.index import Index
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.bench.fixture import Case, holds_any, read_fixture, same_file
+from qmd.plugins.bench.fixture import same_file
 from qmd.plugins.bench.running import BACKENDS
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS
 from qmd.plugins.mcp.rows import results_text
@@ -45,6 +45,7 @@ from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
+from tests.benchmarks.answers import AnswerCase, holds_any, read_cases
 from tests.benchmarks.bootstrap import compare_runs
 from tests.benchmarks.metrics import average
 
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     old = json.loads(options.compare.read_text()) if options.compare else {}
     kept: dict[str, dict[str, float]] = {}
     for index, _, questions in (one.partition("=") for one in options.sets):
-        cases = [case for case in read_fixture(Path(questions)).cases.values() if case.expected_text]
+        cases = [case for case in read_cases(Path(questions)).values() if case.expected_text]
         with open_reader(Path(index)) as reader:
             for mode in options.modes.split(","):
                 for form, found in ask(reader, engines, cases, mode, options.several).items():
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def ask(
-    reader: IndexReader, engines: Engines, cases: Sequence[Case], mode: str, several: bool = False
+    reader: IndexReader, engines: Engines, cases: Sequence[AnswerCase], mode: str, several: bool = False
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Form → measure → question → value."""
     encoding = get_encoding("o200k_base")

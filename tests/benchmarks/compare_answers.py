@@ -1,4 +1,4 @@
-"""Is one run of `qmd bench FIXTURE --json` better than another, or was it luck?
+"""Is one run of `bench_answers.py --json` (or `bench_names.py`) better than another, or was it luck?
 
     python tests/benchmarks/compare_answers.py BEFORE.json AFTER.json
 
@@ -37,15 +37,10 @@ def figures_by_query(report: Mapping[str, Any]) -> dict[tuple[str, str, str], di
         for backend, answer in row["backends"].items():
             if "error" in answer:
                 continue
-            for figure, value in figures_of(answer, is_answerable=is_answerable(row, answer)).items():
+            for figure, value in figures_of(answer, is_answerable=bool(row["expected_files"])).items():
                 for kind in ("all", row["type"] or "other"):
                     figures.setdefault((backend, kind, figure), {})[f"{row['id']}#{number}"] = value
     return dict(sorted(figures.items()))
-
-
-def is_answerable(row: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Whether any file is expected; of names one always is."""
-    return bool(row["expected_files"] if "expected_files" in row else answer["total_expected"])
 
 
 def figures_of(answer: Mapping[str, Any], *, is_answerable: bool) -> dict[str, float]:

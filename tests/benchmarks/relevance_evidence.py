@@ -21,14 +21,15 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
 from qmd.ingest.document import parse_text
-from qmd.plugins.bench.fixture import cases_of_names, read_fixture, same_file
-from qmd.records import Collection, Scope, StoredDocument
+from qmd.plugins.bench.fixture import read_fixture, same_file
+from qmd.records import Collection, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import Mode, SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
+from tests.benchmarks.answers import cases_of_names
 from tests.benchmarks.corpus_index import COLLECTION, entry_id
 from tests.benchmarks.judged import read_beir, read_corpus
 from tests.benchmarks.known_items import known_item_queries
@@ -148,7 +149,7 @@ def of_notes(
 def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
     """Names, headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
     asked = []
-    for case in cases_of_names(reader, Scope(), count, seed).values():
+    for case in cases_of_names(reader, count, seed).values():
         asked.append(Asked("name", case.query, frozenset(one.partition("/")[2] for one in case.expected_files)))
     judged = known_item_queries(reader, limit=count, seed=seed)
     for name, text in judged.queries.items():

@@ -126,11 +126,12 @@ def test_answers_are_compared_query_by_query_over_all_and_by_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def report(rank: int | None, verdict: str) -> str:
-        answer = {"rank": rank, "passage_holds": rank == 1, "verdict": verdict, "total_expected": 1}
-        refused = {"rank": None, "passage_holds": None, "verdict": verdict, "total_expected": 0}
+        answer = {"rank": rank, "passage_holds": rank == 1, "verdict": verdict}
+        refused = {"rank": None, "passage_holds": None, "verdict": verdict}
+        found = {"bm25": answer, "full": {"error": "no"}}
         rows = [
-            {"id": "q", "type": "typo", "backends": {"bm25": answer, "full": {"error": "no"}}},
-            {"id": "u", "type": "unanswerable", "backends": {"bm25": refused}},
+            {"id": "q", "type": "typo", "expected_files": ["a.md"], "backends": found},
+            {"id": "u", "type": "unanswerable", "expected_files": [], "backends": {"bm25": refused}},
         ]
         return json.dumps({"results": rows})
 

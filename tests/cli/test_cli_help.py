@@ -57,6 +57,7 @@ VAULT = {
 def vault(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> Qmd:
     """The folder that the examples speak of."""
     write_notes(home / "notes", VAULT)
+    (home / "fixture.json").write_text('{"queries": [{"query": "pricing", "expected_files": ["pricing.md"]}]}')
     assert qmd("index", "notes", "--no-embed").status == 0
     qmd("context", "add", "/", "all of it")
     qmd("context", "add", "qmd://notes/daily", "day by day")

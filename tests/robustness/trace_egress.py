@@ -59,7 +59,7 @@ collection update-cmd notes true
 update
 collection rename notes diary
 context rm qmd://diary/
-bench --names 3
+bench questions.json
 models list
 models verify
 models path all-MiniLM-L6-v2
@@ -118,6 +118,8 @@ class Place:
             for folder in (self.home / "notes", self.project):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(text, "utf-8")
+        questions = {"queries": [{"query": "who keeps the lighthouse", "expected_files": []}]}
+        (self.home / "questions.json").write_text(json.dumps(questions), "utf-8")
         self.temporary.mkdir()
 
     @property

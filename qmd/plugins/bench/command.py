@@ -1,9 +1,8 @@
-"""`bench`: how well, and how fast, this index answers a fixture or finds notes by their names."""
+"""`bench`: how well, and how fast, this index answers the queries of a fixture."""
 
 from __future__ import annotations
 
-import json as json_text
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,102 +10,61 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
+from qmd.cli.options import Collections, Index, Json, NoGpu
 from qmd.cli.output import out, warn
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError, refuse_unknown
 from qmd.records import Scope
-from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
     from qmd.inference.base import Engines
     from qmd.inference.records import Role
-    from qmd.plugins.bench.fixture import Case, Fixture
-    from qmd.plugins.bench.running import Report
+    from qmd.plugins.bench.fixture import Case
+    from qmd.plugins.bench.running import FixtureScore, Report
     from qmd.store.base import IndexReader
 
-_ALL = 1_000_000
-
-Target = Annotated[list[str] | None, Argument(help="A fixture.")]
-Names = Annotated[bool, Option("--names", help="Test with the names and aliases of N notes [default: all].")]
-Backends = Annotated[
-    str | None, Option("--backends", metavar="LIST", help="Any of bm25, vector, hybrid, full, separated by commas.")
-]
-Most = Annotated[str | None, Option("-n", "--n", metavar="N", help="Ask at most N queries, evenly spread.")]
+_COLUMNS = ("query", "backend", "P@k", "R@1", "R@3", "R@5", "MRR", "F1", "ms")
 
 
 def bench(
     invocation: Invocation,
-    target: Target = None,
-    names: Names = False,
+    fixture: Annotated[str | None, Argument(help="JSON file of queries and the files they should find.")] = None,
     collection: Collections = None,
-    backends: Backends = None,
-    n: Most = None,
+    backends: Annotated[
+        str | None, Option("--backends", metavar="LIST", help="Any of bm25, vector, hybrid, full, separated by commas.")
+    ] = None,
     json: Json = False,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Measure the quality and speed of searching."""
     from qmd.plugins.bench.fixture import read_fixture
+    from qmd.plugins.bench.running import run_backend
 
-    words = list(target or ())
-    n_names = words.pop(0) if names and words and words[0].isdecimal() else None
-    if len(words) + names != 1:
+    if not fixture:
         raise invocation.missing_argument()
     chosen = _read_backends(backends)
-    most, limit = positive_number(n, "-n", _ALL), positive_number(n_names, "--names", _ALL)
-    fixture = read_fixture(Path(words[0])) if words else None
+    path = Path(fixture)
+    asked = read_fixture(path)
     opened = invocation.open(invocation.locate(index), allow_gpu=not no_gpu)
     with opened, opened.engines(_roles(chosen)) as engines, opened.reader() as reader:
         for note in engines.notes:
             warn(note)
-        scope = _scope(reader, collection or ([fixture.collection] if fixture and fixture.collection else []))
-        cases = _thinned(_cases(reader, scope, fixture, limit), most)
+        scope = _scope(reader, collection or ([asked.collection] if asked.collection else []))
         usable, unavailable = _usable(reader, engines, chosen, is_required=backends is not None)
         with invocation.progress("Searching") as progress:
-            reports = _search(reader, engines, scope, cases, usable, progress.update, is_fixture=bool(words))
-    fixture_name = Path(words[0]).name if words else None
-    out(_as_json(fixture_name, cases, reports, unavailable) if json else _as_text(fixture_name, cases, reports))
-    return _status(reports, is_fixture=bool(words))
+            number, total = count(1), len(asked.cases) * len(usable)
+            reports = [
+                run_backend(one, reader, engines, asked.cases, scope, lambda: progress.update(next(number), total))
+                for one in usable
+            ]
+    out(_as_json(path.name, asked.cases, reports, unavailable) if json else _as_text(asked.cases, reports))
+    return _status(reports)
 
 
-def _cases(reader: IndexReader, scope: Scope, fixture: Fixture | None, limit: int) -> Mapping[str, Case]:
-    """Those of a fixture, each that cannot be met named; without one at most so many names of notes."""
-    from qmd.plugins.bench.fixture import cases_of_names, impossible_cases
-
-    if fixture is None:
-        return cases_of_names(reader, scope, limit)
-    for line in impossible_cases(reader, scope, fixture.cases):
-        warn(line)
-    return fixture.cases
-
-
-def _search(
-    reader: IndexReader,
-    engines: Engines,
-    scope: Scope,
-    cases: Mapping[str, Case],
-    backends: Sequence[str],
-    on_progress: Callable[[int, int], None],
-    *,
-    is_fixture: bool,
-) -> list[Report]:
-    """Every case with every backend; files of a fixture are called by their addresses."""
-    from qmd.plugins.bench.fixture import path_in_collection
-    from qmd.plugins.bench.running import run_backend
-
-    number, total = count(1), len(cases) * len(backends)
-    name_of = (lambda document: document.uri) if is_fixture else path_in_collection
-
-    def show() -> None:
-        on_progress(next(number), total)
-
-    return [run_backend(one, reader, engines, cases, scope, name_of, show) for one in backends]
-
-
-def _status(reports: Sequence[Report], *, is_fixture: bool) -> int:
-    """The exit status, with a warning of what looks wrong."""
-    scores = [answer.score for report in reports for answer in report.answers.values() if answer.n_expected]
-    if is_fixture and scores and not any(score.hits_at_k for score in scores):
+def _status(reports: Sequence[Report]) -> int:
+    """Return the exit status; warn of failed searches and of a fixture that finds nothing."""
+    scores = [score for report in reports for score in report.scores.values() if score.total_expected]
+    if scores and not any(score.hits_at_k for score in scores):
         warn("no expected file was found by any backend: are its names those of 'qmd ls'?")
     failures = sum(len(report.failures) for report in reports)
     if failures:
@@ -133,7 +91,7 @@ def _roles(backends: Sequence[str]) -> frozenset[Role]:
 def _usable(
     reader: IndexReader, engines: Engines, backends: Sequence[str], *, is_required: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """The backends that can run, and why others cannot.
+    """Return the backends that can run, and the reason for each other one.
 
     Raises:
         ModelError: One cannot, and it is required.
@@ -156,7 +114,7 @@ def _usable(
 
 
 def _scope(reader: IndexReader, collections: Sequence[str]) -> Scope:
-    """What is asked; also collections that a search skips by default, for a benchmark says what it is about.
+    """Return the scope of all queries, including collections that a search skips by default.
 
     Raises:
         NotFoundError: There is no such collection, or no document in it.
@@ -170,31 +128,52 @@ def _scope(reader: IndexReader, collections: Sequence[str]) -> Scope:
     return scope
 
 
-def _thinned(cases: Mapping[str, Case], most: int) -> Mapping[str, Case]:
-    """At most so many of the cases, evenly spread."""
-    names = list(cases)
-    if most >= len(names):
-        return cases
-    return {name: cases[name] for name in (names[number * len(names) // most] for number in range(most))}
+def _as_text(cases: Mapping[str, Case], reports: Sequence[Report]) -> str:
+    """Return tobi/qmd's nine columns, a line for each query and backend, and a summary of each backend."""
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for name, case in cases.items():
+        rows += [(case.id, r.backend, *_cells(r.scores[name])) for r in reports if name in r.scores]
+        rows += [(case.id, r.backend, "failed", *[""] * 6) for r in reports if name in r.failures]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+    summary = [
+        f"  {report.backend}: P@k {row['avg_precision']:.3f}  recall {row['avg_recall']:.3f}  MRR {row['avg_mrr']:.3f}"
+        f"  F1 {row['avg_f1']:.3f}  {row['avg_latency_ms']:.0f} ms"
+        for report in reports
+        if (row := report.means()) and report.scores
+    ]
+    failed = [f"  {r.backend} {name}: {message}" for r in reports for name, message in r.failures.items()]
+    if failed:
+        summary += ["", "Failed, and left out of the means:", *failed]
+    return "\n".join([*("  ".join(cells).rstrip() for cells in padded), "", "Summary:", *summary, ""])
 
 
-def _as_text(fixture_name: str | None, cases: Mapping[str, Case], reports: Sequence[Report]) -> str:
-    from qmd.plugins.bench.report import render_fixture, render_reports
-
-    if fixture_name is None:
-        return f"names: {len(cases)} queries\n\n{render_reports(reports)}"
-    return render_fixture(cases, reports) + "\n" + render_reports(reports)
+def _cells(score: FixtureScore) -> list[str]:
+    shares = (score.precision_at_k, score.recall_at_1, score.recall_at_3, score.recall_at_5, score.mrr, score.f1)
+    figures = [f"{share:.2f}" for share in shares] if score.total_expected else ["-"] * len(shares)
+    return [*figures, f"{score.latency_ms:.0f}"]
 
 
 def _as_json(
-    fixture_name: str | None, cases: Mapping[str, Case], reports: Sequence[Report], unavailable: Mapping[str, str]
+    fixture_name: str, cases: Mapping[str, Case], reports: Sequence[Report], unavailable: Mapping[str, str]
 ) -> str:
-    from qmd.plugins.bench.report import fixture_json, names_json, reports_json
+    """Return tobi/qmd's `results` and `summary`; a backend that failed on a query has an `error` for numbers."""
+    from msgspec.structs import asdict
 
-    shown: dict[str, object] = {"timestamp": time_text(utc_now(), "seconds")}
-    if fixture_name is None:
-        shown |= {"name": "names", "queries": len(cases), "backends": reports_json(reports)}
-        shown |= {"results": names_json(cases, reports)}
-    else:
-        shown |= {"fixture": fixture_name, **fixture_json(cases, reports), "backends": reports_json(reports)}
-    return json_text.dumps({**shown, "unavailable": unavailable}, ensure_ascii=False, indent=2) + "\n"
+    from qmd.render.text import json_text
+    from qmd.times import time_text, utc_now
+
+    results = []
+    for name, case in cases.items():
+        scores = {report.backend: asdict(report.scores[name]) for report in reports if name in report.scores}
+        errors = {report.backend: {"error": report.failures[name]} for report in reports if name in report.failures}
+        results.append({"id": case.id, "query": case.query, "type": case.type, "backends": {**scores, **errors}})
+    return json_text(
+        {
+            "timestamp": time_text(utc_now(), "seconds"),
+            "fixture": fixture_name,
+            "results": results,
+            "summary": {report.backend: report.means() for report in reports if report.scores},
+            "unavailable": unavailable,
+        }
+    )

@@ -1,18 +1,17 @@
-"""Asking queries of the pipeline in its four settings."""
+"""Run a fixture on the pipeline in its four settings, and score each ranking."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, QmdError
 from qmd.inference.base import Engines
-from qmd.plugins.bench.answers import Answer, judge_answer
-from qmd.plugins.bench.fixture import Case
-from qmd.records import Scope, StoredDocument
+from qmd.plugins.bench.fixture import MIN_DEPTH, Case, same_file
+from qmd.records import Scope
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import build_scope, parse_query
 from qmd.retrieval.request import SearchRequest
@@ -24,34 +23,52 @@ BACKENDS: Mapping[str, SearchRequest] = {
     "hybrid": SearchRequest(mode="hybrid", rerank=False),
     "full": SearchRequest(mode="hybrid"),
 }
-"""Name of a backend, as in the original's fixtures, and what it means here."""
+"""Backend of tobi/qmd's fixtures → search options."""
 
-_DEPTH = 20
-"""Hits asked for at least: recall is measured there."""
+
+class FixtureScore(Struct, frozen=True):
+    """Figures of one query under tobi/qmd's names; every share is in [0, 1]."""
+
+    precision_at_k: float
+    recall: float
+    recall_at_1: float
+    recall_at_3: float
+    recall_at_5: float
+    mrr: float
+    f1: float
+    hits_at_k: int
+    matched_files: tuple[str, ...]
+    unmatched_expected_files: tuple[str, ...]
+    total_expected: int
+    latency_ms: float
+    top_files: tuple[str, ...]
 
 
 class Report(Struct, frozen=True):
-    """How one backend did.
+    """Results of one backend.
 
     Attributes:
-        answers: Query → what it showed.
-        failures: Query → why it has no answer.
-        stage_share: Stage → its share of the time spent in all stages, in [0, 1].
+        scores: By name of the case.
+        failures: Name of the case → message.
     """
 
     backend: str
-    answers: Mapping[str, Answer]
+    scores: Mapping[str, FixtureScore]
     failures: Mapping[str, str]
-    stage_share: Mapping[str, float]
 
-    def latency_ms(self, quantile: float) -> float:
-        """Latency below which that share of the queries was answered; 0 without any."""
-        ordered = sorted(answer.latency_ms for answer in self.answers.values())
-        return ordered[min(int(quantile * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+    def means(self) -> dict[str, float]:
+        """Means over the answered queries; a query that expects no file counts for the latency only."""
+        answerable = [score for score in self.scores.values() if score.total_expected]
+        names = ("recall", "recall_at_1", "recall_at_3", "recall_at_5", "mrr", "f1")
+        return {
+            "avg_precision": _mean([score.precision_at_k for score in answerable]),
+            **{f"avg_{name}": _mean([getattr(score, name) for score in answerable]) for name in names},
+            "avg_latency_ms": _mean([score.latency_ms for score in self.scores.values()]),
+        }
 
 
 def require_models(reader: IndexReader, engines: Engines, backend: str) -> None:
-    """Check that a backend would really run: without a model its numbers would be those of another one.
+    """Check that a backend can run; without its model it would measure another backend.
 
     Raises:
         ModelError: A model is missing, or the index has no vector of it.
@@ -73,36 +90,58 @@ def run_backend(
     engines: Engines,
     cases: Mapping[str, Case],
     scope: Scope = Scope(),
-    name_of: Callable[[StoredDocument], str] = lambda document: document.uri,
     on_search: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Search for every case with one backend.
-
-    Args:
-        backend: One of `BACKENDS`.
-        cases: By name.
-        scope: Applied to every query.
-        name_of: What is shown of a document; an expected file is it, or its end at a `/`.
-    """
-    depth = max([_DEPTH, *(case.depth for case in cases.values())])
-    options = replace(BACKENDS[backend], limit=depth, strict=True, folds_copies=False)
-    answers: dict[str, Answer] = {}
+    """Search for every case with one of `BACKENDS`; `scope` applies to every query."""
+    options = replace(BACKENDS[backend], strict=True, folds_copies=False)
+    scores: dict[str, FixtureScore] = {}
     failures: dict[str, str] = {}
-    stages: dict[str, float] = {}
     for name, case in cases.items():
         started = time.perf_counter()
         try:
             query = parse_query(case.query)
-            response = search(reader, engines, replace(query, scope=build_scope(query.scope, scope)), options)
+            query = replace(query, scope=build_scope(query.scope, scope))
+            hits = search(reader, engines, query, replace(options, limit=case.depth)).hits
         except QmdError as exc:
             failures[name] = exc.message
         else:
-            elapsed_ms = (time.perf_counter() - started) * 1000
-            answers[name] = judge_answer(case, [name_of(hit.document) for hit in response.hits], response, elapsed_ms)
-            for timing in response.timings:
-                stages[timing.stage] = stages.get(timing.stage, 0.0) + timing.elapsed_ms
+            elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
+            scores[name] = score_case(case, [hit.document.uri for hit in hits], elapsed_ms)
         on_search()
-    whole = sum(stages.values())
-    return Report(
-        backend, answers, failures, {stage: spent / whole for stage, spent in stages.items()} if whole else {}
+    return Report(backend, scores, failures)
+
+
+def score_case(case: Case, files: Sequence[str], latency_ms: float) -> FixtureScore:
+    """Score one ranking of files (addresses or paths, best first) against the files that a query expects."""
+    ranks: dict[str, int] = {}
+    for expected in case.expected_files:
+        rank = next((n for n, name in enumerate(files, start=1) if same_file(expected, name)), None)
+        if rank is not None:
+            ranks[expected] = rank
+    total = len(case.expected_files)
+    k = case.expected_in_top_k
+    n_first = {depth: sum(rank <= depth for rank in ranks.values()) for depth in (1, 3, 5, k)}
+    precision, recall = _ratio(n_first[k], min(k, total)), _ratio(len(ranks), total)
+    return FixtureScore(
+        precision_at_k=precision,
+        recall=recall,
+        recall_at_1=_ratio(n_first[1], total),
+        recall_at_3=_ratio(n_first[3], total),
+        recall_at_5=_ratio(n_first[5], total),
+        mrr=1.0 / min(ranks.values()) if ranks else 0.0,
+        f1=_ratio(2 * precision * recall, precision + recall),
+        hits_at_k=n_first[k],
+        matched_files=tuple(ranks),
+        unmatched_expected_files=tuple(name for name in case.expected_files if name not in ranks),
+        total_expected=total,
+        latency_ms=latency_ms,
+        top_files=tuple(files[:MIN_DEPTH]),
     )
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
