@@ -106,7 +106,7 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
         from qmd.render.tables import draw_collection
         from qmd.times import utc_now
 
-        invocation.page(draw_collection(invocation.screen, collection, counts, utc_now(), locations.index_name))
+        invocation.page(draw_collection(invocation.screen, collection, counts, utc_now()))
     else:
         from qmd.render.listings import render_collection
 

@@ -39,7 +39,7 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
 
             others = [one.document for one in (*found.outgoing, *found.incoming) if one.document is not None]
             links = opened.openers([(one, 1) for one in (found.document, *others)])
-            invocation.page(draw_links(invocation.screen, found, links, locations.index_name))
+            invocation.page(draw_links(invocation.screen, found, links))
             return 0
 
     from qmd.render.links import links_object, render_links
@@ -73,7 +73,7 @@ def related(
     if invocation.screen and not json:
         from qmd.render.links import draw_related
 
-        invocation.page(draw_related(invocation.screen, found, links, locations.index_name))
+        invocation.page(draw_related(invocation.screen, found, links))
         return 0
     from qmd.render.links import related_rows, render_related
 

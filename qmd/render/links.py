@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
 from qmd.records import Link, StoredDocument
-from qmd.render.columns import ElidedText, count, heading, indented, next_steps, shown, tabulate
+from qmd.render.columns import ElidedText, count, heading, indented, shown, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import Styled
 from qmd.render.text import round_half_up
@@ -124,7 +124,7 @@ Targets = Mapping[str, str]
 """Address of a document → what a click on it opens; without those whose file is gone."""
 
 
-def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: str) -> Styled:
+def draw_links(screen: Screen, found: NoteLinks, targets: Targets) -> Styled:
     """`links`: what a note links to, what links to it, and which of its links lead nowhere."""
     ends = [(one, one.document) for one in found.outgoing if one.document is not None]
     starts = [(one, one.document) for one in found.incoming if one.document is not None]
@@ -141,11 +141,10 @@ def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: s
             parts += ["", heading(title, count(len(rows), "link")), indented(drawn)]
     if len(parts) == 1:
         parts += ["", shown("No links.", "faint")]
-    step = (f"qmd related {_quoted(found.document)}", "notes on the same matter")
-    return draw(screen, *parts, *next_steps([step], index_name))
+    return draw(screen, *parts)
 
 
-def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_name: str) -> Styled:
+def draw_related(screen: Screen, found: RelatedNotes, targets: Targets) -> Styled:
     """`related`: how near each note is, what it is called, and how the two are linked."""
     head = _drawn_head(found.document, targets)
     if not found.notes:
@@ -161,8 +160,7 @@ def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_na
         for one in found.notes
     ]
     drawn = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
-    step = (f"qmd get {_quoted(found.notes[0].document)}", "read the first of them")
-    return draw(screen, head, "", drawn, *next_steps([step], index_name))
+    return draw(screen, head, "", drawn)
 
 
 def _drawn_head(document: StoredDocument, targets: Targets) -> Table:
@@ -193,8 +191,3 @@ def _plain(name: str) -> str:
 def _words(one: NoteLink, target: StoredDocument | None) -> RenderableType:
     words = shown_words(one.link, target)
     return shown(words, "faint") if words else ""
-
-
-def _quoted(document: StoredDocument) -> str:
-    """The docid as a shell takes it, for which `#` begins a comment."""
-    return f"'{document.docid}'"

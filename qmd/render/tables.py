@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from qmd.app.records import Listing
@@ -18,9 +17,9 @@ from qmd.render.columns import (
     facts,
     folded_home,
     heading,
+    in_index,
     indented,
     mark,
-    next_steps,
     shown,
     state,
     tabulate,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 _LEFT_OUT_SHOWN = 10
 _CELL = 60
-_FIRST_STEP = ("qmd index ~/notes", "make a folder searchable")
+_FIRST_STEP = "qmd index ~/notes"
 
 
 def draw_collections(
@@ -57,14 +56,13 @@ def draw_collections(
 ) -> Styled:
     """`ls` without an argument; with the masks, `collection list`."""
     if not collections:
-        return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP], index_name))
+        return draw(screen, _missing("nothing is indexed yet", _FIRST_STEP, index_name))
     rows: list[Sequence[RenderableType]] = []
     for one in collections:
         rows.append([*_indexed(one, counts, now), "", _folder(one.path, home), shown(mask(one)) if masks else ""])
         if not one.include_by_default:
             rows.append([shown("only when named", "faint")])
-    steps = [(f"qmd ls {quote(collections[0].name)}", "list the files of a collection")]
-    return draw(screen, _collection_table(rows), *next_steps(steps, index_name))
+    return draw(screen, _collection_table(rows))
 
 
 def _indexed(one: Collection, counts: Sequence[CollectionStatus], now: datetime) -> list[RenderableType]:
@@ -90,23 +88,15 @@ def draw_collection(
     collection: Collection,
     counts: Sequence[CollectionStatus],
     now: datetime,
-    index_name: str = "index",
 ) -> Styled:
     """`collection show`: what is configured, what of it is indexed, and the notes on its paths."""
     n_files, updated_at = counts_of(collection, counts)
     rows: list[tuple[str, RenderableType]] = [(name, shown(value)) for name, value in collection_facts(collection)]
-    steps = [(f"qmd ls {quote(collection.name)}", "its files")]
     if collection.context:
         notes = [(ElidedText(prefix or "/", style="path"), shown(text)) for prefix, text in collection.context.items()]
         rows[-1] = ("Contexts", tabulate(("", " "), notes, fold=("", " ")))
-    else:
-        steps.insert(0, _context_step(collection.name))
     rows.append(("Indexed", shown(f"{count(n_files, 'file')}, updated {relative_time(updated_at, now)}")))
-    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps, index_name))
-
-
-def _context_step(name: str) -> tuple[str, str]:
-    return f"qmd context add {quote(f'qmd://{name}/')} 'what is there'", "results show it"
+    return draw(screen, heading(collection.name), indented(facts(rows)))
 
 
 def draw_files(
@@ -146,15 +136,17 @@ def draw_fields(screen: Screen, fields: Sequence[Field]) -> Styled:
 
 
 def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path, index_name: str = "index") -> Styled:
-    """`status`: what there is, whether it is complete, and what to do next."""
+    """`status`: the index, whether it is complete, and the command for each thing that is missing."""
     index = report.index
     place = index.address or folded_home(index.path, home)
     rows: list[tuple[str, RenderableType]] = [
         ("Index", tabulate(("", " "), [(ElidedText(place), shown(human_size(index.size_bytes), "faint"))], fold=("",))),
-        ("Words", _words(report, now)),
-        ("Vectors", _vectors(report, now)),
+        ("Words", _words(report, now, index_name)),
+        ("Vectors", _vectors(report, now, index_name)),
     ]
-    rows += [(label, shown(value)) for label, value in fact_lines(index)]
+    for label, value in fact_lines(index):
+        is_problem = label == "Problems"
+        rows.append((label, _missing(value, "qmd status --problems", index_name) if is_problem else shown(value)))
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
     parts: list[RenderableType] = [facts(rows)]
@@ -171,17 +163,17 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
     if index.left_out:
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
         parts.append(indented(_skipped_files(report)))
-    return draw(screen, *parts, *next_steps(_status_steps(report), index_name))
+    return draw(screen, *parts)
 
 
-def _words(report: StatusReport, now: datetime) -> Text:
+def _words(report: StatusReport, now: datetime, index_name: str) -> Text:
     index = report.index
     if not index.documents:
-        return state("warning", "nothing is indexed yet")
+        return _missing("nothing is indexed yet", "qmd update" if report.collections else _FIRST_STEP, index_name)
     return state("good", f"{count(index.documents, 'file')}, updated {relative_time(index.updated_at, now)}")
 
 
-def _vectors(report: StatusReport, now: datetime) -> Text:
+def _vectors(report: StatusReport, now: datetime, index_name: str) -> Text:
     index = report.index
     if not index.documents:
         return state("faint", "none yet")
@@ -193,8 +185,15 @@ def _vectors(report: StatusReport, now: datetime) -> Text:
     if not index.pending_documents:
         return state("good", f"complete, {count(index.chunks, 'passage')}")
     if not index.vectors:
-        return state("warning", "none yet: words are searchable, meaning is not")
-    return state("warning", f"{count(index.pending_documents, 'text')} without, of {index.documents:,}")
+        return _missing("none yet", "qmd embed", index_name)
+    return _missing(
+        f"{count(index.pending_documents, 'text')} without, of {index.documents:,}", "qmd embed", index_name
+    )
+
+
+def _missing(text: str, command: str, index_name: str) -> Text:
+    """A warning and the command that helps."""
+    return state("warning", f"{text}: ").append_text(shown(in_index(command, index_name), "command"))
 
 
 def _skipped_files(report: StatusReport) -> Table:
@@ -204,16 +203,3 @@ def _skipped_files(report: StatusReport) -> Table:
         more = shown(f"and {len(files) - _LEFT_OUT_SHOWN:,} more", "faint")
         rows.append((shown(""), more, shown("qmd status --problems", "command")))
     return tabulate(("", " ", "  "), rows, fold=(" ", "  "))
-
-
-def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
-    index = report.index
-    if not index.documents:
-        return [_FIRST_STEP if not report.collections else ("qmd update", "read the files of the collections")]
-    is_waiting = index.pending_documents and index.embedding is None
-    steps = [("qmd embed", "compute the missing vectors")] if is_waiting else []
-    steps += [("qmd status --problems", "list what could not be read")] if index.problems else []
-    bare = [one.name for one in report.collections if not one.context]
-    if bare:
-        steps.append(_context_step(bare[0]))
-    return steps or [('qmd query "how do I …"', "ask your notes")]
