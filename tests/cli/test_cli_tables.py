@@ -74,10 +74,8 @@ def test_several_notes_stand_below_one_another(indexed: Qmd) -> None:
     assert text("multi-get", "*.md", "--plain").startswith("\n====")
 
 
-def test_status_and_lists_name_the_next_command(indexed: Qmd) -> None:
+def test_status_and_models_name_the_next_command(indexed: Qmd) -> None:
     assert "qmd embed" in text("status")
-    assert "qmd ls notes" in text("ls")
-    assert "qmd ls notes" in text("collection", "list")
     assert "qmd models pull MODEL" in text("models", "list")
 
 
