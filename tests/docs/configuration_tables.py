@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
-from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Area
+from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Area, Variable
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -15,9 +15,14 @@ def with_tables(page: str) -> str:
     settings = _table("key", ((one.key, one.effect, one.default) for one in SETTINGS))
     parts = []
     for area in get_args(Area):
-        rows = ((one.name, one.effect, one.default) for one in VARIABLES if one.area == area)
+        rows = ((one.name, _with_setting(one), one.default) for one in VARIABLES if one.area == area)
         parts.append(f"### {area.capitalize()}\n\n{_table('variable', rows)}")
     return between(between(page, "settings", settings), "variables", "\n".join(parts))
+
+
+def _with_setting(one: Variable) -> str:
+    wins = ", which wins" if one.setting.startswith("models.") else ""
+    return f"{one.effect} (`{one.setting}`{wins})" if one.setting else one.effect
 
 
 def _table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:

@@ -45,8 +45,12 @@ class Diagnosis(Struct, frozen=True):
     engines: Sequence[EngineReport]
     variables: Sequence[EffectiveSetting]
     settings: Sequence[EffectiveSetting]
-    environment: Mapping[str, str]
-    """Variables that change what qmd does; keys are not shown."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables of qmd by name; no key, token or password is shown."""
+        own = {one.name: one.value for one in self.variables if one.name.startswith(("QMD_", "INDEX_", "HF_ENDPOINT"))}
+        return dict(sorted(own.items()))
 
     @property
     def runtime(self) -> str:
@@ -60,7 +64,7 @@ def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str])
 
     checks, reports = _examine(locations, index, environ)
     variables, settings = (mark_idle(found, reports) for found in _in_force(locations, environ))
-    return Diagnosis(locations, checks, reports, variables, settings, _environment(environ))
+    return Diagnosis(locations, checks, reports, variables, settings)
 
 
 def _examine(
@@ -231,11 +235,6 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
 
 
 # --- what is set ----------------------------------------------------------------------------------
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    names = sorted(name for name in environ if name.startswith("QMD_") or name in ("INDEX_PATH", "HF_ENDPOINT"))
-    return {name: "(set)" if name.endswith(("_KEY", "_TOKEN")) else environ[name] for name in names}
 
 
 def _in_force(

@@ -9,15 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.config.settings import MODEL_OPTIONS, Config
-from qmd.inference.settings import OPTION_VARIABLES, SLOTS
+from qmd.inference.settings import SLOTS
 from qmd.plugins import hooks
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
-from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
+from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN
 
 if TYPE_CHECKING:
     from qmd.plugins.doctor.inspection import EngineReport
 
-_SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
+_DEFAULTS = (None, True, (), DEFAULT_PATTERN, UNWRITTEN_PATTERN)
 _UNTRUSTED = "the project is not trusted"
 
 
@@ -48,7 +48,7 @@ def effective_variables(environ: Mapping[str, str], config: Config | None = None
         names = (one.name, one.name.lower()) if one.name.endswith("_PROXY") else (one.name,)
         value = next((environ[name] for name in names if environ.get(name)), None)
         if value is not None and one.matters_at in (None, value):
-            found.append(EffectiveSetting(one.name, _shown(one, value), one.effect, _setting_before(one.name, config)))
+            found.append(EffectiveSetting(one.name, _shown(one, value), one.effect, _setting_before(one, config)))
     return tuple(found)
 
 
@@ -79,8 +79,8 @@ def mark_idle(found: Sequence[EffectiveSetting], reports: Sequence[EngineReport]
 
 
 def _idle(one: EffectiveSetting, reports: Sequence[EngineReport]) -> str | None:
-    known = (option for option, variable in OPTION_VARIABLES.items() if variable == one.name)
-    slot, _, name = next(known, one.name.removeprefix("models.")).rpartition(".")
+    setting = next((known.setting for known in VARIABLES if known.name == one.name and known.setting), one.name)
+    slot, _, name = setting.removeprefix("models.").rpartition(".")
     of = [report for report in reports if slot in ("", SLOTS[report.role])]
     if name in ("context", "max_tokens") and not any(report.is_decoder or report.notes for report in of):
         return "no decoder runs here in this role"
@@ -88,43 +88,40 @@ def _idle(one: EffectiveSetting, reports: Sequence[EngineReport]) -> str | None:
     return "no model runs here" if name in ("threads", "gpu_layers") and is_elsewhere else None
 
 
-def _setting_before(name: str, config: Config | None) -> str | None:
-    slot = name.removeprefix("QMD_").lower().removesuffix("_model")
-    option = next((option for option, variable in OPTION_VARIABLES.items() if variable == name), "")
-    if config is not None and option in config.models:
-        return f"models.{option}"
-    is_set = config is not None and slot in _SLOTS and config.models.get(slot, "auto") not in ("", "auto")
-    return f"models.{slot}" if is_set else None
+def _setting_before(variable: Variable, config: Config | None) -> str | None:
+    place, _, key = variable.setting.partition(".")
+    value = config.models.get(key) if config is not None and place == "models" else None
+    # An empty prompt is a setting; an empty model or form is none.
+    return None if value in (None, "auto") or (value == "" and "." not in key) else variable.setting
 
 
 def _written(config: Config) -> Iterator[tuple[str, str, str]]:
-    """(key, key with `NAME` for a collection, value) of each setting that says something."""
+    """Yield (key, key with `NAME` for a collection, value) of each setting that is not at its default."""
     sampling = hooks.changed_sampling(config.sampling) if config.sampling else {}
-    of_all: Mapping[str, str | None] = {
-        "global_context": config.global_context or None,
-        "editor_uri": config.editor_uri or None,
-        "auto_update": None if config.auto_update else "false",
-        "auto_embed": None if config.auto_embed else "false",
-        **{f"models.{slot}": config.models.get(slot) for slot in (*_SLOTS, *MODEL_OPTIONS)},
+    of_all = {
+        **{name: getattr(config, name) for name in ("global_context", "editor_uri", "auto_update", "auto_embed")},
+        **{f"models.{slot}": config.models.get(slot) for slot in (*SLOTS.values(), *MODEL_OPTIONS)},
         **{f"sampling.{name}": value for name, value in sampling.items()},
     }
-    yield from ((key, key, value) for key, value in of_all.items() if value is not None)
+    yield from ((key, key, _text(value)) for key, value in of_all.items() if value not in _DEFAULTS)
     for one in config.collections:
-        agents_may_write = "true" if one.name in config.writable else ""
-        for key, value in {**_written_of(one), "agents_may_write": agents_may_write}.items():
-            if value:
-                yield f"collections.{one.name}.{key}", f"collections.NAME.{key}", value
+        of_one = {
+            "pattern": one.pattern,
+            "ignore": one.ignore,
+            "gitignore": one.gitignore,
+            "update": one.update_command,
+            "includeByDefault": one.include_by_default,
+            "agents_may_write": "true" if one.name in config.writable else None,
+        }
+        for key, value in of_one.items():
+            if value not in _DEFAULTS:
+                yield f"collections.{one.name}.{key}", f"collections.NAME.{key}", _text(value)
 
 
-def _written_of(one: Collection) -> Mapping[str, str]:
-    """Setting of a collection → value, empty at the default."""
-    return {
-        "pattern": "" if one.pattern in (DEFAULT_PATTERN, UNWRITTEN_PATTERN) else one.pattern,
-        "ignore": ", ".join(one.ignore),
-        "gitignore": "" if one.gitignore else "false",
-        "update": one.update_command or "",
-        "includeByDefault": "" if one.include_by_default else "false",
-    }
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return "false" if value is False else str(value)
 
 
 def _shown(variable: Variable, value: str) -> str:

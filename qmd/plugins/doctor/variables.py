@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from qmd.inference.settings import OPTION_VARIABLES
 from qmd.plugins import hooks
 
 Area = Literal["places", "models", "model servers", "terminal", "servers", "limits", "trust"]
@@ -25,6 +26,8 @@ class Variable(Struct, frozen=True):
     area: Area = "places"
     matters_at: str | None = None
     """The one value that changes something; None for any."""
+    setting: str = ""
+    """Key of `index.yml` with the same effect; a key of `models` comes before the variable."""
 
     @property
     def is_secret(self) -> bool:
@@ -40,8 +43,14 @@ class Setting(Struct, frozen=True):
     default: str = ""
 
 
+def _option(key: str, effect: str, default: str) -> Variable:
+    return Variable(OPTION_VARIABLES[key], effect, default, "models", setting=f"models.{key}")
+
+
 _SECONDS = "seconds, or 5m, 2h, off"
 _OWN_MODEL = "a folder's or a server's model; empty: none"
+_RERANK_FORM = "form of the model that reranks: auto, published, i16w8, i16w16, q8, fp32"
+_GENERATE_FORM = "form of the model that proposes queries: auto, published, q4 or q8"
 _FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (
@@ -49,20 +58,20 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("INDEX_PATH", "file or address of the index", "~/.cache/qmd/index.sqlite"),
     Variable("XDG_CONFIG_HOME", "holds the folder qmd with index.yml", "~/.config"),
     Variable("XDG_CACHE_HOME", "holds the folder qmd with indexes and models", "~/.cache"),
-    Variable("QMD_AUTO_UPDATE", "searches look for changed files first; 0: they do not", "on"),
-    Variable("QMD_AUTO_EMBED", "idle servers compute missing vectors; 0: they do not", "on"),
+    Variable("QMD_AUTO_UPDATE", "0, false: searches do not look for changed files", "true", setting="auto_update"),
+    Variable("QMD_AUTO_EMBED", "0, false: idle servers compute no missing vectors", "true", setting="auto_embed"),
     Variable("QMD_SKILLS_DIR", "folder of skills, in place of those that ship"),
-    Variable("QMD_EMBED_MODEL", "model that computes vectors; index.yml wins", "auto", "models"),
-    Variable("QMD_RERANK_MODEL", "model that reranks; index.yml wins", "auto", "models"),
-    Variable("QMD_GENERATE_MODEL", "model that proposes more queries; index.yml wins", "auto", "models"),
-    Variable("QMD_RERANK_FORM", "form of the model that reranks; index.yml wins", "auto", "models"),
-    Variable("QMD_GENERATE_FORM", "form of the model that proposes queries; index.yml wins", "auto", "models"),
-    Variable("QMD_EMBED_QUERY_PROMPT", f"text put before a query, for {_OWN_MODEL}", "the model's", "models"),
-    Variable("QMD_EMBED_DOCUMENT_PROMPT", f"text put before a note, for {_OWN_MODEL}", "the model's", "models"),
-    Variable("QMD_EMBED_DIM", "size of vectors: a folder's are cut, a server's must have it", "the model's", "models"),
-    Variable("QMD_EMBED_PARALLELISM", "texts that are embedded at the same time; index.yml wins", "threads", "models"),
-    Variable("QMD_RERANK_CONTEXT_SIZE", "the same as models.rerank.context, which wins", "", "models"),
-    Variable("QMD_EXPAND_CONTEXT_SIZE", "the same as models.generate.context, which wins", "", "models"),
+    Variable("QMD_EMBED_MODEL", "model that computes vectors", "auto", "models", setting="models.embed"),
+    Variable("QMD_RERANK_MODEL", "model that reranks", "auto", "models", setting="models.rerank"),
+    Variable("QMD_GENERATE_MODEL", "model that proposes more queries", "auto", "models", setting="models.generate"),
+    Variable("QMD_RERANK_FORM", _RERANK_FORM, "auto", "models", setting="models.rerank_form"),
+    Variable("QMD_GENERATE_FORM", _GENERATE_FORM, "auto", "models", setting="models.generate_form"),
+    _option("embed.query_prompt", f"text put before a query, for {_OWN_MODEL}", "the model's"),
+    _option("embed.document_prompt", f"text put before a note, for {_OWN_MODEL}", "the model's"),
+    _option("embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
+    _option("embed.threads", "texts that are embedded at the same time", "threads"),
+    _option("rerank.context", "tokens of the longest prompt, up to what the graph holds", "fits 512 of a note"),
+    _option("generate.context", "tokens that the KV cache has room for, prompt and lines", "as needed"),
     Variable("QMD_LLAMA_GPU", "off: keeps every model on the CPU; other words change nothing", "on", "models"),
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_GPU_DEVICE", "number of the GPU that models use", "0", "models"),
@@ -89,7 +98,14 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("HTTPS_PROXY", "proxy for https addresses", "", "model servers"),
     Variable("ALL_PROXY", "proxy for fetching models", "", "model servers"),
     Variable("NO_PROXY", "hosts that are reached without a proxy", "", "model servers"),
-    Variable("QMD_EDITOR_URI", "address that links of results open: {path}, {line}, {col}", _FILE_LINK, "terminal"),
+    Variable(
+        "QMD_EDITOR_URI",
+        "address that links of results open: {path}, {line}, {col}",
+        _FILE_LINK,
+        "terminal",
+        None,
+        "editor_uri",
+    ),
     Variable("VISUAL", "editor of 'qmd open'", "EDITOR", "terminal"),
     Variable("EDITOR", "editor of all programs", "what the desktop opens notes with", "terminal"),
     Variable("QMD_PAGER", "pager for long results; empty for none", "PAGER", "terminal"),
@@ -100,12 +116,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("CLICOLOR_FORCE", "the same as FORCE_COLOR", "", "terminal"),
     Variable("CLICOLOR", "0: no colours and no links", "", "terminal"),
     Variable("COLORTERM", "truecolor: the terminal shows all colours", "", "terminal"),
-    Variable(
-        "QMD_DEBUG",
-        "shows tracebacks of unexpected errors, and why a server on stdin ends",
-        "off",
-        "terminal",
-    ),
+    Variable("QMD_DEBUG", "shows tracebacks of unexpected errors, and why a server on stdin ends", "off", "terminal"),
     Variable("TERM", "dumb: no colours, no links, no pager", "", "terminal", matters_at="dumb"),
     Variable(
         "QMD_DAEMON", "auto: keep models loaded between queries; 0: ask no such process", "asked if it runs", "servers"
@@ -133,20 +144,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("collections.NAME.includeByDefault", "false: searched only when it is named", "true"),
     Setting("collections.NAME.agents_may_write", "true: agents may add notes; not heard in a project's file", "false"),
     Setting("global_context", "text that describes all collections, shown with every result"),
-    Setting("auto_update", "false: searches do not look for changed files", "true"),
-    Setting("auto_embed", "false: idle servers compute no missing vectors", "true"),
-    Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", _FILE_LINK),
-    Setting("models.embed", "model that computes vectors", "auto"),
-    Setting("models.embed.query_prompt", f"text put before a query, for {_OWN_MODEL}", "the model's"),
-    Setting("models.embed.document_prompt", f"text put before a note, for {_OWN_MODEL}", "the model's"),
-    Setting("models.embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
-    Setting("models.embed.threads", "texts that are embedded at the same time", "threads"),
-    Setting("models.rerank", "model that reranks", "auto"),
-    Setting("models.generate", "model that proposes more queries", "auto"),
-    Setting("models.rerank_form", "form of the model that reranks: auto, published, i16w8, i16w16, q8, fp32", "auto"),
-    Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
-    Setting("models.rerank.context", "tokens of the longest prompt, up to what the graph holds", "fits 512 of a note"),
-    Setting("models.generate.context", "tokens that the KV cache has room for, prompt and lines", "as needed"),
+    *(Setting(one.setting, one.effect, one.default) for one in VARIABLES if one.setting),
     Setting("models.generate.max_tokens", "tokens of all lines that it writes, 32 to 512", "108"),
     Setting("models.threads", "threads of each model, 1 to 256", "CPUs that qmd may use"),
     Setting("models.gpu_layers", "0: never the GPU; any other number: whole models, never part of one", "all"),
