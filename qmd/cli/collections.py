@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.status import IndexStatus
 
-Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
+_Name = Argument(help="Name of the collection.", autocompletion=completion.collections)
+Name = Annotated[str, _Name]
 Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to index.")]
 
 
@@ -49,7 +50,7 @@ def list_collections(invocation: Invocation, json: Json = False, index: Index = 
 
 def add(
     invocation: Invocation,
-    path: Annotated[str | None, Argument(help="Folder; '.' is this one.")] = None,
+    path: Annotated[str, Argument(help="Folder; '.' is this one.")],
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name [default: the folder's].")] = None,
     mask: Mask = DEFAULT_PATTERN,
     no_ignore: NoIgnore = False,
@@ -58,8 +59,6 @@ def add(
     """Add a folder and index its words."""
     from qmd.cli.indexing import change_summary, embed_advice, report_skipped, run_update
 
-    if not path:
-        raise invocation.missing_argument()
     folder = _existing_folder(invocation, path)
     chosen = name or folder.name or "root"
     with invocation.open(invocation.locate(index)) as opened:
@@ -94,10 +93,8 @@ def _existing_folder(invocation: Invocation, path: str) -> Path:
     return resolved
 
 
-def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
+def show(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Show one collection."""
-    if not name:
-        raise invocation.missing_argument()
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         collection = opened.collection(name)
@@ -116,7 +113,7 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
 
 def metadata(
     invocation: Invocation,
-    name: Name = None,
+    name: Annotated[str | None, _Name] = None,
     field: Annotated[str | None, Argument(help="Show the values of this field.")] = None,
     json: Json = False,
     index: Index = None,
@@ -139,23 +136,19 @@ def metadata(
 
 def rename(
     invocation: Invocation,
-    old: Annotated[str | None, Argument(help="Current name.", autocompletion=completion.collections)] = None,
-    new: Annotated[str | None, Argument(help="New name.")] = None,
+    old: Annotated[str, Argument(help="Current name.", autocompletion=completion.collections)],
+    new: Annotated[str, Argument(help="New name.")],
     index: Index = None,
 ) -> int:
     """Rename a collection."""
-    if not old or not new:
-        raise invocation.missing_argument()
     with invocation.open(invocation.locate(index)) as opened:
         opened.rename_collection(old, new)
     out(f"✓ Renamed collection '{old}' to '{new}'\n  Virtual paths updated: qmd://{old}/ → qmd://{new}/\n")
     return 0
 
 
-def remove(invocation: Invocation, name: Name = None, index: Index = None) -> int:
+def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Forget a collection; its files stay."""
-    if not name:
-        raise invocation.missing_argument()
     with invocation.open(invocation.locate(index)) as opened:
         folder = opened.collection(name).path
         n_documents = opened.remove_collection(name)
@@ -169,36 +162,32 @@ def remove(invocation: Invocation, name: Name = None, index: Index = None) -> in
     return 0
 
 
-def include(invocation: Invocation, name: Name = None, index: Index = None) -> int:
+def include(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Search a collection when none is named."""
     _set_included(invocation, name, index, True)
     out(f"✓ Collection '{name}' included in default queries\n")
     return 0
 
 
-def exclude(invocation: Invocation, name: Name = None, index: Index = None) -> int:
+def exclude(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Search a collection only when it is named."""
     _set_included(invocation, name, index, False)
     out(f"✓ Collection '{name}' excluded from default queries\n")
     return 0
 
 
-def _set_included(invocation: Invocation, name: str | None, index: str | None, included: bool) -> None:
-    if not name:
-        raise invocation.missing_argument()
+def _set_included(invocation: Invocation, name: str, index: str | None, included: bool) -> None:
     with invocation.open(invocation.locate(index)) as opened:
         opened.set_included(name, included)
 
 
 def update_command(
     invocation: Invocation,
-    name: Name = None,
+    name: Name,
     words: Annotated[list[str] | None, Argument(metavar="[COMMAND]…", help="None clears it.")] = None,
     index: Index = None,
 ) -> int:
     """Set or clear the command that 'update' runs first."""
-    if not name:
-        raise invocation.missing_argument()
     command = " ".join(words or ())
     with invocation.open(invocation.locate(index)) as opened:
         opened.set_update_command(name, command)
@@ -222,13 +211,11 @@ OneCollection = Annotated[
 
 def add_context(
     invocation: Invocation,
-    words: Annotated[list[str] | None, Argument(metavar='[PATH] "TEXT"', help="Path and text.")] = None,
+    words: Annotated[list[str], Argument(metavar='[PATH] "TEXT"', help="Path and text.")],
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
     """Attach a note to a path."""
-    if not words:
-        raise invocation.missing_argument()
     path, text = (words[0], " ".join(words[1:])) if len(words) > 1 else (".", words[0])
     if not text.strip():
         raise UsageError("the text of the context is empty", "qmd context add /path 'what is there'")
@@ -245,13 +232,11 @@ def add_context(
 
 def remove_context(
     invocation: Invocation,
-    path: Annotated[str | None, Argument(help="Path of the context; '/' is the global one.")] = None,
+    path: Annotated[str, Argument(help="Path of the context; '/' is the global one.")],
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
     """Remove a note."""
-    if not path:
-        raise invocation.missing_argument()
     with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(None)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
-    list[str] | None,
+    list[str],
     Argument(
         help="Paths, names, links or #docids; :10:5, :10-14 or #HEADING selects lines.",
         autocompletion=completion.documents,
@@ -77,16 +77,14 @@ class LineOptions(Struct, frozen=True):
 
 def get(
     invocation: Invocation,
-    file: File = None,
+    file: File,
     from_line: Annotated[str | None, Option("--from", metavar="N", help="Start at line N.")] = None,
     lines: Lines = None,
     shown: LineOptions = LineOptions(),
     index: Index = None,
 ) -> int:
     """Show one document."""
-    words = list(file or ())
-    if not " ".join(words):
-        raise invocation.missing_argument()
+    words = file
     suffix = _INDEX_SUFFIX.search(words[0])
     if suffix and words[0].startswith("qmd:"):
         index = index or unquote(suffix["index"])

@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
 _RELATED = 10
 
-Note = Annotated[
-    list[str] | None, Argument(help="Name, path, link or #docid of a note.", autocompletion=completion.documents)
-]
+Note = Annotated[list[str], Argument(help="Name, path, link or #docid of a note.", autocompletion=completion.documents)]
 
 
-def links(invocation: Invocation, note: Note = None, json: Json = False, index: Index = None) -> int:
+def links(invocation: Invocation, note: Note, json: Json = False, index: Index = None) -> int:
     """List the links in a note and to it."""
-    reference = " ".join(note or ())
-    if not reference:
-        raise invocation.missing_argument()
+    reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.links(reference, folder=invocation.cwd)
@@ -51,16 +47,14 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
 
 def related(
     invocation: Invocation,
-    note: Note = None,
+    note: Note,
     n: Limit = None,
     collection: Collections = None,
     json: Json = False,
     index: Index = None,
 ) -> int:
     """List the notes nearest to a note."""
-    reference = " ".join(note or ())
-    if not reference:
-        raise invocation.missing_argument()
+    reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         limit = positive_number(n, "-n", _RELATED)

@@ -154,9 +154,10 @@ def arrange(args: Sequence[str], declared: DeclaredOptions) -> Arguments:
     count_option = None
     for piece in _pieces(args, declared):
         typed = args[piece.start : piece.end]
+        is_others = declared.command == _WITH_COMMAND and bool(found.words) and piece.name not in declared.own
         if piece.name == "--":
             found.words.extend(args[piece.end :])
-        elif piece.name is not None and not _is_of_other_command(piece.name, declared, found):
+        elif piece.name is not None and not is_others:
             count_option = _take_option(piece.name, piece.value, declared, found)
             continue
         else:
@@ -165,10 +166,6 @@ def arrange(args: Sequence[str], declared: DeclaredOptions) -> Arguments:
                 found.warnings.append(f"'{typed[-1]}' is searched for: {count_option} takes one number")
         count_option = None
     return found
-
-
-def _is_of_other_command(name: str, declared: DeclaredOptions, found: Arguments) -> bool:
-    return declared.command == _WITH_COMMAND and bool(found.words) and name not in declared.own
 
 
 def _take_option(name: str, value: str | None, declared: DeclaredOptions, found: Arguments) -> str | None:
@@ -320,18 +317,21 @@ class BuiltCommand:
             with self.typer.make_context(f"qmd {self.spec.name}", arguments.argv) as context:
                 values: dict[str, object] = self.typer.invoke(context)
         except parser_error as exc:
+            if type(exc).__name__ == "MissingParameter":
+                raise UsageError(f"Usage: qmd {usage_of(self.spec)}") from exc
             message = " ".join(exc.format_message().split())
             message = f"{message[:1].lower()}{message[1:].rstrip('.')}"
             raise UsageError(message, self._remedy(arguments)) from exc
         for one in self.typer.params:
             value = values.get(one.name)
             if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-                bounds = f"from -{LARGEST_NUMBER} to {LARGEST_NUMBER}"
-                raise UsageError(f"{one.opts[0]} '{value}' is not a number {bounds}")
+                raise UsageError(f"{one.opts[0]} '{value}' is not a number from -{LARGEST_NUMBER} to {LARGEST_NUMBER}")
         return values
 
     def bind(self, values: Mapping[str, object]) -> dict[str, object]:
-        """What the function is called with beside the invocation."""
+        """Return the function's arguments without the invocation; a required one that is empty counts as missing."""
+        if any(one.required and values[one.name] in ("", [""]) for one in self.typer.params):
+            raise UsageError(f"Usage: qmd {usage_of(self.spec)}")
         return {name: _gathered(name, hint, values) for name, hint in self._hints.items()}
 
     def _remedy(self, arguments: Arguments) -> str:

@@ -36,11 +36,9 @@ _OPTIONS = {
 
 def print_script(
     invocation: Invocation,
-    shell: Annotated[str | None, Argument(help="The shell.", autocompletion=one_of(*_SHELLS))] = None,
+    shell: Annotated[str, Argument(help="The shell.", autocompletion=one_of(*_SHELLS))],
 ) -> int:
     """Print what makes a shell complete qmd's commands, options and values."""
-    if shell is None:
-        raise invocation.missing_argument()
     if shell not in _SHELLS:
         raise UsageError(f"unknown shell '{shell}'", f"known: {', '.join(_SHELLS)}")
     os.environ[COMPLETION_REQUEST] = f"source_{shell}"

@@ -15,24 +15,21 @@ from qmd.plugins import STORES, all_of
 def copy(
     invocation: Invocation,
     source: Annotated[
-        str | None,
+        str,
         Argument(
             metavar="FROM",
             help=f"A name, {', '.join(one.form for one in all_of(STORES))} or a .sqlite file.",
             autocompletion=completion.indexes,
         ),
-    ] = None,
+    ],
     target: Annotated[
-        str | None,
-        Argument(metavar="TO", help="The new index, written alike.", autocompletion=completion.indexes),
-    ] = None,
+        str, Argument(metavar="TO", help="The new index, written alike.", autocompletion=completion.indexes)
+    ],
 ) -> int:
     """Copy an index to another place or engine."""
     from qmd.app.copying import copy_store
     from qmd.app.opening import locate_store
 
-    if source is None or target is None:
-        raise invocation.missing_argument()
     places = [locate_store(one, invocation.cwd, invocation.environ) for one in (source, target)]
     with invocation.progress("Texts") as line:
         stage = "Texts"

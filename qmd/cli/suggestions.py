@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
@@ -36,22 +37,7 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
 _A_SLIP = 0.75
 """How much of a command's name a word must hold to be that name mistyped, where it may as well begin a question."""
 
-_QUESTION_WORDS = (
-    "how",
-    "what",
-    "why",
-    "when",
-    "where",
-    "who",
-    "which",
-    "whose",
-    "is",
-    "are",
-    "was",
-    "do",
-    "does",
-    "did",
-)
+_QUESTION_WORDS = "how|what|why|when|where|who|which|whose|is|are|was|do|does|did"
 
 
 def is_question(first: str, rest: Sequence[str], words: Callable[[], Sequence[str]]) -> bool:
@@ -66,7 +52,7 @@ def is_question(first: str, rest: Sequence[str], words: Callable[[], Sequence[st
     """
     if len(first.split()) > 1 or first.endswith("?"):
         return True
-    if first.casefold() not in _QUESTION_WORDS and (
+    if not re.fullmatch(_QUESTION_WORDS, first.casefold()) and (
         first.casefold() in _ELSEWHERE or nearest_name(first, NAMES, _A_SLIP)
     ):
         return False

@@ -38,9 +38,9 @@ def warnings(*argv: str) -> tuple[str, ...]:
     ("argv", "name", "values"),
     [
         (
-            ["--backends", "bm25", "bench", "--names", "3"],
+            ["--backends", "bm25", "bench", "--json", "3"],
             "bench",
-            {"backends": "bm25", "names": True, "target": ["3"]},
+            {"backends": "bm25", "json": True, "fixture": "3"},
         ),
         (["-n", "5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
         (["--limit=5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
@@ -176,7 +176,7 @@ def test_the_path_of_a_new_collection_may_be_an_option() -> None:
         (["search", "x", "--budget", "0"], "invalid value for '--budget': 0 is not in the range x>=1", "usage: "),
         (["search", "x", "--min-score", "nan"], "--min-score 'nan' is not a number from -1000000000 to 1000000000", ""),
         (["init", "x"], "got unexpected extra argument (x)", "usage: qmd init"),
-        (["models", "path"], "missing argument 'name'", "usage: qmd models path <name>"),
+        (["models", "path"], "usage: qmd models path <name>", ""),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_what_to_do(argv: list[str], message: str, hint: str) -> None:

@@ -199,7 +199,6 @@ def test_no_number_is_too_odd_for_a_count(indexed: Qmd, number: str) -> None:
         ("embed", "--timeout", number),
         ("search", "pricing", "--min-score", number),
         ("query", "pricing", "--budget", number),
-        ("bench", "--names", number, "-n", number, "--backends", "bm25"),
     ):
         run = indexed(*argv)
         assert (argv[:3], "unexpected" in run.err, run.status in (0, 1, 2, 3, 4)) == (argv[:3], False, True)

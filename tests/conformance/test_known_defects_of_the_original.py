@@ -306,7 +306,6 @@ def test_18_bench_reports_what_failed_and_counts_it_nowhere(world: World) -> Non
     assert report["summary"]["bm25"]["avg_mrr"] == 1
     assert "failed" in done.err
     assert "unmatched double quote" in report["results"][1]["backends"]["bm25"]["error"]
-    assert [failure["query_id"] for failure in report["backends"]["bm25"]["failures"]] == ["bad"]
     assert report["timestamp"].startswith("20")
     assert report["timestamp"].count(":") == 2
 

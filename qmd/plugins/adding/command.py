@@ -23,7 +23,7 @@ _To = Annotated[str | None, Option(metavar="PLACE", help="COLLECTION, COLLECTION
 
 def add(
     invocation: Invocation,
-    text: Annotated[list[str] | None, Argument(metavar="<text|->", help="The text; - reads stdin.")] = None,
+    text: Annotated[list[str], Argument(metavar="<text|->", help="The text; - reads stdin.")],
     title: Annotated[str | None, Option(metavar="TEXT", help="Title; names the file.")] = None,
     tags: Annotated[str | None, Option(metavar="A,B", help="Tags.")] = None,
     to: _To = None,
@@ -34,9 +34,7 @@ def add(
     index: Index = None,
 ) -> int:
     """Keep a text as a note."""
-    words = " ".join(text or ())
-    if not words:
-        raise invocation.missing_argument()
+    words = " ".join(text)
     if os.path.lexists(invocation.cwd / expand_home(words)):
         raise UsageError(
             f"'{short(words)}' is a file or folder", f"did you mean 'qmd index {words}', or 'qmd add - < FILE'?"

@@ -27,7 +27,7 @@ _COLUMNS = ("query", "backend", "P@k", "R@1", "R@3", "R@5", "MRR", "F1", "ms")
 
 def bench(
     invocation: Invocation,
-    fixture: Annotated[str | None, Argument(help="JSON file of queries and the files they should find.")] = None,
+    fixture: Annotated[str, Argument(help="JSON file of queries and the files they should find.")],
     collection: Collections = None,
     backends: Annotated[
         str | None, Option("--backends", metavar="LIST", help="Any of bm25, vector, hybrid, full, separated by commas.")
@@ -40,8 +40,6 @@ def bench(
     from qmd.plugins.bench.fixture import read_fixture
     from qmd.plugins.bench.running import run_backend
 
-    if not fixture:
-        raise invocation.missing_argument()
     chosen = _read_backends(backends)
     path = Path(fixture)
     asked = read_fixture(path)

@@ -26,7 +26,7 @@ _MOST_DIGITS = 4
 """Of a number that means a hit; a docid has six, and a longer name of digits is a note's."""
 
 _Target = Annotated[
-    list[str] | None,
+    list[str],
     Argument(
         metavar="<note>",
         help="Name, path, link or #docid, or the number of a hit; :LINE or #HEADING goes there.",
@@ -36,11 +36,9 @@ _Target = Annotated[
 _Print = Annotated[bool, Option("--print", help="Print the command that would run instead.")]
 
 
-def open_note(invocation: Invocation, note: _Target = None, print_only: _Print = False, index: Index = None) -> int:
+def open_note(invocation: Invocation, note: _Target, print_only: _Print = False, index: Index = None) -> int:
     """Open a note where it can be edited."""
-    reference = " ".join(note or ())
-    if not reference:
-        raise invocation.missing_argument()
+    reference = " ".join(note)
     locations = invocation.locate(index)
     line = None
     if reference.isascii() and reference.isdigit() and len(reference) <= _MOST_DIGITS:

@@ -19,7 +19,7 @@ from qmd.plugins.install.editing import carry_out, plan_change
 
 def install(
     invocation: Invocation,
-    client: Annotated[str | None, Argument(metavar="<client>", help=f"{', '.join(CLIENTS)}.")] = None,
+    client: Annotated[str, Argument(metavar="<client>", help=f"{', '.join(CLIENTS)}.")],
     project: Annotated[bool, Option("--project", help="In the settings of the project in this folder, not in yours.")] = False,
     hook: Annotated[bool, Option("--hook", help="The prompt hook of Claude Code, not the server.")] = False,
     remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
@@ -28,8 +28,6 @@ def install(
     index: Index = None,
 ) -> int:  # fmt: skip
     """Enter this qmd in the settings of an editor or agent, after showing what changes."""
-    if client is None:
-        raise invocation.missing_argument()
     client = client.strip().lower()
     index, environ = _in_every_folder(invocation, index)
     entry = entry_for(client, index, environ, is_hook=hook)
