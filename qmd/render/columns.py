@@ -193,9 +193,8 @@ def in_index(command: str, index_name: str) -> str:
     return command if index_name == "index" else f"{command} --index {shlex.quote(index_name)}"
 
 
-def next_steps(steps: Iterable[tuple[str, str]], index_name: str = "index") -> list[RenderableType]:
+def next_steps(rows: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """Commands and what each is good for, below an empty line; nothing where there are none."""
-    rows = [(in_index(command, index_name), purpose) for command, purpose in steps]
     if not rows:
         return []
     from rich.table import Table

@@ -48,7 +48,7 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     parts: list[RenderableType] = []
     if response.verdict in VERDICT_NOTES:
         closest = " The closest:" if response.verdict == "none" else ""
-        parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]) + closest, style="warning"))
+        parts.append(Text(f"{VERDICT_NOTES[response.verdict].capitalize()}.{closest}", style="warning"))
     as_grep_line: set[str] = set()
     width = max(screen.text_width, NARROWEST)
     for number, row in enumerate(rows, start=1):
@@ -190,10 +190,6 @@ def _as_it_is(lead: str, line: Text) -> Text:
     from rich.text import Text
 
     return Text.assemble((lead, "faint" if lead.strip() else ""), line, no_wrap=True, overflow="ignore")
-
-
-def _sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
 
 
 def _bare(uri: str) -> str:

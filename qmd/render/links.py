@@ -49,7 +49,8 @@ def render_related(found: RelatedNotes, name_of: NameOf) -> str:
     if not found.notes:
         return "No related notes.\n"
     return "".join(
-        f"{int(note.score * 100 + 0.5):>3}%  {_head(note.document, name_of)}  {note.document.title}{_linked(note)}\n"
+        f"{int(note.score * 100 + 0.5):>3}%  {_head(note.document, name_of)}  {note.document.title}"
+        f"{f'  ({how})' if (how := linked_how(note)) else ''}\n"
         for note in found.notes
     )
 
@@ -100,10 +101,6 @@ def shown_words(link: Link, target: StoredDocument | None) -> str:
 def _shown(link: Link, target: StoredDocument | None) -> str:
     words = shown_words(link, target)
     return f'  "{words}"' if words else ""
-
-
-def _linked(note: RelatedNote) -> str:
-    return f"  ({linked_how(note)})" if linked_how(note) else ""
 
 
 def linked_how(note: RelatedNote) -> str:

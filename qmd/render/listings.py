@@ -31,13 +31,13 @@ class StatusReport(Struct, frozen=True):
     daemon_pid: int | None = None
 
 
-_NO_COLLECTIONS = "No collections found. Run 'qmd index .' to create one.\n"
+NO_COLLECTIONS = "No collections found. Run 'qmd index .' to create one.\n"
 
 
 def render_collections(collections: Sequence[Collection], counts: Sequence[CollectionStatus], now: datetime) -> str:
     """`collection list` as text blocks."""
     if not collections:
-        return _NO_COLLECTIONS
+        return NO_COLLECTIONS
     lines = [f"Collections ({len(collections)}):", ""]
     for one in collections:
         n_files, updated_at = counts_of(one, counts)
@@ -112,7 +112,7 @@ def render_collection(collection: Collection) -> str:
 def render_collection_names(collections: Sequence[Collection], counts: Sequence[CollectionStatus]) -> str:
     """`ls` without an argument."""
     if not collections:
-        return _NO_COLLECTIONS
+        return NO_COLLECTIONS
     sizes = [(one.name, counts_of(one, counts)[0]) for one in collections]
     lines = [f"  qmd://{name}/  ({n_files} file{'' if n_files == 1 else 's'})" for name, n_files in sizes]
     return "\n".join(["Collections:", "", *lines]) + "\n"

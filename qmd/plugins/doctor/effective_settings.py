@@ -125,7 +125,7 @@ def _text(value: object) -> str:
 
 
 def _shown(variable: Variable, value: str) -> str:
-    if variable.is_secret:
+    if variable.name.endswith(("_KEY", "_TOKEN")):
         return "(set)"
     scheme, separator, rest = value.partition("://")
     place, slash, path = rest.partition("/")

@@ -29,11 +29,6 @@ class Variable(Struct, frozen=True):
     setting: str = ""
     """Key of `index.yml` with the same effect; a key of `models` comes before the variable."""
 
-    @property
-    def is_secret(self) -> bool:
-        """Whether its value must not be shown."""
-        return self.name.endswith(("_KEY", "_TOKEN"))
-
 
 class Setting(Struct, frozen=True):
     """A key of `index.yml`; `NAME` stands for a collection's name."""
