@@ -1,4 +1,4 @@
-"""The tool that writes: where it is offered, to whom, and what it refuses."""
+"""The `add` tool: availability, access and refusals."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
