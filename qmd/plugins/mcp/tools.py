@@ -101,7 +101,7 @@ ADD_ARGUMENTS = (
     ToolArgument("to", "string", "COLLECTION, COLLECTION/FOLDER, or COLLECTION/NOTE.md to append to."),
     ToolArgument("daily", "boolean", "Append to today's note.", default=False),
     ToolArgument("source", "string", "Who or what it is from."),
-    ToolArgument("force", "boolean", "Also if a note says nearly the same.", default=False),
+    ToolArgument("force", "boolean", "Even if a note is nearly the same.", default=False),
 )
 LEGACY_ARGUMENTS = (ToolArgument("query", "string", "Query text.", True), _LIMIT, _MIN_SCORE, _COLLECTIONS)
 
