@@ -16,7 +16,7 @@ VECTORS = re.compile(r"^\s*Vectors:\s*(\d+)", re.MULTILINE)
 
 
 def parse_results(stdout: str) -> list[dict[str, Any]]:
-    """Parse the array, which starts at the beginning of a line; a plain "no results found" line is an empty response."""
+    """Parse the array, which starts at the beginning of a line; "no results found" means none."""
     text = stdout.strip()
     if not text or "no results found" in text.lower():
         return []

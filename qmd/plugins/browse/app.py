@@ -183,7 +183,6 @@ class BrowseApp(ThreadedApp[Note]):
 
     @property
     def chosen(self) -> Row | None:
-        """The chosen row."""
         at = self.query_one(Results).highlighted
         return None if at is None or at >= len(self._rows) else self._rows[at]
 
@@ -281,8 +280,7 @@ class BrowseApp(ThreadedApp[Note]):
         if isinstance(note, Note):
             uri, title = note.document.uri, f"{note.document.title}: links and related notes"
             self.work(
-                lambda: connected_notes(self._index.links(uri), self._index.related(uri)),
-                partial(self._push_list, title),
+                lambda: connected_notes(self._index.links(uri), self._index.related(uri)), partial(self._push, title)
             )
 
     def action_passages(self) -> None:
@@ -291,16 +289,14 @@ class BrowseApp(ThreadedApp[Note]):
         if isinstance(note, Note) and not note.text:
             uri, title = note.document.uri, f"{note.document.title}: lines that match"
             self.work(
-                lambda: matching_lines(note, self._index.get(uri), find),
-                partial(self._push_list, title, line=note.line),
+                lambda: matching_lines(note, self._index.get(uri), find), partial(self._push, title, line=note.line)
             )
 
     def action_filters(self) -> None:
-        """List filters to choose from."""
         if not self.screen.has_class("-filters"):
-            self._push_list("Filters", self._offered)
+            self._push("Filters", self._offered)
 
-    def _push_list(self, title: str, rows: Sequence[Row], line: int = 0) -> None:
+    def _push(self, title: str, rows: Sequence[Row], line: int = 0) -> None:
         """Show another list until Escape, and choose the row of a line."""
         if not rows:
             self.notify("Nothing to show.", timeout=2)
@@ -321,7 +317,6 @@ class BrowseApp(ThreadedApp[Note]):
             self.query_one(Question).focus()
 
     def action_copy(self) -> None:
-        """Copy the link of the chosen note."""
         note = self.chosen
         if isinstance(note, Note):
             link = self._link(note)
@@ -329,15 +324,12 @@ class BrowseApp(ThreadedApp[Note]):
             self.notify(f"Copied {visible(link)}", markup=False)
 
     def action_preview(self) -> None:
-        """Show or hide the note."""
         self.screen.toggle_class("-without-preview")
 
     def action_light(self) -> None:
-        """Switch between dark and light."""
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
 
     def action_page(self, pages: int) -> None:
-        """Scroll the note."""
         preview = self.query_one(Preview)
         preview.scroll_relative(y=pages * max(1, preview.size.height - 2), animate=False)
 
@@ -352,7 +344,7 @@ class BrowseApp(ThreadedApp[Note]):
             notices = wrap(str(self.query_one("#message", Static).content), max(self.size.width - 4, 20))
             notice = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
             rows = [Filter(f"{names:<16}", query=what) for names, _, what in notice]
-            self._push_list("Keys", [*rows, *map(Filter, notices)])
+            self._push("Keys", [*rows, *map(Filter, notices)])
 
     def action_down(self) -> None:
         """Move the focus from the query to the list."""

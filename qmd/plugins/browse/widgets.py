@@ -31,7 +31,6 @@ class ThreadedApp(App[Result]):
         raise NotImplementedError
 
     def show_error(self, error: QmdError) -> None:
-        """Show an error."""
         raise NotImplementedError
 
     def work(
@@ -134,7 +133,6 @@ class Chips(Horizontal):
         self._show()
 
     def add_filters(self, *filters: str) -> None:
-        """Add filters."""
         self.filters += [one for one in filters if one not in self.filters]
         self._show()
         self.post_message(self.Changed())

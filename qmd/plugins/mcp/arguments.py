@@ -40,7 +40,6 @@ class ToolArgument(Struct, frozen=True):
 
 
 def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {argument.name: _argument_schema(argument) for argument in arguments},
@@ -100,7 +99,6 @@ def check_arguments(
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:
-    """Return an unknown name with the nearest known name."""
     name = name[:MAX_ECHO]
     nearest = nearest_name(name, names)
     every = f"expected one of: {', '.join(names)}" if names else "it takes none"

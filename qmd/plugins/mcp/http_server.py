@@ -183,7 +183,6 @@ class PromptProtocol(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See `asyncio.Protocol`."""
         super().connection_made(transport)
         # Now, because the client may have disconnected by the time of a request.
         self.app_state = {**self.app_state, IS_OWNER: is_owner(self.client, self.server)}
@@ -192,23 +191,20 @@ class PromptProtocol(H11Protocol):
             self._close_oldest_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """See `H11Protocol`."""
         self._stop_watching()
         super().on_response_complete()
         self._watch()
 
     @property
-    def request_deadline(self) -> float | None:
+    def deadline(self) -> float | None:
         """Deadline of the request that is awaited; None during a response."""
         return self._timer.when() if self._timer is not None else None
 
@@ -226,10 +222,8 @@ class PromptProtocol(H11Protocol):
 
     def _close_oldest_wait(self) -> None:
         """Close the connection that has waited longest for its client, to make place for new ones."""
-        waiting = [
-            one for one in self.connections if isinstance(one, PromptProtocol) and one.request_deadline is not None
-        ]
-        oldest = min(waiting, key=lambda one: one.request_deadline or 0.0, default=self)
+        waiting = [one for one in self.connections if isinstance(one, PromptProtocol) and one.deadline is not None]
+        oldest = min(waiting, key=lambda one: one.deadline or 0.0, default=self)
         # It stays in the set of connections for a while, and must not be chosen again.
         oldest._stop_watching()
         oldest.transport.abort()
@@ -244,7 +238,6 @@ class TimedServer(uvicorn.Server):
     """Server that ends soon after the first signal even if a thread still works."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See `uvicorn.Server`."""
         timer = threading.Timer(_END_TIMEOUT_S, end_process)
         timer.daemon = True
         timer.start()

@@ -253,7 +253,6 @@ class _ProgressListener(AsyncListener):
         self._reported = 0
 
     def stage(self, name: str, /) -> None:
-        """See `Listener`."""
         self._reported += 1
         # A disconnected client causes a cancellation elsewhere.
         with contextlib.suppress(Exception):

@@ -98,7 +98,6 @@ def skipped_text(skipped: SkippedDocument) -> str:
 
 
 def related_text(found: RelatedNotes) -> str:
-    """Render related notes as text."""
     return "\n".join([*(f"Warning: {warning}" for warning in found.warnings), render_related(found, file_of)])
 
 
@@ -129,7 +128,6 @@ def structured_status(status: IndexStatus) -> dict[str, Any]:
 
 
 def status_text(status: IndexStatus) -> str:
-    """Render the index status as text."""
     content = structured_status(status)
     lines = [
         "QMD Index Status:",

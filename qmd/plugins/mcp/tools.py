@@ -30,8 +30,6 @@ Values = Mapping[str, Any]
 
 
 class Tool(Struct, frozen=True):
-    """A tool of the MCP server."""
-
     name: str
     title: str
     description: str

@@ -55,13 +55,11 @@ class View(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Address of this view."""
         given = {"q": self.query, "note": self.note, "line": self.line or ""}
         return "/?" + urlencode({name: value for name, value in given.items() if value})
 
 
 def render_error(error: QmdError) -> str:
-    """Render the error of a request."""
     hint = f" <small>{escape(error.hint)}</small>" if error.hint else ""
     return f'<p class="message" role="status">{escape(error.message)}{hint}</p>'
 
@@ -151,8 +149,8 @@ def render_note(index: Index, view: View) -> str:
     """Render a whole note, with its links and related notes."""
     fetched, links = index.get(view.note), index.links(view.note)
     document = fetched.document
-    opener = _openers(index, [(document, view.line or 1)]).get(document.uri)
-    opens = f'<a data-key="o" href="{escape(opener)}">Open in {_program(opener)}</a>' if opener else ""
+    opener = _openers(index, [(document, view.line or 1)]).get(document.uri, "")
+    opens = opener and f'<a data-key="o" href="{escape(opener)}">Open in {opener.partition(":")[0].capitalize()}</a>'
     close = escape(replace(view, note="", line=0).address)
     tags = "".join(_chip(filter_text("tag", tag), f"#{tag}") for tag in document.tags)
     neighbours = (
@@ -221,10 +219,6 @@ def _matching_sections(outline: Outline, text: str, terms: Sequence[LexicalTerm]
     least = shares.get(bisect_right(starts, found) - 1, max(shares.values(), default=0))
     best = {section: max((len(terms), -line) for line, terms in found_terms[section].items()) for section in shares}
     return [(section, -best[section][1]) for section, share in shares.items() if share >= least]
-
-
-def _program(link: str) -> str:
-    return link.partition(":")[0].capitalize()
 
 
 def _neighbours(view: View, title: str, documents: Sequence[StoredDocument]) -> str:

@@ -58,7 +58,6 @@ def mark_matches(text: str, matches: Matcher) -> str:
 
 
 def markdown_html(text: str, context: NoteContext) -> str:
-    """Render markdown as HTML."""
     html: str = _parser().render(text, {"context": context})
     return html
 

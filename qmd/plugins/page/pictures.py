@@ -18,8 +18,6 @@ MAX_PICTURE_BYTES = 32 * 1024 * 1024
 
 
 class Picture(Struct, frozen=True):
-    """Picture file."""
-
     media_type: str
     content: bytes
 

@@ -39,7 +39,6 @@ class AsyncListener(Listener):
 
     @property
     def is_cancelled(self) -> bool:
-        """See `Listener`."""
         return self._is_disconnected
 
     async def wait_for(self, timeout_s: float | None, work: Callable[[], T]) -> T:

@@ -89,7 +89,6 @@ def _command_line_from_system(pid: int) -> Sequence[str] | None:
 
 
 def write_pid(files: ServerFiles) -> None:
-    """Write the id of this process to the pid file."""
     write_atomically(files.pid, f"{os.getpid()}\n")
 
 
@@ -236,7 +235,6 @@ def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a process's log."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:

@@ -96,7 +96,6 @@ class SearchRoute:
         self._index = index
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         try:
             wanted = json.decode(await Request(scope, receive).body(), type=SearchRequest)
         except ValueError:
@@ -151,5 +150,4 @@ class _CommandListener(AsyncListener):
             await anyio.sleep(HEARTBEAT_S)
 
     def stage(self, name: str, /) -> None:
-        """See `Listener`."""
         anyio.from_thread.run(self.send_line, Stage(name))

@@ -92,7 +92,6 @@ class RemoteIndex(Index):
         collections: str | Sequence[str] | None = None,
         **keywords: Unpack[SearchKeywords],
     ) -> SearchResponse:
-        """See `Index.search`."""
         request = as_request(query, collections, keywords)
         if request.mode == "lexical":
             return super().search(request, listener)
