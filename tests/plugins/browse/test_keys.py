@@ -119,9 +119,8 @@ async def test_a_saved_search_is_offered_and_put_into_the_question(index: Index)
 def test_of_a_huge_note_a_screenful_is_laid_out_first_and_more_of_it_moves_nothing() -> None:
     document = StoredDocument(1, "notes", "long.md", "x", "0", "2026-01-01", 1)
     text = "".join(f"Paragraph {number}.\n\n" for number in range(300_000))
-    first, whole = (
-        lay_out(DocumentText(document, None, text), 400_001, 40, lambda _: [], n) for n in (FIRST_CHARACTERS, 40_000)
-    )
+    sizes = (FIRST_CHARACTERS, 40_000)
+    first, whole = (lay_out(DocumentText(document, None, text), 400_001, 40, lambda _: [], n) for n in sizes)
     assert len(first.lines) < 600 < len(whole.lines)
     assert [page.lines[page.top + 3].text for page in (first, whole)] == [first.lines[first.top + 3].text] * 2
 
