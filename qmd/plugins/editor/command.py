@@ -76,7 +76,7 @@ def _plan_document(invocation: Invocation, index: OpenIndex, document: StoredDoc
     """
     path = index.disk_paths([document]).get(document.uri)
     if path is None:
-        raise NotFoundError(f"the file of '{document.uri}' no longer exists", "refresh the index: qmd update")
+        raise NotFoundError(f"the file of '{document.uri}' is missing", "refresh the index: qmd update")
     kind = find(KINDS, suffix_of(document.path))
     if kind is not None and (kind.needs or kind.is_name):
         pages = re.findall(r"(?m)^### p(\d+)$", index.get(document.uri, max_lines=line).text)

@@ -102,9 +102,7 @@ def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: P
     (notes / "pricing.md").unlink()
     run = indexed("open", "pricing.md")
     assert run.status == 3
-    assert (
-        run.err == "error: the file of 'qmd://notes/pricing.md' no longer exists\nhint: refresh the index: qmd update\n"
-    )
+    assert run.err == "error: the file of 'qmd://notes/pricing.md' is missing\nhint: refresh the index: qmd update\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a desktop")
