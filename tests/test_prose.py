@@ -5,34 +5,32 @@ from collections import Counter
 from tests import prose
 
 MOST = {
-    "holds": 110,
-    "what is": 105,
-    "says": 88,
-    "Whether": 110,
-    "stands": 54,
-    "beside": 31,
-    "room": 32,
-    "said": 31,
-    "gone": 19,
-    "held": 11,
+    "holds": 92,
+    "what is": 80,
+    "says": 64,
+    "Whether": 96,
+    "stands": 47,
+    "beside": 26,
+    "room": 28,
+    "said": 20,
+    "gone": 9,
+    "held": 7,
 }
 """Words of `prose.FEWER`, and "Whether" in front of a value that is a bool: a number only falls."""
 
 UNTIL_REWRITTEN = {
-    "begins with What": 226,
-    "begins with How": 38,
-    "nobody": 38,
-    "begins with Where": 26,
-    "begins with Of": 22,
-    "told": 31,
-    "class begins with a verb": 20,
-    "anew": 4,
-    "whoever": 16,
-    "begins with Whether": 10,
-    "begins with Who": 6,
-    "for want of": 5,
-    "begins with Whoever": 2,
-    "begins with Whose": 1,
+    "begins with What": 188,
+    "begins with How": 26,
+    "nobody": 27,
+    "begins with Where": 20,
+    "begins with Of": 15,
+    "told": 25,
+    "class begins with a verb": 11,
+    "anew": 3,
+    "whoever": 5,
+    "begins with Whether": 8,
+    "begins with Who": 4,
+    "for want of": 4,
 }
 """Findings that are not allowed and still there: a number only falls."""
 

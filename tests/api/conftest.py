@@ -1,4 +1,4 @@
-"""A working directory with notes, and an environment without the user's own index."""
+"""Working directory with notes, and an environment without the user's own index."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `import qmd` promises: its names, what it costs, and that the examples of the manual run."""
+"""`import qmd`: its names, its cost, and the examples of the manual."""
 
 import doctest
 import inspect

@@ -1,4 +1,4 @@
-"""A search finds what was written since the last update, and never fails, waits or oversteps because of it."""
+"""A search finds changes since the last update, and never fails or waits because of them."""
 
 import os
 import sys
@@ -19,13 +19,13 @@ CONFIG = "collections:\n  notes:\n    path: {}\n"
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks that have time also where a machine is busy."""
+    """Give checks enough time on a busy machine."""
     monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
 
 
 @pytest.fixture
 def index(folder: Path, tmp_path: Path, patient: None) -> Iterator[qmd.Index]:
-    """An index of `notes`, whose files and folders were left alone for long, as the command line opens it."""
+    """Index of `notes` as the command line opens it; files and folders have not changed for long."""
     (tmp_path / "config/qmd").mkdir(parents=True)
     (tmp_path / "config/qmd/index.yml").write_text(CONFIG.format(folder / "notes"))
     settle(folder)
@@ -40,7 +40,7 @@ def settle(folder: Path) -> None:
 
 
 def update_at_once(index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the files within the tick of the clock in which they were written."""
+    """Read the files in the same clock tick in which they were written."""
     settle(folder)
     with monkeypatch.context() as patch:
         patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
@@ -48,13 +48,13 @@ def update_at_once(index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def found(index: qmd.Index, word: str, **wishes: object) -> tuple[list[str], int, bool]:
-    """(paths, changed files taken up, whether nothing else has changed)."""
+    """Return (paths, number of changed files indexed, whether nothing else has changed)."""
     response = index.search(word, mode="lexical", **wishes)  # type: ignore[arg-type]
     return [hit.document.path for hit in response.hits], response.refreshed, response.is_fresh
 
 
 def rested(index: qmd.Index) -> qmd.Index:
-    """The same some seconds later."""
+    """Return the index as if some seconds had passed."""
     index._refresher._fresh_at.clear()
     return index
 

@@ -1,4 +1,4 @@
-"""An index as a program uses it, over real indexes in a temporary folder."""
+"""Public `Index` class, with real indexes in a temporary folder."""
 
 import logging
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NOTES = {"collections": {"notes": {"path": "notes"}}}
 
 @pytest.fixture
 def index(folder: Path) -> Iterator[qmd.Index]:
-    """Words of `notes` are indexed, nothing is embedded."""
+    """Index of `notes` without vectors."""
     with qmd.open_index("index.sqlite", config=NOTES) as opened:
         opened.update()
         yield opened

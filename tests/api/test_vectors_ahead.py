@@ -1,4 +1,4 @@
-"""Searches of an index without vectors, with the built-in model: they compute a few, keep them, and do not fail."""
+"""Searches of an index without vectors, with the built-in model: they compute a few, store them, and do not fail."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ COMPUTED = "vectors of 1 of the best notes were missing and computed now"
 
 @pytest.fixture
 def index(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[qmd.Index]:
-    """An index of words, as the command line opens it; one of its two notes has a word of the question."""
+    """Index without vectors, as the command line opens it; one of its two notes contains a word of the query."""
     monkeypatch.setenv("QMD_EMBED_MODEL", "built-in")
     monkeypatch.setenv("QMD_RERANK_MODEL", "built-in")
     (tmp_path / "config/qmd").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A client's view of qmd: the installed program, an environment, a folder of notes. Nothing is imported from qmd."""
+"""Fixtures of clients: the installed program, an environment, a folder of notes. They import nothing from qmd."""
 
 import json
 import shutil
@@ -25,12 +25,12 @@ NOTES: Mapping[str, str] = {
 
 
 _STRETCH = 20.0
-"""Only a run that hangs may fail here: how long one takes is measured in tests/benchmarks."""
+"""Factor of clients' timeouts: only a run that hangs may fail here; tests/benchmarks measures durations."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """One program that drives qmd: its environment and working directory."""
+    """Program that uses qmd: its environment and working directory."""
 
     env: Mapping[str, str]
     cwd: Path
@@ -61,7 +61,7 @@ class Client:
 
 @dataclass
 class McpPipe:
-    """`qmd mcp` over its pipes, spoken to in the 2025 era as the JavaScript SDK does: initialize, then calls."""
+    """Client of `qmd mcp` over pipes, in the 2025 era like the JavaScript SDK: initialize, then calls."""
 
     process: subprocess.Popen[str]
     number: int = 0
@@ -97,7 +97,7 @@ Connect = Callable[[Client], McpPipe]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Start the server of a client and shake hands; every server is ended with the test."""
+    """Start the server of a client and initialize the session; every server ends with the test."""
     pipes: list[McpPipe] = []
 
     def start(client: Client) -> McpPipe:

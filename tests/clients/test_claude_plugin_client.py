@@ -1,4 +1,4 @@
-"""The Claude Code plug-in: an MCP server over stdio, and a skill that runs the command line."""
+"""Claude Code plug-in: an MCP server over stdio, and a skill that runs the command line."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def plugin(make_client: MakeClient) -> Client:
 
 
 def resources(result: dict[str, Any]) -> dict[str, str]:
-    """Address → text of the documents that a tool read."""
+    """Map the address of each document in a tool's result to its text."""
     text = "\n\n".join(item["text"] for item in result["content"] if item["type"] == "text")
     parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", text)
     return {unquote(uri): text for uri, text in zip(parts[1::2], parts[2::2], strict=True)}

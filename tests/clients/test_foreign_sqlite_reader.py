@@ -1,4 +1,4 @@
-"""A program that opens the index itself, read-only, with whatever SQLite it has, at any time."""
+"""Program that opens the index itself, read-only, with its own SQLite, at any time."""
 
 import hashlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""A user who comes from the original: its index under our file name, its configuration, its pinned models."""
+"""Migration from tobi/qmd: its index under our file name, its configuration, its pinned models."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ CREATE TABLE IF NOT EXISTS store_collections (
 CREATE TABLE IF NOT EXISTS store_config (key TEXT PRIMARY KEY, value TEXT);
 CREATE VIRTUAL TABLE IF NOT EXISTS documents_fts USING fts5(filepath, title, body, tokenize='porter unicode61');
 """
-"""What 2.8.3 runs on the file that it opens; with ours it then fails at the first text, which is no string."""
+"""Statements of 2.8.3 on the file that it opens; with our file it then fails at the first text, which is no string."""
 
 TRIGGERS = """
 CREATE TRIGGER documents_ai AFTER INSERT ON documents WHEN new.active = 1 BEGIN
@@ -71,7 +71,7 @@ CREATE TRIGGER documents_ai AFTER INSERT ON documents WHEN new.active = 1 BEGIN
 END;
 CREATE TRIGGER documents_ad AFTER DELETE ON documents BEGIN DELETE FROM documents_fts WHERE rowid = old.id; END;
 """
-"""What it adds to a file whose `user_version` is 0, and versions before it to every file."""
+"""Triggers that it adds to a file whose `user_version` is 0; earlier versions add them to every file."""
 
 
 @pytest.fixture
@@ -145,13 +145,13 @@ def test_its_pinned_models_are_no_obstacle(migrant: Client) -> None:
     asked = migrant.run("query", "what do customers pay", "--json")
     assert asked.returncode == 0
     assert json.loads(asked.stdout)[0]["path"] == "pricing.md"
-    # A standing warning on every query would only be noise: these models stand in every configuration of the original.
+    # A warning on every query would be noise: every configuration of tobi/qmd contains these models.
     assert "gguf" not in asked.stderr.lower()
 
 
 @pytest.fixture
 def met(make_client: MakeClient) -> Client:
-    """A user of ours who has run the original once, which wrote into our index and failed."""
+    """Client with our index after a run of tobi/qmd, which wrote into it and failed."""
     client = make_client()
     client.ok("index", str(client.notes), "--name", "notes")
     open_as_the_original(client)

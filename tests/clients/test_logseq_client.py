@@ -1,4 +1,4 @@
-"""Logseq's command line: mirrors a graph into a folder, and reads block ids out of what a search shows."""
+"""Logseq's command line: it mirrors a graph into a folder, and reads block ids from search results."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def graph(make_client: MakeClient) -> Client:
 
 
 def block_ids(rows: list[dict[str, Any]]) -> list[str]:
-    """What the client looks up in its own database: ids in the snippet, else in the body."""
+    """Return the ids that the client looks up in its own database: in the snippet, or else in the body."""
     return [name for row in rows for name in BLOCK.findall(row.get("snippet") or row.get("body") or "")]
 
 

@@ -1,4 +1,4 @@
-"""OpenClaw's memory back end: private XDG folders, one call per collection, a read-only look into the SQLite file."""
+"""OpenClaw's memory back end: private XDG folders, one call per collection, read-only access to the SQLite file."""
 
 import json
 import re
@@ -16,7 +16,7 @@ VECTORS = re.compile(r"^\s*Vectors:\s*(\d+)", re.MULTILINE)
 
 
 def parse_results(stdout: str) -> list[dict[str, Any]]:
-    """The array must start at the beginning of a line; a plain "no results found" line is an empty answer."""
+    """Parse the array, which starts at the beginning of a line; "no results found" means none."""
     text = stdout.strip()
     if not text or "no results found" in text.lower():
         return []
@@ -110,7 +110,7 @@ def test_status_reports_vectors_in_the_form_it_greps(indexed: Client) -> None:
     done = indexed.run("status", limit_s=5)
     match = VECTORS.search(done.stdout + done.stderr)
     assert match
-    # The built-in model knows English: the one Chinese note is found by its words alone.
+    # The built-in model knows English: only lexical search finds the Chinese note.
     assert int(match[1]) == len(list(indexed.notes.rglob("*.md"))) - 1
 
 

@@ -1,4 +1,4 @@
-"""pi-memory: probes with `status`, puts the query last, reads stderr for the missing-embeddings warning."""
+"""pi-memory: it probes with `status`, puts the query last, and reads the missing-embeddings warning from stderr."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Scripts, skills and sloppy callers harvested from public repositories."""
+"""Scripts, skills and imprecise callers collected from public repositories."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""One request through every front end, and its answer in one form."""
+"""Adapters that send one request through every front end and return its answer in one form."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TIPS = ("No results found",)
 
 @dataclass(frozen=True)
 class Ask:
-    """A search; None leaves a wish to the front end's default."""
+    """Search request; None stands for the front end's default."""
 
     text: str
     mode: str = "hybrid"
@@ -53,7 +53,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Documents: one reference with its lines, or a pattern."""
+    """Request for documents: one reference with its lines, or a pattern."""
 
     reference: str
     from_line: int | None = None
@@ -63,7 +63,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Connect:
-    """What a note is connected with: its links, or the notes related to it."""
+    """Request for the links of a note, or its related notes."""
 
     reference: str
     related: bool = False
@@ -76,17 +76,17 @@ Request = Ask | Fetch | Connect
 
 @dataclass(frozen=True)
 class Answer:
-    """What a front end said: (address, score) or (path, lines) rows, warnings, or the error's message."""
+    """Answer of a front end: (address, score) or (path, lines) rows, warnings, or the error's message."""
 
     rows: tuple[tuple[str, float | str], ...] = ()
     warnings: tuple[str, ...] = ()
     error: str | None = None
     copies: frozenset[str] | None = field(default=frozenset(), compare=False)
-    """Addresses among the rows that hold the text of one before; None: this answer leaves them out."""
+    """Addresses of rows with the text of an earlier row; None if this front end omits them."""
     verdict: str = field(default="", compare=False)
 
     def agrees_with(self, whole: Answer) -> bool:
-        """Whether this says what another answer does; agents get no copies, and two hits where nothing matches well."""
+        """Return whether both answers agree; agents get no copies, and only two hits without a good match."""
         rows = whole.rows
         if self.copies is None:
             rows = tuple(row for row in rows if row[0] not in (whole.copies or ()))
@@ -96,7 +96,7 @@ class Answer:
 
 
 FrontEnd = Callable[[Request], Answer | None]
-"""None: this front end has no way to ask that."""
+"""Function that sends a request; returns None if the front end does not support it."""
 
 
 def _score(value: float) -> float:
@@ -104,7 +104,7 @@ def _score(value: float) -> float:
 
 
 def _error_line(text: str) -> str:
-    """The message alone: front ends put different words before it and the hint on a line of its own."""
+    """Return only the message: front ends add different prefixes, and the hint on its own line."""
     first = text.strip().splitlines()[0]
     for prefix in ("error: ", "Error: ", "Input validation error: Invalid arguments for tool query: "):
         first = first.removeprefix(prefix)
@@ -112,18 +112,18 @@ def _error_line(text: str) -> str:
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, float], ...]:
-    """The rows of a search; each copy of a hit is one more."""
+    """Return the rows of a search; each copy of a hit is another row."""
     return tuple((unquote(uri), row["score"]) for row in found for uri in (row["uri"], *row.get("also_in", ())))
 
 
 def _lines_of(address: str, text: str) -> tuple[str, str]:
-    """(path, lines): `multi-get --json` has always named files by their path alone."""
+    """Return (path, lines): `multi-get --json` names files only by their path."""
     path = address.removeprefix("qmd://").partition("/")[2] if address.startswith("qmd://") else address
     return unquote(path), text.rstrip("\n")
 
 
 def _link_rows(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Every link of an answer with its line; front ends name files with and without the scheme."""
+    """Return every link of an answer with its line; front ends name files with and without the scheme."""
     lists = ("outgoing", "incoming", "unresolved")
     return tuple(
         (f"{kind} {one.get('file', one['target']).removeprefix('qmd://')}", f"{one['line']} {one.get('text')}")
@@ -133,7 +133,7 @@ def _link_rows(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def run(*argv: str) -> tuple[int, str, str]:
-    """A command's status, result and messages."""
+    """Return a command's status, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(argv)
@@ -141,7 +141,7 @@ def run(*argv: str) -> tuple[int, str, str]:
 
 
 def ask_command_line(ask: Request) -> Answer:
-    """`qmd … --json`, in this process."""
+    """Send a request by `qmd … --json`, in this process."""
     status, out, err = run(*_arguments(ask))
     lines = [line for line in err.splitlines() if not line.startswith(_TIPS)]
     if status:
@@ -183,7 +183,7 @@ def _arguments(ask: Request) -> list[str]:
 
 
 def warm_front_end(home: Path) -> FrontEnd:
-    """The command line again, with a warm process answering its model searches, and nobody else."""
+    """Return the command line as front end, with searches by model only in a warm process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QMD_DAEMON", "auto")
         run("query", "anything")
@@ -204,7 +204,7 @@ def warm_front_end(home: Path) -> FrontEnd:
 
 
 def python_front_end(index: qmd.Index) -> FrontEnd:
-    """The methods of `qmd.Index`."""
+    """Return the methods of `qmd.Index` as front end."""
 
     def ask_python(ask: Request) -> Answer:
         try:
@@ -251,7 +251,7 @@ def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
 
 
 def mcp_front_end(index: Index) -> FrontEnd:
-    """The MCP tools, through the SDK's client in memory."""
+    """Return the MCP tools as front end, through the SDK's client in memory."""
 
     async def call(tool: str, arguments: Mapping[str, Any]) -> Any:
         async with Client(build_server(index)) as client:
@@ -309,7 +309,7 @@ def _tool_call(ask: Request) -> tuple[str | None, dict[str, Any]]:
 
 
 def http_front_end(index: Index) -> FrontEnd:
-    """`POST /query` of the HTTP application."""
+    """Return `POST /query` of the HTTP application as front end."""
 
     async def post(arguments: Mapping[str, Any]) -> httpx2.Response:
         async with _running(index) as client:

@@ -1,4 +1,4 @@
-"""The command line, Python, MCP, HTTP and the warm process give one answer to one request."""
+"""The command line, Python, MCP, HTTP and the warm process give the same answer to a request."""
 
 import json
 import os
@@ -173,7 +173,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends the warm p
 
 
 def loaded_once(load: Load) -> Load:
-    """It opens the same models for the same roles once."""
+    """Wrap a loader so that it loads the models of the same roles only once."""
     loaded: dict[tuple[str, frozenset[Role]], Engines] = {}
 
     def load_once(settings: EngineSettings, roles: Collection[Role]) -> Engines:
@@ -187,7 +187,7 @@ def loaded_once(load: Load) -> Load:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Three collections, one of them searched only when named, indexed with the built-in model."""
+    """Index of three collections with the built-in model; one collection is searched only when named."""
     home = tmp_path_factory.mktemp("parity")
     patch = pytest.MonkeyPatch()
     for name in list(os.environ):
@@ -236,7 +236,7 @@ def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
 @pytest.mark.parametrize("request_", [*FOUND, *FOUND_NOTHING, *REFUSED, *FETCHES, *CONNECTIONS], ids=str)
 def test_every_front_end_answers_as_the_command_line_does(request_: Request, front_ends: dict[str, FrontEnd]) -> None:
     expected = ask_command_line(request_)
-    # Nothing is compared with an empty answer by accident.
+    # An empty answer would make the comparison pointless.
     assert request_ not in FOUND or expected.rows
     assert request_ not in FOUND_NOTHING or (expected.warnings and not expected.rows)
     assert request_ not in REFUSED or expected.error is not None

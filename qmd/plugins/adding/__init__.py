@@ -1,1 +1,1 @@
-"""Text comes in and becomes a note of a collection, which the next search finds. It must not know who has sent it."""
+"""Text comes in and becomes a note of a collection, which the next search finds. It does not know the sender."""

@@ -1,4 +1,4 @@
-"""`add`: what is typed or piped in becomes a note."""
+"""`qmd add`: save typed or piped text as a note."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def add(
     to: _To = None,
     daily: Annotated[bool, Option("--daily", help="Append to the note of today.")] = False,
     source: Annotated[str | None, Option(metavar="TEXT", help="Who or what it is from.")] = None,
-    force: Annotated[bool, Option("-f", "--force", help="Also if a note says nearly the same.")] = False,
+    force: Annotated[bool, Option("-f", "--force", help="Save even if a note has nearly the same text.")] = False,
     json: Json = False,
     index: Index = None,
 ) -> int:
-    """Keep a text as a note."""
+    """Save text as a note."""
     words = " ".join(text)
     if os.path.lexists(invocation.cwd / expand_home(words)):
         raise UsageError(
@@ -44,7 +44,7 @@ def add(
     note = NewNote(words, title or "", (tags or "").split(","), to or "", daily, source or "", force)
     with invocation.open(invocation.locate(index)) as opened:
         added = add_note(opened, note, opened.trusted_collections())
-        with suppress(QmdError):  # words find it without
+        with suppress(QmdError):  # lexical search needs no vectors
             opened.embed(timeout_s=5.0)
     for warning in added.warnings:
         warn(warning)

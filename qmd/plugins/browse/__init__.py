@@ -1,4 +1,4 @@
-"""The full-screen search: typing and clicks come in, requests to the app's index go out, and a chosen note.
+"""Full-screen search: keys and clicks come in, requests to the app's index and a chosen note go out.
 
-It knows Textual and nothing of the command line; whoever starts it says how a note is opened.
+It knows Textual but not the command line; its caller provides the function that opens a note.
 """

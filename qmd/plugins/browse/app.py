@@ -1,4 +1,4 @@
-"""The screen: one line to type into, the list below it, the note that is chosen beside or beneath."""
+"""Screen of the full-screen search: query line, list of rows, preview of the chosen note."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.browse.keys import KEYS
-from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, ask
-from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
+from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, search_in_stages
+from qmd.plugins.browse.preview import FIRST_CHARACTERS, Page, Preview, lay_out
 from qmd.plugins.browse.rows import (
     Filter,
     Note,
@@ -34,7 +34,7 @@ from qmd.plugins.browse.rows import (
     matching_lines,
     offered_filters,
 )
-from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Resized, Results, WorkingApp
+from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Resized, Results, ThreadedApp
 from qmd.render.terminal import visible
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.query_filters import filter_text, split_filters
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
     from qmd.retrieval.request import SearchRequest
 
 LATEST = "sort:date"
-"""What is shown before anything is asked."""
+"""Query for the notes to show before the user types."""
 
-_ROOMY = 30
-"""Rows of a screen on which a note has two in the list."""
+_TALL_ROWS = 30
+"""Rows of a screen from which notes have two lines in the list."""
 
 _RESTING_S = 0.05
-"""How long a line must be chosen before its note is read: an arrow that is held down passes over it."""
+"""Time before the note of a chosen row is read, so that a repeated arrow key skips it."""
 
 
-class BrowseApp(WorkingApp[Note]):
-    """Searches as somebody types.
+class BrowseApp(ThreadedApp[Note]):
+    """Full-screen search as the user types.
 
     Args:
-        request: How; its text is what the question begins with.
-        open_note: Opens a note for reading or editing, while the terminal is its own.
-        link: The address that is copied.
-        saved: Name → query of the searches that are offered.
-        is_light: Whether to begin with dark text on a light ground.
+        request: Options of the search; its text is the initial query.
+        open_note: Opens a note for reading or editing, while the screen is suspended.
+        link: Returns the address to copy.
+        saved: Name → query of the saved searches to offer.
+        is_light: Start with the light theme.
     """
 
     CSS_PATH = "browse.tcss"
@@ -81,17 +81,17 @@ class BrowseApp(WorkingApp[Note]):
     ) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (_ROOMY, "-tall")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_ROWS, "-tall")]
         self._index, self._request, self._open_note, self._link = index, request, open_note, link
         self._words, filters = split_filters(request.text or "", is_ended=True)
         self._chips = Chips(*(filter_text("collection", name) for name in request.collections), *filters)
-        self._turn, self._reading = PendingSearch(), PendingSearch()
+        self._pending, self._pending_page = PendingSearch(), PendingSearch()
         self._response: SearchResponse | None = None
         self._title, self._rows = "", list[Row]()
-        self._wanted: object = None
-        """What the preview shows, or will soon: not laid out again for a better answer that leaves it as it is."""
+        self._previewed: object = None
+        """Contents of the preview, now or soon: a later stage with the same note does not lay it out again."""
         self._views: list[tuple[str, list[Row]]] = []
-        """The lists that Escape goes back to; the first one is the answer."""
+        """Lists to which Escape returns; the first one contains the hits."""
         self._offered = [Filter(f"@{name}", query=query) for name, query in saved.items()]
         if is_light:
             self.theme = "textual-light"
@@ -114,11 +114,11 @@ class BrowseApp(WorkingApp[Note]):
     def on_mount(self) -> None:
         self.begin_capture_print(self, stdout=False)
         with suppress(NotImplementedError, RuntimeError):
-            # Whoever ends the program from outside gets the terminal back; Windows has no such signal.
+            # SIGTERM must restore the terminal; Windows has no such signal.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._show_rows("", [])
-        self._ask()
-        # An index that cannot be read is what the search tells of.
+        self._start_search()
+        # The search itself reports an unreadable index.
         self.work(
             lambda: offered_filters(self._index.collections(), self._index.documents()),
             self._offered.extend,
@@ -126,69 +126,68 @@ class BrowseApp(WorkingApp[Note]):
         )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """See `App`: a line of the list is needed for what is done with one; Right may be the question's."""
+        """See `App`: some actions need a row, and Right may belong to the query."""
         question = self.query(Question)
         if action == "passages" and question and question[0].has_focus and not question[0].is_at_end:
             return False
         return bool(self._rows) or None if action in ("connected", "copy", "passages") else True
 
     @property
-    def is_whole(self) -> bool:
-        """Whether no part of the screen is missing; at the end they go one by one."""
+    def is_complete(self) -> bool:
+        """Whether all widgets exist; at the end they disappear one by one."""
         return len(self.query("Results, Preview, #status, #message")) == 4
 
     @on(Question.Changed)
-    def _typed(self, event: Question.Changed) -> None:
+    def _handle_input(self, event: Question.Changed) -> None:
         self._words, filters = split_filters(event.value)
         if filters:
             self._words, filters = split_filters(event.value, is_ended=True)
             with self.prevent(Question.Changed):
                 event.input.value = self._words
-            self._chips.put_on(*filters)
+            self._chips.add_filters(*filters)
         else:
-            self._ask()
+            self._start_search()
 
     @on(Chips.Changed)
-    def _ask(self) -> None:
-        self._turn.leave()
-        self._turn = turn = PendingSearch()
+    def _start_search(self) -> None:
+        self._pending.cancel()
+        self._pending = pending = PendingSearch()
         text = " ".join((self._words, *self._chips.filters)).strip()
         request = replace(self._request, text=text or LATEST, collections=())
         if not self._words.strip():
-            # Models have nothing to say of filters.
+            # Filters alone need no models.
             request = replace(request, mode="lexical")
-        tell = partial(self.call_later, self.hand_over, self._take_answer, turn)
-        self.work(lambda: ask(self._index, request, turn, tell), lambda _: None)
+        report = partial(self.call_later, self.deliver, self._show_answer, pending)
+        self.work(lambda: search_in_stages(self._index, request, pending, report), lambda _: None)
 
     @on(Question.QueryCleared)
-    def _take_off(self) -> None:
-        self._chips.take_off()
+    def _remove_filter(self) -> None:
+        self._chips.remove_filter()
 
     @property
-    def _is_asked(self) -> bool:
+    def _has_query(self) -> bool:
         return bool(self._words.strip() or self._chips.filters)
 
-    def _take_answer(self, turn: PendingSearch, answer: Answer) -> None:
-        """Show an answer; one to an earlier question is dropped."""
-        if turn is not self._turn:
+    def _show_answer(self, pending: PendingSearch, answer: Answer) -> None:
+        """Show the result of a stage, unless it belongs to an earlier query."""
+        if pending is not self._pending:
             return
         self._response = answer.response
-        rows = (hit_notes if self._is_asked else latest_notes)(answer.response.hits)
+        rows = (hit_notes if self._has_query else latest_notes)(answer.response.hits)
         if self._views:
             self._views[0] = ("", rows)
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
-        self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
-        self._say(answer.notice(is_asked=self._is_asked, has_words=bool(self._words.strip())))
+        self.query_one("#status", Label).update(answer.state if self._has_query else "latest notes", layout=False)
+        self._show_message(answer.notice(is_asked=self._has_query, has_words=bool(self._words.strip())))
 
     @property
     def chosen(self) -> Row | None:
-        """The line that is chosen."""
         at = self.query_one(Results).highlighted
         return None if at is None or at >= len(self._rows) else self._rows[at]
 
     def _show_rows(self, title: str, rows: list[Row], *, keep: bool = False) -> None:
-        """Show a list; with `keep` the line that was chosen stays so where it is still there."""
+        """Show a list; with `keep`, the chosen row stays chosen if the list contains it."""
         results, chosen, self._title = self.query_one(Results), self.chosen, title
         if rows != self._rows:
             self._rows = rows
@@ -200,14 +199,14 @@ class BrowseApp(WorkingApp[Note]):
         if self.screen.has_class("-empty") == bool(rows):
             self.screen.set_class(not rows, "-empty")
             self.refresh_bindings()
-        self._read()
+        self._show_preview()
 
     @on(Resized)
     def _draw_rows(self) -> None:
-        """Draw the list at its width; on a low screen a note has one row."""
-        if not self.is_whole:
+        """Draw the list at its width; on a low screen a note has one line."""
+        if not self.is_complete:
             return
-        results, is_low = self.query_one(Results), self.size.height < _ROOMY
+        results, is_low = self.query_one(Results), self.size.height < _TALL_ROWS
         width, at = results.scrollable_content_region.width, results.highlighted
         with self.prevent(OptionList.OptionHighlighted):
             results.set_options(Option(draw_row(row, width, is_low=is_low)) for row in self._rows)
@@ -215,73 +214,73 @@ class BrowseApp(WorkingApp[Note]):
 
     @on(Resized)
     @on(OptionList.OptionHighlighted)
-    def _read(self) -> None:
-        """Lay out the note that is chosen, without holding up the keys."""
-        if not self.is_whole:
+    def _show_preview(self) -> None:
+        """Lay out the chosen note in a thread."""
+        if not self.is_complete:
             return
         note, preview = self.chosen, self.query_one(Preview)
         width = preview.scrollable_content_region.width
         terms = self._response.terms if self._response else ()
         wanted = (note.place if isinstance(note, Note) else None, width, terms)
-        if wanted == self._wanted:
+        if wanted == self._previewed:
             return
-        self._wanted = wanted
-        self._reading.leave()
-        self._reading = turn = PendingSearch()
+        self._previewed = wanted
+        self._pending_page.cancel()
+        self._pending_page = pending = PendingSearch()
         if not isinstance(note, Note) or width < 1:
             preview.show("", Page())
             return
 
         def read() -> Page:
-            if not turn.lasts_longer_than(_RESTING_S):
+            if not pending.is_current_after(_RESTING_S):
                 return Page()
             found = self._index.get(note.document.uri)
             part = partial(lay_out, found, note.line, width, partial(find_spans, terms=terms))
-            if len(found.text) > SOON:
-                self.call_later(self.hand_over, take, part(SOON))
+            if len(found.text) > FIRST_CHARACTERS:
+                self.call_later(self.deliver, show, part(FIRST_CHARACTERS))
             return part()
 
-        def take(page: Page) -> None:
-            if turn is self._reading:
+        def show(page: Page) -> None:
+            if pending is self._pending_page:
                 preview.show(" › ".join((note.place, *note.trail)), page)
 
-        self.work(read, take)
+        self.work(read, show)
 
     @on(OptionList.OptionSelected)
     def action_choose(self) -> None:
-        """Open the note, or put on the filter; a filter that is being typed is at its end."""
+        """Open the note, or add the filter; a typed filter is now complete."""
         question, row = self.query_one(Question), self.chosen
         words, filters = split_filters(question.value, is_ended=True)
         if filters and not self._views:
             question.value = words
-            self._chips.put_on(*filters)
+            self._chips.add_filters(*filters)
         elif isinstance(row, Filter):
             self.action_leave()
             if row.key.startswith("@"):
                 question.value = f"{row.query} "
             elif not row.query:
-                self._chips.put_on(row.key)
+                self._chips.add_filters(row.key)
         elif row is not None:
-            self.take(row)
+            self.choose_note(row)
 
-    def take(self, note: Note) -> None:
-        """Open the note that was chosen."""
+    def choose_note(self, note: Note) -> None:
+        """Open the chosen note."""
         with ExitStack() as screen:
             with suppress(SuspendNotSupported):
                 screen.enter_context(self.suspend())
             try:
                 self._open_note(note)
             except QmdError as error:
-                self.complain(error)
+                self.show_error(error)
         self.refresh()
 
     def action_connected(self) -> None:
-        """List what the chosen note is connected with."""
+        """List links and related notes of the chosen note."""
         note = self.chosen
         if isinstance(note, Note):
             uri, title = note.document.uri, f"{note.document.title}: links and related notes"
             self.work(
-                lambda: connected_notes(self._index.links(uri), self._index.related(uri)), partial(self._enter, title)
+                lambda: connected_notes(self._index.links(uri), self._index.related(uri)), partial(self._push, title)
             )
 
     def action_passages(self) -> None:
@@ -290,16 +289,15 @@ class BrowseApp(WorkingApp[Note]):
         if isinstance(note, Note) and not note.text:
             uri, title = note.document.uri, f"{note.document.title}: lines that match"
             self.work(
-                lambda: matching_lines(note, self._index.get(uri), find), partial(self._enter, title, line=note.line)
+                lambda: matching_lines(note, self._index.get(uri), find), partial(self._push, title, line=note.line)
             )
 
     def action_filters(self) -> None:
-        """List filters to choose from."""
         if not self.screen.has_class("-filters"):
-            self._enter("Filters", self._offered)
+            self._push("Filters", self._offered)
 
-    def _enter(self, title: str, rows: Sequence[Row], line: int = 0) -> None:
-        """Show another list until Escape, the row of a line of the note chosen."""
+    def _push(self, title: str, rows: Sequence[Row], line: int = 0) -> None:
+        """Show another list until Escape, and choose the row of a line."""
         if not rows:
             self.notify("Nothing to show.", timeout=2)
             return
@@ -309,9 +307,9 @@ class BrowseApp(WorkingApp[Note]):
         self.query_one(Results).focus().highlighted = at
 
     def action_leave(self) -> None:
-        """Leave a list for the one before, at last the program."""
+        """Return to the list before; from the first list, quit."""
         if not self._views:
-            self._turn.leave()
+            self._pending.cancel()
             self.exit()
             return
         self._show_rows(*self._views.pop())
@@ -319,7 +317,6 @@ class BrowseApp(WorkingApp[Note]):
             self.query_one(Question).focus()
 
     def action_copy(self) -> None:
-        """Copy the link of the chosen note."""
         note = self.chosen
         if isinstance(note, Note):
             link = self._link(note)
@@ -327,38 +324,35 @@ class BrowseApp(WorkingApp[Note]):
             self.notify(f"Copied {visible(link)}", markup=False)
 
     def action_preview(self) -> None:
-        """Show or hide the note."""
         self.screen.toggle_class("-without-preview")
 
     def action_light(self) -> None:
-        """Change between dark and light."""
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
 
     def action_page(self, pages: int) -> None:
-        """Scroll the note."""
         preview = self.query_one(Preview)
         preview.scroll_relative(y=pages * max(1, preview.size.height - 2), animate=False)
 
     def action_move(self, by: int) -> None:
-        """Choose the next line of the list, or the one before, wherever the cursor is."""
+        """Choose the next or the previous row, whichever widget has the focus."""
         results = self.query_one(Results)
         (results.action_cursor_down if by > 0 else results.action_cursor_up)()
 
     def action_help(self) -> None:
-        """List the keys, and in full what has no room in the corner."""
+        """List the keys, and the whole message."""
         if self._title != "Keys":
             notices = wrap(str(self.query_one("#message", Static).content), max(self.size.width - 4, 20))
             notice = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
             rows = [Filter(f"{names:<16}", query=what) for names, _, what in notice]
-            self._enter("Keys", [*rows, *map(Filter, notices)])
+            self._push("Keys", [*rows, *map(Filter, notices)])
 
     def action_down(self) -> None:
-        """From the question into the list."""
+        """Move the focus from the query to the list."""
         self.query_one(Results).focus().action_cursor_down()
 
     @on(Results.QueryTyped)
     def _type(self, event: Results.QueryTyped) -> None:
-        """Go on in the question, out of other lists too, with the key that was pressed in the list."""
+        """Apply a key from the list to the query, and leave other lists."""
         question = self.query_one(Question)
         question.focus()
         if event.key.key != "up":
@@ -368,14 +362,14 @@ class BrowseApp(WorkingApp[Note]):
             else:
                 question.action_delete_left()
 
-    def complain(self, error: QmdError) -> None:
-        """Say what went wrong; an index that is not there yet is no mistake of anybody."""
+    def show_error(self, error: QmdError) -> None:
+        """Show an error; a missing index is not an error, but gets its own message."""
         if isinstance(error, NotFoundError) and not self._index.exists():
-            self._say(NOTHING_YET)
+            self._show_message(NOTHING_YET)
         else:
-            self._say(". ".join(part for part in (error.message, error.hint) if part))
+            self._show_message(". ".join(part for part in (error.message, error.hint) if part))
 
-    def _say(self, text: str) -> None:
+    def _show_message(self, text: str) -> None:
         message = self.query_one("#message", Static)
         if text != message.content:
             message.update(visible(text))
@@ -383,11 +377,11 @@ class BrowseApp(WorkingApp[Note]):
 
 
 class Picker(BrowseApp):
-    """Ends with the note that is chosen."""
+    """Search that ends with the chosen note."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Choose", priority=True)]
 
-    def take(self, note: Note) -> None:
-        """End with the note."""
-        self._turn.leave()
+    def choose_note(self, note: Note) -> None:
+        """End and return the note."""
+        self._pending.cancel()
         self.exit(note)

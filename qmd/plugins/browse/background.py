@@ -1,4 +1,4 @@
-"""Whether the terminal's own ground is light, so that the screen looks like everything else in it."""
+"""Detection of a light terminal background, so that the screen matches the terminal."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import time
 from collections.abc import Mapping
 
 _ASK = b"\x1b]11;?\x07\x1b[c"
-"""For the colour of the ground (OSC 11), which not every terminal tells, and for what it is, which every one does."""
+"""Query for the background colour (OSC 11), which some terminals ignore, and for the type, which all report."""
 
 _WAIT_S = 1.0
-"""For a far-away terminal; what comes later would be taken for keys."""
+"""Time for a remote terminal to answer; a later answer would count as keys."""
 
 
 def is_light(environ: Mapping[str, str], keyboard: int, screen: int) -> bool:
-    """Whether the ground is light: what `COLORFGBG` says, else the terminal itself; False where neither does.
+    """Return whether the background is light, by `COLORFGBG` or the terminal's answer; False if unknown.
 
     Args:
-        keyboard: The descriptor that the terminal's answer comes in by.
-        screen: The descriptor that it is asked by.
+        keyboard: File descriptor to read the terminal's answer from.
+        screen: File descriptor to write the query to.
     """
-    told = environ.get("COLORFGBG", "").rpartition(";")[2]
-    if told.isdecimal():
-        return int(told) in (7, 15)
+    color = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if color.isdecimal():
+        return int(color) in (7, 15)
     try:
         import termios
         import tty
@@ -34,13 +34,13 @@ def is_light(environ: Mapping[str, str], keyboard: int, screen: int) -> bool:
     try:
         tty.setcbreak(keyboard, termios.TCSANOW)
         os.write(screen, _ASK)
-        return _reports_light_background(_answer(keyboard))
+        return _reports_light_background(_read_answer(keyboard))
     finally:
         termios.tcsetattr(keyboard, termios.TCSANOW, kept)
 
 
-def _answer(keyboard: int) -> bytes:
-    """What comes in, up to the terminal's name for itself."""
+def _read_answer(keyboard: int) -> bytes:
+    """Read up to the terminal's type, which it sends last."""
     answer, end = b"", time.monotonic() + _WAIT_S
     while not re.search(rb"\x1b\[\?[\d;]*c", answer):
         if not select.select([keyboard], [], [], max(0.0, end - time.monotonic()))[0]:

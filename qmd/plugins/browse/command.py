@@ -1,4 +1,4 @@
-"""`browse`, the picker that `query -i` and `search -i` are: the full screen around a search; `save`, its name."""
+"""Commands `browse` and `save`, and the picker of `query -i` and `search -i`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def browse(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    """Search as you type, read what is found."""
+    """Search as you type, read the notes."""
     request = SearchRequest(
         " ".join(query or ()), mode="hybrid", collections=tuple(collection or ()), limit=SCREEN_LIMIT
     )
@@ -44,12 +44,12 @@ def browse(
 
 def save(
     invocation: Invocation,
-    name: Annotated[str | None, Argument(help="A name; without one, list what is saved.")] = None,
+    name: Annotated[str | None, Argument(help="A name; without one, list saved searches.")] = None,
     query: Annotated[list[str] | None, Argument(help="The query, filters included.")] = None,
     collection: Collections = None,
-    remove: Annotated[bool, Option("--remove", help="Forget it.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Remove the saved search.")] = False,
 ) -> int:
-    """Keep a search under a name: `qmd query @name`, here, in agents and on the page."""
+    """Save a search under a name: `qmd query @name`, here, in agents and on the page."""
     folder = invocation.locate(None).config_dir
     text = " ".join((*(filter_text("collection", one) for one in collection or ()), *(query or ())))
     if name is None:
@@ -72,7 +72,7 @@ def save(
 
 
 def pick_note(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, full_path: bool) -> int:
-    """Have somebody choose a note, and print its address or path; nothing, with a status of failure, for none."""
+    """Let the user choose a note, and print its address or path; fail without output if none is chosen."""
     note = _run(invocation, opened, request, is_picker=True)
     if note is None:
         return EXIT_FAILURE
@@ -83,13 +83,13 @@ def pick_note(invocation: Invocation, opened: OpenIndex, request: SearchRequest,
 
 
 def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, is_picker: bool) -> Note | None:
-    """The screen, until somebody leaves it; the note that was chosen."""
+    """Show the screen until the user leaves it; return the chosen note."""
     if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
         raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
     from qmd.plugins.browse.app import BrowseApp, Picker
     from qmd.plugins.browse.background import is_light
 
-    # Asks for trust in a project's configuration, if need be, while questions can still be read.
+    # This may ask for trust in a project's configuration, which the screen would hide.
     opened.engine_settings()
 
     def open_note(note: Note) -> None:
@@ -104,9 +104,9 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
         saved=saved_searches(invocation.locate(None).config_dir),
         is_light=is_light(invocation.environ, sys.stdin.fileno(), sys.stderr.fileno()),
     )
-    # Textual's own report of a mistake is not for a person who searches.
+    # Textual's own tracebacks do not help users.
     app.error_console.quiet = True
-    with _stdout_on_the_screen():
+    with _redirect_stdout():
         note = app.run()
     if app._exception is not None:
         raise app._exception
@@ -114,10 +114,10 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
 
 
 @contextmanager
-def _stdout_on_the_screen() -> Iterator[None]:
-    """Lead stdout to where stderr goes: Textual draws there, and asks stdout for the size of the terminal.
+def _redirect_stdout() -> Iterator[None]:
+    """Redirect stdout to stderr: Textual draws there, and asks stdout for the size of the terminal.
 
-    So a command substitution takes the choice, and a line of a library's is no part of it.
+    So a command substitution gets only the choice, without the output of libraries.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -130,6 +130,6 @@ def _stdout_on_the_screen() -> Iterator[None]:
 
 
 def _link(opened: OpenIndex, note: Note) -> str:
-    """What is copied: a link that opens the note, else the address in the index."""
+    """Return a link that opens the note, or else its address in the index."""
     path = opened.disk_paths([note.document]).get(note.document.uri)
     return (linker(None)(path, 1) if path else "") or note.document.uri

@@ -1,4 +1,4 @@
-"""What keys do on the screen; with two blanks in it, what is told of one: its names, and what it does."""
+"""Keys of the screen. A tooltip contains the names of a key and, after two blanks, its action."""
 
 from textual.binding import Binding
 
@@ -19,7 +19,7 @@ _SHOWN = (
     ("ctrl+c", "quit", "", ""),
 )
 KEYS = (
-    *(Binding(keys, do, name, show=bool(name), priority=True, tooltip=told) for keys, do, name, told in _SHOWN),
+    *(Binding(keys, do, name, show=bool(name), priority=True, tooltip=tooltip) for keys, do, name, tooltip in _SHOWN),
     Binding("down", "down", show=False, tooltip="Down, Up  choose a note; letters still change the question"),
     Binding("y", "copy", show=False),
 )

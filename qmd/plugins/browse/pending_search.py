@@ -1,4 +1,4 @@
-"""A question as its answers come in: words at once, then meaning, then in the order of the reranker."""
+"""Search in stages: lexical hits at once, then by meaning, then reranked."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 NOTHING_YET = "Nothing is indexed yet. Make notes searchable:  qmd index ~/notes"
 
 _TYPING_S = 0.03
-"""Between two keys of a fast typist or of a paste; words do not wait longer."""
+"""Pause before the lexical search: the time between two keys of a fast typist or a paste."""
 
 _FIRST_HITS = 12
-"""What words bring at once, a screenful: the passages of a list cost more than finding it."""
+"""Hits of the first lexical search, a screenful: the passages of a list cost more than the search."""
 
 _THINKING_S = 0.2
-"""A pause after which models are worth their while: most people type the next key before."""
+"""Pause before a search with models: most people type the next key sooner."""
 
 
 class PendingSearch(Listener):
-    """One question, until the next one is typed; whatever it still asks then ends, and its answer is nobody's."""
+    """Search that the next typed query cancels; its result is then dropped."""
 
     def __init__(self) -> None:
         self._over = Event()
@@ -41,32 +41,32 @@ class PendingSearch(Listener):
     def is_cancelled(self) -> bool:
         return self._over.is_set()
 
-    def leave(self) -> None:
-        """The next question is there."""
+    def cancel(self) -> None:
+        """End the search; call it when the next query comes."""
         self._over.set()
 
-    def lasts_longer_than(self, seconds: float) -> bool:
-        """Whether it is still the last question after so long."""
+    def is_current_after(self, seconds: float) -> bool:
+        """Wait, and return whether no other query has come."""
         return not self._over.wait(seconds)
 
 
 class Answer(Struct, frozen=True):
-    """What a stage found."""
+    """Result of a stage."""
 
     stage: str
-    """What the answer rests on: `words`, `meaning` or `reranked`."""
+    """`words`, `meaning` or `reranked`."""
     is_last: bool
     elapsed_ms: float
     response: SearchResponse
 
     @property
     def state(self) -> str:
-        """What it rests on, how long it took, and whether better ones follow: `words · 12 ms …`."""
+        """Stage, duration, and `…` if more stages follow: `words · 12 ms …`."""
         time = f"{self.elapsed_ms:.0f} ms" if self.elapsed_ms < 1000 else f"{self.elapsed_ms / 1000:.1f} s"
         return f"{self.stage} · {time}{'' if self.is_last else ' …'}"
 
     def notice(self, *, is_asked: bool, has_words: bool) -> str:
-        """What there is to say of it below the list; of nothing but the latest notes only that there are none."""
+        """Return the message below the list; for the latest notes only whether the index is empty."""
         found = self.response
         if not is_asked and not found.hits:
             return NOTHING_YET
@@ -78,35 +78,37 @@ class Answer(Struct, frozen=True):
         return " · ".join(lines)
 
 
-def ask(index: Index, request: SearchRequest, turn: PendingSearch, tell: Callable[[Answer], object]) -> None:
-    """Search in stages and tell of each; ends early, and without an error, when the turn is over.
+def search_in_stages(
+    index: Index, request: SearchRequest, pending: PendingSearch, report: Callable[[Answer], object]
+) -> None:
+    """Search in stages and report each; end early, without an error, when `pending` is cancelled.
 
     Args:
-        request: The whole request; earlier stages leave something out of it.
+        request: Request of the last stage; earlier stages do less.
 
     Raises:
-        QmdError: What a search fails with.
+        QmdError: A search fails.
     """
     stages = _stages(request)
     for name, pause_s, one in stages:
-        if not turn.lasts_longer_than(pause_s):
+        if not pending.is_current_after(pause_s):
             return
         began = perf_counter()
         try:
-            response = index.search(one, turn)
+            response = index.search(one, pending)
         except CancelledSearch:
             return
         except QmdError:
-            if turn.is_cancelled:
+            if pending.is_cancelled:
                 return
             raise
         if name == "reranked" and not any(timing.stage == "rerank" for timing in response.timings):
             name = "meaning"
-        tell(Answer(name, one is stages[-1][2], (perf_counter() - began) * 1000, response))
+        report(Answer(name, one is stages[-1][2], (perf_counter() - began) * 1000, response))
 
 
 def _stages(request: SearchRequest) -> list[tuple[str, float, SearchRequest]]:
-    """(what is said of it, the pause before it, the request) of each stage."""
+    """Return (name, pause before it in seconds, request) of each stage."""
     if request.mode == "lexical" and request.limit <= _FIRST_HITS:
         return [("words", _TYPING_S, request)]
     words = ("words", _TYPING_S, replace(request, mode="lexical", limit=min(request.limit, _FIRST_HITS)))

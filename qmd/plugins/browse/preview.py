@@ -1,4 +1,4 @@
-"""A note as it reads: rendered markdown, the matched terms marked, the passage in view."""
+"""Preview of a note: rendered markdown with marked matches, scrolled to the passage."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ if TYPE_CHECKING:
     from qmd.app.records import DocumentText
 
 Find = Callable[[str], Sequence[tuple[int, int]]]
-"""The spans of a text that match the question."""
+"""Function that returns the spans of a text that match the query."""
 
 _MATCH = Style(color="black", bgcolor="yellow", reverse=False)
-"""Like a marker on paper: the screen has its own ground, and headings have the colour of a match elsewhere."""
+"""Black on yellow in both themes: headings have the colour that other screens use for matches."""
 
 _GUTTER = "▎ "
-"""Beside the block that holds the passage."""
+"""Bar next to the block that contains the passage."""
 
 _ABOVE = 3
 """Lines of context above the passage."""
 
-SOON = 4_000
-"""Characters around the passage of a longer note that are shown first: about a screenful, in some 10 ms."""
+FIRST_CHARACTERS = 4_000
+"""Characters of a long note that are shown first, around the passage: about a screenful, in some 10 ms."""
 
 _MAX_SHOWN = 40_000
-"""Characters of a note around the passage: laid out in less than half a second, in which keys are answered late."""
+"""Most characters of a note, around the passage: the layout takes half a second at most, and delays keys."""
 
 
 class Page(Struct, frozen=True):
-    """A note laid out for a width, and the line to show first."""
+    """Note laid out for a width, and the line to show first."""
 
     lines: tuple[Strip, ...] = ()
     top: int = 0
 
 
 def lay_out(found: DocumentText, line: int, width: int, find: Find, most: int = _MAX_SHOWN) -> Page:
-    """The page of a document; takes a while for a long one, so no key should wait for it.
+    """Lay out a document; this is slow for a long one, so call it in a thread.
 
     Args:
         line: The line of the passage, from 1.
         width: Columns.
-        most: Characters that are laid out.
+        most: Most characters to lay out.
     """
     n_before, text = stretch(found.text, line, most)
     more = len(found.text) - len(text)
@@ -71,25 +71,25 @@ def lay_out(found: DocumentText, line: int, width: int, find: Find, most: int = 
         width=width - len(_GUTTER), color_system="truecolor", force_terminal=True, theme=theme(), _environ={}
     )
     if is_rendered(found):
-        parts = [_spaced(console.render_lines(part, pad=False)) for part in _rendered(found.text, line)]
+        parts = [_trim_blank_lines(console.render_lines(part, pad=False)) for part in _split_markdown(found.text, line)]
     else:
-        lines = console.render_lines(_source(found), pad=False)
+        lines = console.render_lines(_render_source(found), pad=False)
         parts = [lines[: line - 1], lines[line - 1 : line], lines[line:]]
     before, passage, after = (
-        [_marked(segments, find, console, gutter) for segments in part]
+        [_mark_line(segments, find, console, gutter) for segments in part]
         for part, gutter in zip(parts, ("  ", _GUTTER if is_later else "  ", "  "), strict=True)
     )
     first = next((at for at, (_, is_marked) in enumerate(passage) if is_marked), 0)
     if more:
-        note = Text(f"  A long note: {more:,} characters around this part are left out.", "faint")
+        note = Text(f"  A long note: {more:,} characters around this part are not shown.", "faint")
         after.append((Strip(note.render(console)), False))
     return Page(tuple(strip for strip, _ in (*before, *passage, *after)), max(0, len(before) + first - _ABOVE))
 
 
-def _rendered(text: str, line: int) -> list[Markdown]:
-    """What a note says before the block of a line, in that block, and after it, each laid out by itself.
+def _split_markdown(text: str, line: int) -> list[Markdown]:
+    """Split markdown into the parts before, in and after the block of a line, without front matter.
 
-    So the rows of the first tell where the passage begins. Fields in front of a note are left out.
+    The height of the first part is the row of the passage.
     """
     shown = visible(text)
     offset = read_front_matter(shown).body_offset
@@ -107,25 +107,25 @@ def _rendered(text: str, line: int) -> list[Markdown]:
     return parts
 
 
-def _spaced(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """A stretch of a note without the blank lines around it, and with one below."""
+def _trim_blank_lines(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """Remove the blank lines around a part, and add one below."""
     written = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
     return [*lines[written[0] : written[-1] + 1], []] if written else []
 
 
-def _source(found: DocumentText) -> RenderableType:
-    """A document that is no markdown, line by line; in colours unless it is too long."""
+def _render_source(found: DocumentText) -> RenderableType:
+    """Render a document other than markdown, with syntax colours unless it is too long."""
     text = visible(found.text)
     if len(text) > MAX_CODE:
         return Text(text, no_wrap=True, overflow="ignore")
     return Syntax(text, Syntax.guess_lexer(found.document.path), theme=code_theme())
 
 
-def _marked(segments: Sequence[Segment], find: Find, console: Console, gutter: str) -> tuple[Strip, bool]:
-    """A line with its matches marked, and whether there are any; nothing on it steers the terminal or is a link."""
+def _mark_line(segments: Sequence[Segment], find: Find, console: Console, gutter: str) -> tuple[Strip, bool]:
+    """Mark the matches of a line, and return whether there are any; remove control characters and links."""
     text = Text(end="").append(gutter if segments else "  ", "strong")
     for one in segments:
-        # An entity of HTML may name a character that the source did not hold.
+        # An HTML entity may stand for a control character.
         text.append(visible(one.text.rstrip("\n")), one.style.update_link(None) if one.style else None)
     spans = find(text.plain)
     for start, end in spans:
@@ -134,7 +134,7 @@ def _marked(segments: Sequence[Segment], find: Find, console: Console, gutter: s
 
 
 class Preview(ScrollView, can_focus=True):
-    """Shows a page."""
+    """Widget that shows a page."""
 
     page = Page()
     _ground = Style()
@@ -143,7 +143,7 @@ class Preview(ScrollView, can_focus=True):
         self.post_message(Resized())
 
     def show(self, title: str, page: Page) -> None:
-        """Show `page`, its passage in view; more of the same note stays where somebody has scrolled to."""
+        """Show `page` at its passage; keep the user's scroll position if more of the same note is shown."""
         name, before = Content(visible(title)), min(self.page.top, self.max_scroll_y)
         moved = self.scroll_offset.y - before if name == self.border_title else 0
         self.page, self.border_title = page, name
@@ -152,7 +152,7 @@ class Preview(ScrollView, can_focus=True):
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """See `Widget`; its colours take as long to find as a line to draw."""
+        """See `Widget`; looks up the style once, because that takes as long as drawing a line."""
         self._ground = self.rich_style
         return super().render_lines(crop)
 

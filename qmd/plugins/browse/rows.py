@@ -1,4 +1,4 @@
-"""The lines of the list: notes that answer a question or are connected with one, and filters to choose from."""
+"""Rows of the list: hits, connected notes, matching lines and filters."""
 
 from __future__ import annotations
 
@@ -29,47 +29,47 @@ _COLOURS = {"strong": "$success", "likely": "$primary", "weak": "$foreground-dis
 
 
 class Note(Struct, frozen=True):
-    """A note in the list, and where in it the reader should look."""
+    """Note in the list, and the line to show."""
 
     document: StoredDocument
     line: int = 1
     trail: tuple[str, ...] = ()
-    """The headings that the line stands under."""
+    """Headings above the line."""
     detail: str = ""
-    """Its day, or how it is connected."""
+    """Its day, or its connection with another note."""
     relevance: float | None = None
     text: str = ""
-    """The line itself, where the list is of lines of one note."""
+    """Text of the line in a list of lines."""
     spans: tuple[tuple[int, int], ...] = ()
-    """What of it matches."""
+    """Matches in `text`."""
 
     @property
     def key(self) -> str:
-        """What tells it from other lines of the list."""
+        """Identity in the list."""
         return f"{self.document.uri}:{self.line}" if self.text else self.document.uri
 
     @property
     def place(self) -> str:
-        """Where it is, as people read it."""
+        """Readable location."""
         return f"{self.document.collection}/{self.document.path}:{self.line}"
 
 
 class Filter(Struct, frozen=True):
-    """A filter that may be put on."""
+    """Filter to choose."""
 
     key: str
-    """As it is typed."""
+    """Text to type."""
     count: int | None = None
-    """How many notes it holds for."""
+    """Number of notes that match."""
     query: str = ""
-    """What stands for it in the question, where it is a saved search."""
+    """Query of a saved search."""
 
 
 Row = Note | Filter
 
 
 def hit_notes(hits: Sequence[Hit]) -> list[Row]:
-    """The notes that answer a question."""
+    """Return a row for each hit."""
     return [
         Note(one.document, one.passage.line, one.passage.heading_trail, one.document.date or "", one.relevance)
         for one in hits
@@ -77,12 +77,12 @@ def hit_notes(hits: Sequence[Hit]) -> list[Row]:
 
 
 def latest_notes(hits: Sequence[Hit]) -> list[Row]:
-    """The notes that are there before anything is asked, each with its day."""
+    """Return rows for the latest notes, each with its day, for an empty query."""
     return [Note(one.document, detail=one.document.day) for one in hits]
 
 
 def matching_lines(note: Note, found: DocumentText, find: Find) -> list[Row]:
-    """The lines of a note that hold what was looked for, and the one that was found, without their marks."""
+    """Return the lines of a note that match, and its found line, without markdown."""
     rows: list[Row] = []
     is_markdown = kind_of(note.document.path).is_markdown
     for number, line in enumerate(found.text.split("\n"), start=1):
@@ -95,7 +95,7 @@ def matching_lines(note: Note, found: DocumentText, find: Find) -> list[Row]:
 
 
 def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:
-    """The notes that one links to, that link to it, and that are about the same, each once."""
+    """Return the notes that a note links to, that link to it, and that are related, each once."""
     notes: dict[str, Note] = {}
     named = (
         *((one.document, 1, "linked from it") for one in links.outgoing),
@@ -112,7 +112,7 @@ def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:
 
 
 def offered_filters(collections: Sequence[Collection], documents: Sequence[StoredDocument]) -> list[Filter]:
-    """Filters by collection, date and tag that leave something over, the commonest tags first."""
+    """Return filters by collection, date and tag, the most common tags first."""
     counts = Counter(tag for document in documents for tag in document.tags if '"' not in tag and visible(tag) == tag)
     tags = [Filter(filter_text("tag", tag), n) for tag, n in counts.most_common(_MOST_TAGS)]
     sizes = Counter(document.collection for document in documents)
@@ -121,7 +121,7 @@ def offered_filters(collections: Sequence[Collection], documents: Sequence[Store
 
 
 def draw_row(row: Row, width: int, *, is_low: bool = False) -> Content:
-    """A line of the list as it is shown: two rows of `width` columns for a note, one if it `is_low`, as for others."""
+    """Draw a row in `width` columns: two lines for a note unless `is_low`, one for others."""
     from textual.content import Content
 
     if isinstance(row, Filter):

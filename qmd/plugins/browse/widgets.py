@@ -1,4 +1,4 @@
-"""The line that is typed into, the list, the filters that are on, and work in threads: what Textual's own lack."""
+"""Widgets for the query, the list and the active filters, and an app with background threads."""
 
 from __future__ import annotations
 
@@ -22,69 +22,68 @@ Found = TypeVar("Found")
 Result = TypeVar("Result")
 
 
-class WorkingApp(App[Result]):
-    """Does what takes long in threads, so that no key waits for it."""
+class ThreadedApp(App[Result]):
+    """App that runs slow work in threads, so that no key waits for it."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether no part of the screen is missing."""
+    def is_complete(self) -> bool:
+        """Whether all widgets of the screen exist."""
         raise NotImplementedError
 
-    def complain(self, error: QmdError) -> None:
-        """Say what went wrong."""
+    def show_error(self, error: QmdError) -> None:
         raise NotImplementedError
 
     def work(
         self,
         job: Callable[[], Found],
-        take: Callable[[Found], object],
-        fail: Callable[[QmdError], object] | None = None,
+        on_result: Callable[[Found], object],
+        on_error: Callable[[QmdError], object] | None = None,
     ) -> None:
-        """Do `job` in a thread, and hand what it finds, or why it fails, to the screen."""
+        """Run `job` in a thread, and deliver its result or its error to the screen."""
 
         def work() -> None:
             try:
                 found = job()
             except QmdError as error:
-                self.call_later(self.hand_over, fail or self.complain, error)
+                self.call_later(self.deliver, on_error or self.show_error, error)
             else:
-                self.call_later(self.hand_over, take, found)
+                self.call_later(self.deliver, on_result, found)
 
         self.run_worker(work, thread=True, exit_on_error=False)
 
-    def hand_over(self, take: Callable[..., object], *found: object) -> None:
-        """Have the screen take what a thread found, unless it is being taken down."""
-        if self.is_whole:
-            take(*found)
+    def deliver(self, on_result: Callable[..., object], *found: object) -> None:
+        """Pass a result of a thread to the screen, unless the screen is closing."""
+        if self.is_complete:
+            on_result(*found)
 
     def on_print(self, event: events.Print) -> None:
-        """What is written to stderr meanwhile, warnings say, would be lost below the screen."""
+        """Show warnings on stderr, which the screen would hide."""
         if event.text.strip():
             self.notify(visible(event.text.strip()), severity="warning", markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Nothing that a request dies of ends the program."""
+        """Show an unexpected error of a thread; the program goes on."""
         if event.state is WorkerState.ERROR:
-            self.complain(QmdError(f"unexpected {type(event.worker.error).__name__}: {event.worker.error}"))
+            self.show_error(QmdError(f"unexpected {type(event.worker.error).__name__}: {event.worker.error}"))
 
 
 class Resized(Message):
-    """Lines have another width now."""
+    """The width of lines has changed."""
 
 
 class Question(Input):
-    """What is typed. Backspace before the first character takes the last filter off."""
+    """Input for the query. Backspace before the first character removes the last filter."""
 
     class QueryCleared(Message):
-        """Backspace was pressed where there is nothing left to delete."""
+        """Backspace was pressed, but there is no character to delete."""
 
     @property
     def is_at_end(self) -> bool:
-        """Whether Right would do nothing here."""
+        """Whether Right would have no effect."""
         return self.cursor_position == len(self.value) and not self._suggestion
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """See `Widget`: `?` is a character where something is typed."""
+        """See `Widget`: `?` is a key only in an empty input."""
         return (character != "?" or bool(self.value)) and super().check_consume_key(key, character)
 
     def action_delete_left(self) -> None:
@@ -94,10 +93,10 @@ class Question(Input):
 
 
 class Results(OptionList):
-    """The list. A click shows a line and a second one chooses it; typing goes on in the question."""
+    """List of rows. A click highlights a row, a second one chooses it; typed characters go to the query."""
 
     class QueryTyped(Message):
-        """A key that is not for the list."""
+        """A key for the query was pressed in the list."""
 
         def __init__(self, key: events.Key) -> None:
             super().__init__()
@@ -121,10 +120,10 @@ class Results(OptionList):
 
 
 class Chips(Horizontal):
-    """The filters that are on; a click takes one off."""
+    """Active filters; a click removes one."""
 
     class Changed(Message):
-        """There is one more, or one less."""
+        """A filter was added or removed."""
 
     def __init__(self, *filters: str) -> None:
         super().__init__()
@@ -133,14 +132,13 @@ class Chips(Horizontal):
     def on_mount(self) -> None:
         self._show()
 
-    def put_on(self, *filters: str) -> None:
-        """Add filters."""
+    def add_filters(self, *filters: str) -> None:
         self.filters += [one for one in filters if one not in self.filters]
         self._show()
         self.post_message(self.Changed())
 
-    def take_off(self, at: int = -1) -> None:
-        """Remove one, if there is any."""
+    def remove_filter(self, at: int = -1) -> None:
+        """Remove a filter, by default the last one."""
         if self.filters:
             del self.filters[at]
             self._show()
@@ -148,7 +146,7 @@ class Chips(Horizontal):
 
     def on_click(self, event: events.Click) -> None:
         if event.widget is not None and event.widget is not self:
-            self.take_off(self.children.index(event.widget))
+            self.remove_filter(self.children.index(event.widget))
 
     def _show(self) -> None:
         self.display = bool(self.filters)
@@ -157,7 +155,7 @@ class Chips(Horizontal):
 
 
 class FilterSuggester(Suggester):
-    """Completes a filter at the end of what is typed; Right takes the proposal."""
+    """Suggester that completes a filter at the end of the query; Right accepts it."""
 
     def __init__(self, offered: Callable[[], Sequence[str]]) -> None:
         super().__init__(use_cache=False)

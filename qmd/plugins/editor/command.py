@@ -1,4 +1,4 @@
-"""`open`: a note, where it can be edited."""
+"""`qmd open`: open a note for editing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qmd.records import StoredDocument
 
 _MOST_DIGITS = 4
-"""Of a number that means a hit; a docid has six, and a longer name of digits is a note's."""
+"""Most digits of a hit's number; a docid has six, and a longer number is the name of a note."""
 
 _Target = Annotated[
     list[str],
@@ -37,7 +37,7 @@ _Print = Annotated[bool, Option("--print", help="Print the command that would ru
 
 
 def open_note(invocation: Invocation, note: _Target, print_only: _Print = False, index: Index = None) -> int:
-    """Open a note where it can be edited."""
+    """Open a note in an editor."""
     reference = " ".join(note)
     locations = invocation.locate(index)
     line = None
@@ -45,7 +45,7 @@ def open_note(invocation: Invocation, note: _Target, print_only: _Print = False,
         reference, line = recall_hit(locations, int(reference))
     with invocation.open(locations) as opened:
         found = opened.get(reference, max_lines=1, folder=invocation.cwd)
-        plan = _plan(invocation, opened, found.document, line or found.first_line)
+        plan = _plan_document(invocation, opened, found.document, line or found.first_line)
     for warning in found.warnings:
         warn(warning)
     if print_only:
@@ -58,37 +58,37 @@ def open_note(invocation: Invocation, note: _Target, print_only: _Print = False,
             raise
         from qmd.cli.documents import get
 
-        # An address of a line may have no other; a note is read from its first.
+        # An address may already contain a line, and no second one may follow.
         first = line or found.first_line
         get(invocation, [found.document.uri], from_line=str(first) if first > 1 else None, index=index)
         say(f"shown here: {error.message}")
     return 0
 
 
-def _plan(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> Launch:
-    """What opens a document at a line.
+def _plan_document(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> Launch:
+    """Choose the program that opens a document at a line.
 
     Raises:
-        NotFoundError: Its file is gone.
-        QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.
+        NotFoundError: Its file does not exist.
+        QmdError: The variable of an editor is not a command, or no program is known for the file.
     """
     path = index.disk_paths([document]).get(document.uri)
     if path is None:
-        raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
+        raise NotFoundError(f"the file of '{document.uri}' is missing", "refresh the index: qmd update")
     kind = find(KINDS, suffix_of(document.path))
     if kind is not None and (kind.needs or kind.is_name):
         pages = re.findall(r"(?m)^### p(\d+)$", index.get(document.uri, max_lines=line).text)
         return plan_viewing(Path(path), int(pages[-1]) if kind.place == "p" and pages else 1)
-    # The lines of a text that was made of a file are not the file's.
+    # Lines of extracted text are not lines of the file.
     line = 1 if kind is not None and kind.decode != KINDS[""].decode else line
     return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
 
 
 def open_found(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> None:
-    """Open a document that somebody found at a line, and wait for the program.
+    """Open a document at a line, and wait for the program.
 
     Raises:
-        NotFoundError: Its file is gone.
+        NotFoundError: Its file does not exist.
         QmdError: No program is known for the file, or it fails.
     """
-    launch(_plan(invocation, index, document, line))
+    launch(_plan_document(invocation, index, document, line))

@@ -1,7 +1,7 @@
-"""Serves one index to editors, agents and the command line: MCP, HTTP, the warm process.
+"""MCP and HTTP server of one index, for editors, agents and the command line.
 
-Requests come in as protocol messages, are checked, and go out as the records of the retrieval pipeline, rendered for
-that protocol. It must not know SQL, models or terminals, and nothing heavy is imported until a server is started.
+Protocol messages come in and are checked; records of the retrieval pipeline go out, rendered for that protocol. The
+package does not know SQL, models or terminals, and imports nothing heavy until a server starts.
 """
 
 from __future__ import annotations

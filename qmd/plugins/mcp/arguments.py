@@ -1,6 +1,6 @@
-"""The arguments of a tool: one table makes both the published JSON schema and the checks, so they cannot drift apart.
+"""Arguments of tools: one table defines both the published JSON schema and the checks, so they cannot drift apart.
 
-Unknown names are refused, because dropping them answers another question than the one asked.
+Unknown names are errors, because ignoring an argument would answer another question.
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from qmd.records import SubQuery
 MAX_SEARCHES = 10
 MAX_LIMIT = 1000
 MAX_ECHO, MOST_IGNORED = 40, 5
-"""Characters of a wrong name that are repeated, and names that are ignored with a line each."""
+"""Characters of a wrong name in an error, and the number of ignored names that are reported."""
 
 ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches", "filter"]
 
 
 class ToolArgument(Struct, frozen=True):
-    """One argument of a tool. `minimum` and `maximum` are inclusive."""
+    """Argument of a tool. `minimum` and `maximum` are inclusive."""
 
     name: str
     kind: ToolArgumentKind
     description: str
-    """Empty where the name says it."""
+    """Empty if the name is clear."""
     required: bool = False
     default: str | int | float | bool | None = None
     minimum: float | None = None
     maximum: float | None = None
     also: str = ""
-    """What many clients call it."""
+    """Another name, which many clients use."""
     choices: tuple[str, ...] = ()
-    """The strings that it may be; all without."""
+    """Allowed strings; empty allows all."""
 
 
 def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
-    """JSON schema of a tool's arguments."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {argument.name: _argument_schema(argument) for argument in arguments},
@@ -79,11 +78,11 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
 def check_arguments(
     arguments: Sequence[ToolArgument], given: Mapping[str, object], ignored: list[str] | None = None
 ) -> dict[str, Any]:
-    """The values of every argument, defaults filled in; null counts as absent.
+    """Return the value of every argument, with defaults; null counts as absent.
 
     Raises:
-        UsageError: Naming the first argument that is missing, of the wrong type, or unknown; with `ignored` a line on
-            each of the first unknown ones goes there.
+        UsageError: An argument is missing, unknown or of the wrong type. With `ignored`, a line about each of the first
+            unknown arguments is added there instead.
     """
     names = [argument.name for argument in arguments]
     others = {argument.also: argument.name for argument in arguments if argument.also}
@@ -100,7 +99,6 @@ def check_arguments(
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:
-    """An unknown name and what may be meant."""
     name = name[:MAX_ECHO]
     nearest = nearest_name(name, names)
     every = f"expected one of: {', '.join(names)}" if names else "it takes none"

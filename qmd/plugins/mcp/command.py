@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one option a line reads as a table
-"""`qmd mcp` and `qmd serve`: editors, agents and people are served over stdio or HTTP."""
+"""`qmd mcp` and `qmd serve`: serve editors, agents and people over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DEFAULT_PORT = 8181
 
 def mcp(
     invocation: Invocation,
-    action: Annotated[str | None, Argument(metavar="[stop|status]", help="'stop' ends the background server and the warm process, 'status' says which run.")] = None,
+    action: Annotated[str | None, Argument(metavar="[stop|status]", help="'stop' ends the background server and the warm process, 'status' shows which run.")] = None,
     http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
     host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
@@ -99,14 +99,14 @@ def serve(
 
     def announce(page: str, what_next: str = "   Ctrl-C ends it") -> None:
         out(_address_line(page, what_next, invocation.screen))
-        # The process stays, and whoever reads it through a pipe waits for the address.
+        # The process goes on, and the reader of a pipe waits for the address.
         flush_result()
         if policy.token is not None:
             say("the browser asks for a password: the token, with any name")
 
     def announce_and_open(page: str) -> None:
         announce(page)
-        # A browser of the terminal would keep the server from answering it.
+        # A browser that runs in the terminal would block the server.
         threading.Thread(target=_open, args=(page,), daemon=True).start()
 
     url = server_url(reachable_host(policy.bind_host), port)
@@ -117,7 +117,7 @@ def serve(
         )
     if pid != server_of(locations):
         raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
-    say(f"this index is served already (process {pid})")
+    say(f"process {pid} already serves this index")
     announce(f"{url}/", "")
     if opens:
         _open(f"{url}/")
@@ -135,11 +135,11 @@ def _open(page: str) -> None:
     import webbrowser
 
     if not webbrowser.open(page):
-        say("no browser can be opened here; open the address yourself")
+        say("cannot open a browser here; open the address yourself")
 
 
 def _manage(action: str, locations: Locations) -> int:
-    """`stop` and `status` of the processes that serve this index."""
+    """Stop the processes that serve this index, or print their status."""
     if action not in ("stop", "status"):
         raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, qmd mcp status or qmd mcp stop")
     from qmd.plugins.warm.record import read_record, warm_files
@@ -190,7 +190,7 @@ def _serve_http(
 
 
 def _serve_commands(invocation: Invocation, locations: Locations) -> int:
-    """Be the warm process that a command has started: no port, no pid file, and an end when nobody asks any more."""
+    """Run as the warm process that a command started: without port and pid file, until it is idle."""
     from qmd.plugins.mcp.http_server import run_server
 
     run_server(invocation.serve(locations), locations, invocation.environ)
@@ -223,7 +223,7 @@ def _start(
 
 
 def _access_policy(environ: Mapping[str, str], host: str | None, token_file: Path | None) -> AccessPolicy:
-    """Who may talk to the server.
+    """Return the access policy of the server.
 
     Raises:
         UsageError: An address beyond this machine, or an open origin list, without a token.

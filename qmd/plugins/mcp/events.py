@@ -1,5 +1,5 @@
-"""Answers of `POST /mcp` to clients of 2025: server-sent events, or JSON where that is all that a client takes or the
-answer is too large for an event."""
+"""Responses of `POST /mcp` to clients of 2025: server-sent events, or JSON if the client accepts nothing else or the
+response is too large for an event."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGE_BYTES = 256 * 1024
-"""Answers above go out as JSON: some clients end the session at an event of 1 MiB."""
+"""Larger responses are sent as JSON: some clients end the session at an event of 1 MiB."""
 
 _EVENTS, _JSON = "text/event-stream", "application/json"
 
 
 class JsonFallback:
-    """An endpoint with its answers in the form that the client can read; what it sends as JSON stays as it is."""
+    """Endpoint that sends events as JSON to clients that need it; JSON responses pass unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -29,11 +29,11 @@ class JsonFallback:
 
 
 class _Answer:
-    """Holds the head of an answer back until it is known what follows.
+    """Sender that delays the head of a response until its form is decided.
 
     Args:
-        send: To the client.
-        takes_events: Whether small answers may go out as they come.
+        send: Sends to the client.
+        takes_events: Whether small responses may be sent as events.
     """
 
     def __init__(self, send: Send, *, takes_events: bool) -> None:
@@ -61,7 +61,7 @@ class _Answer:
         await self._send(message)
 
     async def _send_json(self, head: Message) -> None:
-        """The last event, which is the answer; those before it told of progress."""
+        """Send the last event, which is the response; the earlier ones report progress."""
         data = [line for line in self._events.splitlines() if line.startswith(b"data: {")]
         body = data[-1].removeprefix(b"data: ") if data else b""
         headers = MutableHeaders(raw=list(head["headers"]))

@@ -1,7 +1,7 @@
-"""Checks every HTTP request before it is routed: Host, Origin, bearer token, size of the body.
+"""Checks of every HTTP request before routing: Host, Origin, bearer token, size of the body.
 
 A web page in the user's browser can reach a server on this machine, directly or by DNS rebinding. The page cannot
-forge `Host` and `Origin`, so these two decide, for every route and whatever address the server is bound to.
+forge `Host` and `Origin`, so these two decide, for every route and every bound address.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from qmd.plugins.mcp.page_key import IS_OWNER, PageKey
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Longest request body. Ten long sub-queries are under 64 KiB."""
+"""Longest request body. Ten long sub-queries take less than 64 KiB."""
 
 MAY_WRITE = "may_write"
-"""Where the `state` of a request's scope says whether it may write: it has the token or is the owner's, and comes from
-no page of a browser, not even from one that may search."""
+"""Key in the `state` of a request's scope. True if the request has the token or comes from the owner, and no web page
+sent it, not even a page that may search."""
 
 _FORBIDDEN = -32003
 _UNAUTHORIZED = -32001
@@ -31,7 +31,7 @@ _BAD_REQUEST = -32600
 
 
 class Refusal(Struct, frozen=True):
-    """Why a request is turned away: HTTP status, JSON-RPC error code, text."""
+    """Reason to refuse a request: HTTP status, JSON-RPC error code, text."""
 
     status: int
     code: int
@@ -42,10 +42,10 @@ _TOO_LARGE_BODY = Refusal(413, _BAD_REQUEST, f"Request body too large: at most {
 
 
 class AccessPolicy(Struct, frozen=True):
-    """Who may talk to the server.
+    """Hosts, origins and token that the server accepts.
 
-    `allowed_hosts` holds lower-case `name` or `name:port`, `allowed_origins` whole origins such as
-    `https://notes.example`; both come on top of loopback names.
+    `allowed_hosts` contains lower-case `name` or `name:port`, `allowed_origins` whole origins such as
+    `https://notes.example`. Loopback names are always allowed.
     """
 
     bind_host: str
@@ -53,18 +53,18 @@ class AccessPolicy(Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     token: str | None = None
     asks_person: bool = False
-    """Whether a browser may ask for the token, as a password for any name."""
+    """Browsers may ask the user for the token, as a password for any name."""
     key: PageKey = field(default_factory=PageKey)
-    """To the page, where there is no token."""
+    """Key to the page when there is no token."""
 
 
 def split_list(value: str | None) -> tuple[str, ...]:
-    """Members of a comma-separated environment variable, lower-case, empty ones dropped."""
+    """Split a comma-separated environment variable into lower-case parts, without empty ones."""
     return tuple(part.strip().lower() for part in (value or "").split(",") if part.strip())
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` names this machine and nothing else: `localhost`, `*.localhost`, 127/8, `::1`."""
+    """Return whether `host` always names this machine: `localhost`, `*.localhost`, 127/8, `::1`."""
     name = host.strip("[]").lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -77,11 +77,11 @@ def is_loopback(host: str) -> bool:
 
 
 def check_request(policy: AccessPolicy, headers: Iterable[tuple[str, str]]) -> Refusal | None:
-    """The reason to refuse a request with these headers, or None. Header names are lower-case."""
+    """Return the reason to refuse a request with these headers, or None. Header names are lower-case."""
     pairs = list(headers)
     values: Mapping[str, str] = dict(pairs)
     for name in ("host", "origin", "authorization", "content-length"):
-        # Two of one kind could be read differently by us and by whatever stands in front.
+        # A proxy in front could read another one of two equal headers.
         if sum(key == name for key, _ in pairs) > 1:
             return Refusal(400, _BAD_REQUEST, f"Bad request: more than one {name} header")
     return (
@@ -108,10 +108,10 @@ def _check_host(policy: AccessPolicy, host: str | None) -> Refusal | None:
 
 
 def _is_own_name(bind_host: str, name: str) -> bool:
-    """Whether a server bound to `bind_host` may be called `name`.
+    """Return whether `name` may address a server bound to `bind_host`.
 
-    Rebinding needs a DNS name, so a server bound beyond loopback (which always asks for a token) also answers to plain
-    addresses; the unspecified address is nobody's name, though some systems route it to this machine.
+    Rebinding needs a DNS name, so a server bound beyond loopback (which always requires a token) also accepts plain
+    addresses. The unspecified address is no name of a host, though some systems route it to this machine.
     """
     try:
         address = ipaddress.ip_address(name)
@@ -121,7 +121,7 @@ def _is_own_name(bind_host: str, name: str) -> bool:
 
 
 def _host_name(host: str) -> str | None:
-    """The name in a Host header, without port and brackets; None when it is not a host at all."""
+    """Return the name in a Host header, without port and brackets; None if the header is malformed."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port
@@ -136,7 +136,7 @@ def _check_origin(policy: AccessPolicy, origin: str | None) -> Refusal | None:
     if origin is None or origin.lower() in policy.allowed_origins:
         return None
     if "*" in policy.allowed_origins and policy.token is not None:
-        # Any page may try, because none of them knows the token.
+        # Safe for any page, because no page knows the token.
         return None
     try:
         parts = urlsplit(origin)
@@ -163,7 +163,7 @@ def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | N
 
 
 def _check_peer(policy: AccessPolicy, scope: Scope) -> Refusal | None:
-    """Without a token it is the owner who is answered; that a server lives, everybody may know."""
+    """Refuse other accounts if there is no token; everyone may ask for the server's health."""
     is_open = policy.token is not None or policy.asks_person or scope["path"] == "/health"
     if is_open or scope.get("state", {}).get(IS_OWNER, False) is not False:
         return None
@@ -186,7 +186,7 @@ def _check_length(length: str | None) -> Refusal | None:
 
 
 def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
-    """`app` behind the checks of `policy`; also for bodies that come without a length."""
+    """Wrap `app` in the checks of `policy`; bodies without a declared length are limited as well."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -204,7 +204,6 @@ def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
         try:
             body = await _read_body(receive)
         except ConnectionResetError:
-            # Nobody is left to answer, and half a body is not what was asked.
             return
         if body is None:
             await _send_refusal(send, _TOO_LARGE_BODY, policy)
@@ -215,10 +214,10 @@ def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """The whole body, or None once it grows past `MAX_BODY_BYTES`.
+    """Read the whole body; return None once it exceeds `MAX_BODY_BYTES`.
 
     Raises:
-        ConnectionResetError: The client left before the end of it.
+        ConnectionResetError: The client disconnected before the end of the body.
     """
     body = bytearray()
     while True:
@@ -242,7 +241,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def _send_refusal(send: Send, refusal: Refusal, policy: AccessPolicy) -> None:
-    """Answer with a JSON-RPC error body that plain HTTP clients can read as well."""
+    """Send a JSON-RPC error body, which plain HTTP clients can read as well."""
     body = json.dumps(
         {"jsonrpc": "2.0", "error": {"code": refusal.code, "message": refusal.message}, "id": None},
         ensure_ascii=False,

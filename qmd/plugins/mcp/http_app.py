@@ -1,4 +1,4 @@
-"""HTTP: the page, `POST /mcp`, `POST /query` and `/search`, `GET /health`, all behind the guard."""
+"""HTTP application: the page, `POST /mcp`, `POST /query` and `/search`, `GET /health`, all behind the guard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from qmd.plugins.mcp.events import JsonFallback
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.plugins.mcp.rows import answer_object
 from qmd.plugins.mcp.tools import QUERY_ARGUMENTS, fit, search_request
-from qmd.plugins.warm.deadline import AsyncListener, within
+from qmd.plugins.warm.deadline import AsyncListener, run_with_timeout
 from qmd.plugins.warm.process import SearchRoute
 from qmd.plugins.warm.record import SEARCH_PATH
 from qmd.records import SearchResponse
@@ -45,9 +45,9 @@ T = TypeVar("T")
 _logger = logging.getLogger("qmd.http")
 
 _STATUSES = ((UsageError, 400), (NotFoundError, 404), (BusyError, 503), (DeadlineError, 504))
-"""Of failures; of all others 500."""
+"""HTTP status by error class; 500 for all other errors."""
 
-_TEND_S = 1.0
+_RELEASE_POLL_S = 1.0
 
 
 class _Endpoints(Struct, frozen=True):
@@ -57,12 +57,12 @@ class _Endpoints(Struct, frozen=True):
     started: float
 
     async def health(self, request: Request) -> Response:
-        """Alive; `pid` lets whoever started the server know that it is this one that answers."""
+        """Report that the server runs; `pid` identifies it to the process that started it."""
         uptime_s = int(time.monotonic() - self.started)
         return JSONResponse({"status": "ok", "uptime": uptime_s, "pid": os.getpid()})
 
     async def query(self, request: Request) -> Response:
-        """Search with typed sub-queries, or with plain text as `query`."""
+        """Search by typed sub-queries, or by plain text as `query`."""
         try:
             given = _json_object(await request.body())
             if given.keys().isdisjoint(("searches", "query", "filter")):
@@ -75,7 +75,9 @@ class _Endpoints(Struct, frozen=True):
                 warnings = (*found.warnings, *ignored)
                 return (answer_object(replace(found, warnings=warnings), presentation.document_uri, asked["detail"]),)
 
-            found = await within(self.index.timeout_s, lambda: fit(self.index.search(wanted), asked["maxTokens"], show))
+            found = await run_with_timeout(
+                self.index.timeout_s, lambda: fit(self.index.search(wanted), asked["maxTokens"], show)
+            )
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
@@ -87,10 +89,10 @@ def _failure(status: int, message: str, hint: str | None = None) -> Response:
 
 
 def _json_object(body: bytes) -> Mapping[str, object]:
-    """The object that a request body holds.
+    """Parse a request body as a JSON object.
 
     Raises:
-        UsageError: If it is not JSON, or not an object.
+        UsageError: If the body is not JSON, or not an object.
     """
     try:
         value = json.loads(body)
@@ -105,18 +107,18 @@ def build_app(
     index: Index,
     policy: AccessPolicy,
     token: str | None = None,
-    on_rest: Callable[[float], None] = lambda idle_s: None,
+    on_idle: Callable[[float], None] = lambda idle_s: None,
     *,
     has_page: bool = True,
 ) -> ASGIApp:
-    """The guarded application. Its lifespan must run, as every ASGI server does.
+    """Build the guarded application. Its lifespan must run, as in every ASGI server.
 
     Args:
-        index: What is served.
-        policy: Who may talk to it.
-        token: What commands show instead of the policy's token; None answers no commands.
-        on_rest: Called every second with the seconds since the last request.
-        has_page: Whether people may search on its page.
+        index: The index to serve.
+        policy: Access to all routes but that of commands.
+        token: Token of commands, instead of the policy's; None serves no commands.
+        on_idle: Called every second with the seconds since the last request.
+        has_page: Whether to serve the search page.
     """
     mcp = _McpEndpoint(index)
     endpoints = _Endpoints(index, time.monotonic())
@@ -125,7 +127,7 @@ def build_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             mcp.tasks = tasks
-            tasks.start_soon(_tend, index, lambda: on_rest(requests.idle_s))
+            tasks.start_soon(_release_regularly, index, lambda: on_idle(requests.idle_s))
             yield
             tasks.cancel_scope.cancel()
 
@@ -136,7 +138,7 @@ def build_app(
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),
-            # What makes HTML of markdown is of no use to the process that only answers commands.
+            # The process that serves only commands does not import the markdown renderer.
             *(hooks.page_routes(index, partial(_run, index)) if has_page else []),
             *([Route(SEARCH_PATH, SearchRoute(index))] if token else []),
         ],
@@ -152,24 +154,24 @@ def build_app(
         is_page = has_page and (path == "/" or path.startswith("/page/"))
         await (for_commands if is_command else for_people if is_page else guarded)(scope, receive, send)
 
-    requests = _Requests(guard)
+    requests = _RequestLog(guard)
     return requests
 
 
 async def _run(index: Index, receive: Receive, work: Callable[[Listener], T]) -> T:
-    """The result of `work` for whoever sent a request; see `AsyncListener.wait_while_connected`."""
+    """Run `work` for the client of a request; see `AsyncListener.wait_while_connected`."""
     listener = AsyncListener()
     return await listener.wait_while_connected(receive, index.timeout_s, lambda: work(listener))
 
 
 class _McpEndpoint:
-    """`POST /mcp`; there are no sessions, so there is nothing to stream by GET or to DELETE.
+    """Endpoint of `POST /mcp`; without sessions, GET and DELETE have nothing to do.
 
-    The SDK is imported by the first message: it takes a second and most of the memory, and many servers only search.
+    The first message imports the SDK: it takes a second and most of the memory, and many servers only search.
     """
 
     tasks: TaskGroup
-    """Where the sessions live: that of the application."""
+    """Task group of the application, which runs the session manager."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -197,7 +199,7 @@ class _McpEndpoint:
         return StreamableHTTPSessionManager(
             build_server(self._index),
             stateless=True,
-            # The guard has checked Host and Origin already, for every route and with one set of rules.
+            # The guard has already checked Host and Origin.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=MAX_BODY_BYTES,
         )
@@ -217,15 +219,15 @@ async def _failed(request: Request, exc: Exception) -> Response:
     return _failure(500, f"{type(exc).__name__}: {exc}")
 
 
-async def _tend(index: Index, on_rest: Callable[[], None]) -> None:
+async def _release_regularly(index: Index, on_idle: Callable[[], None]) -> None:
     while True:
-        await anyio.sleep(_TEND_S)
+        await anyio.sleep(_RELEASE_POLL_S)
         await anyio.to_thread.run_sync(index.release_idle)
-        on_rest()
+        on_idle()
 
 
-class _Requests:
-    """The requests to `app`: one line on stderr for each (time, method, path, status, duration), and the time since."""
+class _RequestLog:
+    """Log of the requests to `app`, one line each on stderr: time, method, path, status, duration."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -234,7 +236,7 @@ class _Requests:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the last one; 0 while one is being answered."""
+        """Seconds since the last request; 0 during a request."""
         return 0.0 if self._active else time.monotonic() - self._ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP server: its sockets and signals, its patience with clients and with its own end, and what runs beside it."""
+"""HTTP server: sockets, signals, timeouts of clients and of the shutdown, and background work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qmd.app.index import Index
 from qmd.errors import UsageError
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.page_key import IS_OWNER, is_owner, names_owners
+from qmd.plugins.mcp.page_key import IS_OWNER, is_owner, lists_owners
 from qmd.plugins.warm.background import VectorWorker
 from qmd.plugins.warm.lifecycle import end_process, reachable_host, server_url
 from qmd.plugins.warm.process import WarmProcess
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("qmd.http")
 
 SHUTDOWN_TIMEOUT_S = 3
-"""How long requests may still be answered after a signal."""
+"""Time for running requests after a signal."""
 
 _END_TIMEOUT_S = 6.0
-"""From a signal to the end of the process, whatever still runs; `qmd mcp stop` waits for ten seconds."""
+"""Time from a signal to the end of the process, whatever still runs; `qmd mcp stop` waits for ten seconds."""
 
 REQUEST_TIMEOUT_S = 10.0
-"""Until a request has arrived whole, from its first byte or from the start of the connection."""
+"""Time for a whole request to arrive, from its first byte or from the start of the connection."""
 
 MAX_CONNECTIONS = 128
-"""Half of what the strictest system gives a process by default."""
+"""Half of the file descriptors that the strictest system allows a process by default."""
 
 
 def run_server(
@@ -55,16 +55,16 @@ def run_server(
     """Listen and serve until SIGTERM or SIGINT.
 
     Args:
-        index: What is served.
-        locations: Its places, by which commands find this process.
-        environ: Under which it answers them.
-        policy: Who may talk to it over TCP; None serves commands alone, as long as they need it.
+        index: The index to serve.
+        locations: Its paths, by which commands find this process.
+        environ: Environment that commands must share.
+        policy: Access over TCP; None serves only commands, as long as they need it.
         port: The TCP port; 0 asks the system for a free one.
-        announce: Shows a person the address, once it answers; then stderr is theirs, and gets no line for each request.
+        announce: Shows the address to the user once the server listens; requests are then not logged on stderr.
 
     Raises:
         UsageError: The address cannot be bound.
-        OSError: Commands cannot be served, and nobody else is.
+        OSError: The socket for commands cannot be made, and there is no TCP port.
     """
     level = logging.INFO if announce is None else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
@@ -74,17 +74,17 @@ def run_server(
     warm = _listen_to_commands(locations, environ, is_needed=policy is None)
     worker = VectorWorker(index)
 
-    def end_when_served(idle_s: float) -> None:
-        # A process that has begun with the vectors completes them.
-        if policy is None and warm is not None and warm.has_served(0.0 if worker.is_busy else idle_s):
+    def end_when_idle(idle_s: float) -> None:
+        # A process that has begun to compute vectors completes them.
+        if policy is None and warm is not None and warm.may_end(0.0 if worker.is_busy else idle_s):
             server.should_exit = True
 
     token = warm.token if warm else None
     access = policy or AccessPolicy("localhost", token=token)
-    server = _make_server(build_app(index, access, token, end_when_served, has_page=policy is not None))
-    with _ended_by_signals(server, reports_end=announce is None), contextlib.closing(index):
+    server = _make_server(build_app(index, access, token, end_when_idle, has_page=policy is not None))
+    with _handle_signals(server, reports_end=announce is None), contextlib.closing(index):
         if policy is not None:
-            # A port of 0 has become a number only now.
+            # The system has now chosen a number for port 0.
             _announce(policy, listeners[0].getsockname()[1], announce)
         with warm.published() if warm else contextlib.nullcontext(), worker.running():
             server.run(sockets=[*listeners, *([warm.socket] if warm else [])])
@@ -92,7 +92,7 @@ def run_server(
 
 def _announce(policy: AccessPolicy, port: int, announce: Callable[[str], None] | None) -> None:
     if announce is not None:
-        page = "/" if policy.token or names_owners() else policy.key.address
+        page = "/" if policy.token or lists_owners() else policy.key.address
         announce(f"{server_url(reachable_host(policy.bind_host), port)}{page}")
         return
     sys.stderr.write(f"QMD MCP server listening on {server_url(policy.bind_host, port)}/mcp\n")
@@ -111,15 +111,15 @@ def _make_server(app: ASGIApp) -> uvicorn.Server:
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         lifespan="on",
     )
-    return EndingServer(config)
+    return TimedServer(config)
 
 
 @contextlib.contextmanager
-def _ended_by_signals(server: uvicorn.Server, *, reports_end: bool) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the server in order, also before uvicorn has begun to listen to them.
+def _handle_signals(server: uvicorn.Server, *, reports_end: bool) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the server in order, also before uvicorn handles them.
 
-    uvicorn shuts down on the first one and then raises it again for these handlers: without them the process would die
-    of it before its pid file is gone.
+    uvicorn shuts down on the first signal and then raises it again: without these handlers the process would die before
+    it removes its pid file.
     """
 
     def end(number: int, frame: object) -> None:
@@ -141,7 +141,7 @@ def _listen_to_commands(locations: Locations, environ: Mapping[str, str], *, is_
     except OSError as error:
         if is_needed:
             raise
-        _logger.warning("commands of this index search by themselves: %s", error)
+        _logger.warning("commands cannot use this server: %s", error)
         return None
 
 
@@ -171,9 +171,9 @@ def _bind(host: str, port: int) -> Any:
 
 
 class PromptProtocol(H11Protocol):
-    """HTTP/1.1 with a client that has to be quick.
+    """HTTP/1.1 with a timeout for requests.
 
-    uvicorn waits without an end for the rest of a request, and each such connection keeps a descriptor of the process.
+    uvicorn waits for the rest of a request without limit, and each such connection occupies a file descriptor.
     """
 
     def __init__(self, *arguments: Any, timeout_s: float, max_connections: int, **named: Any) -> None:
@@ -183,40 +183,36 @@ class PromptProtocol(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See `asyncio.Protocol`."""
         super().connection_made(transport)
-        # Now, since by the time of a request whoever made the connection may have left it.
+        # Now, because the client may have disconnected by the time of a request.
         self.app_state = {**self.app_state, IS_OWNER: is_owner(self.client, self.server)}
         self._watch()
         if len(self.connections) > self._max_connections:
-            self._close_longest_waiting()
+            self._close_oldest_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Called when an answer has been sent."""
         self._stop_watching()
         super().on_response_complete()
         self._watch()
 
     @property
-    def waits_until(self) -> float | None:
-        """When the wait for a request will be over; None while one is being answered or none has begun."""
+    def deadline(self) -> float | None:
+        """Deadline of the request that is awaited; None during a response."""
         return self._timer.when() if self._timer is not None else None
 
     def _watch(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
             self._stop_watching()
         elif self._timer is None and not self.transport.is_closing():
-            # Not begun anew by every byte, or a byte now and then would be enough to stay.
+            # Bytes do not restart the timer, or a slow client could stay connected.
             self._timer = self.loop.call_later(self._timeout_s, self.transport.abort)
 
     def _stop_watching(self) -> None:
@@ -224,25 +220,24 @@ class PromptProtocol(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _close_longest_waiting(self) -> None:
-        """Close the connection that has waited longest for its client, so that new ones are still served."""
-        waiting = [one for one in self.connections if isinstance(one, PromptProtocol) and one.waits_until is not None]
-        oldest = min(waiting, key=lambda one: one.waits_until or 0.0, default=self)
-        # It leaves the set of connections only later, and must not be chosen again until then.
+    def _close_oldest_wait(self) -> None:
+        """Close the connection that has waited longest for its client, to make place for new ones."""
+        waiting = [one for one in self.connections if isinstance(one, PromptProtocol) and one.deadline is not None]
+        oldest = min(waiting, key=lambda one: one.deadline or 0.0, default=self)
+        # It stays in the set of connections for a while, and must not be chosen again.
         oldest._stop_watching()
         oldest.transport.abort()
 
 
 def prompt_protocol(timeout_s: float = REQUEST_TIMEOUT_S, max_connections: int = MAX_CONNECTIONS) -> Any:
-    """What uvicorn takes as `http`."""
+    """Return the protocol factory for uvicorn's `http`."""
     return functools.partial(PromptProtocol, timeout_s=timeout_s, max_connections=max_connections)
 
 
-class EndingServer(uvicorn.Server):
-    """A server that ends soon after the first signal even if a thread is still at work."""
+class TimedServer(uvicorn.Server):
+    """Server that ends soon after the first signal even if a thread still works."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by a signal."""
         timer = threading.Timer(_END_TIMEOUT_S, end_process)
         timer.daemon = True
         timer.start()

@@ -1,6 +1,6 @@
-"""The MCP server: tools, of which one may write, and the resource `qmd://{+path}`, on the official SDK.
+"""MCP server on the official SDK: tools, one of which may write, and the resource `qmd://{+path}`.
 
-One `Server` object speaks both protocol eras; the transports (`stdio`, `http_app`) decide how messages arrive.
+One `Server` object serves both protocol eras; the transports (`stdio`, `http_app`) deliver the messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.guard import MAY_WRITE
 from qmd.plugins.mcp.tools import ADD, LEGACY_TOOLS, TOOLS, Tool, Values
-from qmd.plugins.warm.deadline import AsyncListener, within
+from qmd.plugins.warm.deadline import AsyncListener, run_with_timeout
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
@@ -35,19 +35,19 @@ _logger = logging.getLogger("qmd.mcp")
 Context = ServerRequestContext[Any, Any]
 
 _LIST_TTL_MS = 60_000
-"""How long clients may reuse the lists: they change with the program, and with the right to write."""
+"""Time for which clients may cache the lists; they change with the version and with the right to write."""
 
 _STATELESS, _NO_RESOURCE = "2026-07-28", -32002
-"""The first revision that gives a missing resource the code of wrong parameters, and its code in those before."""
+"""First revision in which a missing resource has the code of wrong parameters, and the code in earlier revisions."""
 
 _MOST_COMPLETIONS = 100
-"""More the protocol does not allow in one answer."""
+"""Limit of the protocol for one response."""
 
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
 
 
 def build_server(index: Index) -> Server[Any]:
-    """An MCP server over an index. Nothing but a few counts is read from it here, and no model is loaded."""
+    """Build an MCP server for an index. This reads only a few counts and loads no model."""
     handlers = _Handlers(index)
     server: Server[Any] = Server(
         "qmd",
@@ -72,13 +72,12 @@ def build_server(index: Index) -> Server[Any]:
 
 
 def _instructions(index: Index) -> str:
-    """What a client reads at the start of a session; a damaged index must not keep the session from opening."""
+    """Return the instructions for a session; a damaged index must not keep the session from opening."""
     try:
         return presentation.instructions(index.overview())
     except NotFoundError:
         return presentation.instructions(None)
     except QmdError as error:
-        # The tools then say what is wrong.
         return presentation.instructions(None, error)
 
 
@@ -88,17 +87,17 @@ def _input_schema(name: str) -> Mapping[str, Any] | None:
 
 
 class _Handlers:
-    """The request handlers; each runs the index in a thread and shapes its answer."""
+    """Request handlers; each runs the index in a thread and builds the response."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._said: set[str] = set()
-        """Notices that were shown; only of a session, which over HTTP there is none of."""
+        self._shown_notices: set[str] = set()
+        """Notices that this session has shown; HTTP has no sessions."""
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         offered: tuple[Tool, ...] = TOOLS
         with contextlib.suppress(QmdError):
-            places = await within(self._index.timeout_s, self._index.agents_may_write)
+            places = await run_with_timeout(self._index.timeout_s, self._index.agents_may_write)
             offered = (*TOOLS, ADD) if places and _may_write(ctx) else TOOLS
         tools = [
             types.Tool(
@@ -113,14 +112,14 @@ class _Handlers:
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Run a tool; failures that the model can act on come back as `isError` results."""
+        """Run a tool; return failures that the model can act on as `isError` results."""
         tool = next((tool for tool in (*TOOLS, ADD, *LEGACY_TOOLS) if tool.name == params.name), None)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Tool {params.name} not found")
         if tool is ADD and not _may_write(ctx):
-            return _error_result("Error: over HTTP a page of a browser may not write, nor anybody without the token")
+            return _error_result("Error: over HTTP, web pages and clients without the token may not write")
         try:
-            asked, client = _checked(tool, params.arguments or {}), _ProgressListener(ctx)
+            asked, client = _check_call(tool, params.arguments or {}), _ProgressListener(ctx)
             shown = await client.wait_for(self._index.timeout_s, lambda: tool.answer(self._index, asked, client))
         except NotFoundError as error:
             return _error_result(_not_found_text(error))
@@ -132,7 +131,7 @@ class _Handlers:
             _logger.exception("tool %s failed", params.name)
             return _error_result(f"Error: {type(error).__name__}: {error}")
         if ctx.request is None:
-            shown = presentation.without_repeats(shown, self._said)
+            shown = presentation.without_repeats(shown, self._shown_notices)
         return types.CallToolResult(
             content=[types.TextContent(text=part) for part in shown.parts], structured_content=shown.structured
         )
@@ -140,7 +139,7 @@ class _Handlers:
     async def list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        collections = await within(self._index.timeout_s, self._index.indexed_collections)
+        collections = await run_with_timeout(self._index.timeout_s, self._index.indexed_collections)
         return types.ListResourcesResult(
             resources=[
                 types.Resource(name=one.name, uri=presentation.collection_uri(one), mime_type="text/plain")
@@ -166,7 +165,7 @@ class _Handlers:
         if not wanted.lower().startswith("qmd:"):
             raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
         try:
-            read = await within(self._index.timeout_s, lambda: _read(self._index, uri, wanted))
+            read = await run_with_timeout(self._index.timeout_s, lambda: _read_resource(self._index, uri, wanted))
         except (NotFoundError, UsageError):
             code = types.INVALID_PARAMS if ctx.protocol_version >= _STATELESS else _NO_RESOURCE
             raise MCPError(code, f"Document not found: {wanted.split('://', 1)[-1]}", {"uri": uri}) from None
@@ -175,12 +174,12 @@ class _Handlers:
         return types.ReadResourceResult(contents=[read])
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """The paths that begin like the one of an address that is being written."""
+        """Complete the path of an address."""
         paths: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference) and params.argument.name == "path":
             with contextlib.suppress(NotFoundError):
                 start = params.argument.value
-                paths = await within(self._index.timeout_s, lambda: _paths_from(self._index, start))
+                paths = await run_with_timeout(self._index.timeout_s, lambda: _complete_paths(self._index, start))
         shown = paths[:_MOST_COMPLETIONS]
         more = len(paths) > len(shown)
         return types.CompleteResult(completion=types.Completion(values=shown, total=len(paths), has_more=more))
@@ -190,12 +189,12 @@ def _may_write(ctx: Context) -> bool:
     return ctx.request is None or bool(ctx.request.scope.get("state", {}).get(MAY_WRITE))
 
 
-def _read(index: Index, uri: str, wanted: str) -> types.TextResourceContents:
-    """A document, or of a collection or a folder the addresses in it.
+def _read_resource(index: Index, uri: str, wanted: str) -> types.TextResourceContents:
+    """Read a document, or list the addresses in a collection or folder.
 
     Raises:
-        NotFoundError: There is nothing there.
-        UsageError: Several documents are called so.
+        NotFoundError: Nothing is indexed there.
+        UsageError: Several documents have this name.
     """
     if not wanted.endswith("/"):
         text = presentation.resource_text(index.get(wanted))
@@ -207,8 +206,8 @@ def _read(index: Index, uri: str, wanted: str) -> types.TextResourceContents:
     return types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
 
 
-def _paths_from(index: Index, start: str) -> list[str]:
-    """Collections, or the documents of one, that begin like `start`."""
+def _complete_paths(index: Index, start: str) -> list[str]:
+    """Return the collections, or the documents of one, whose paths begin with `start`."""
     names = [one.name for one in index.indexed_collections()]
     place = split_address(start, names)
     if place is None:
@@ -217,8 +216,8 @@ def _paths_from(index: Index, start: str) -> list[str]:
     return [presentation.file_of(one) for one in index.documents(name) if one.path.startswith(below)]
 
 
-def _checked(tool: Tool, given: Mapping[str, object]) -> Values:
-    """The arguments of a call; what is wrong with them is prefixed as in the original."""
+def _check_call(tool: Tool, given: Mapping[str, object]) -> Values:
+    """Check the arguments of a call; errors have the same prefix as in tobi/qmd."""
     try:
         return check_arguments(tool.arguments, given)
     except UsageError as error:
@@ -227,13 +226,13 @@ def _checked(tool: Tool, given: Mapping[str, object]) -> Values:
 
 
 def error_text(error: QmdError) -> str:
-    """Message and remedy of a failure, for a model to read."""
+    """Return message and hint of a failure, for a model."""
     message = error.message if error.message.startswith("Input validation error") else f"Error: {error.message}"
     return f"{message}\n{error.hint}" if error.hint else message
 
 
 def _not_found_text(error: NotFoundError) -> str:
-    """`Document not found` with similar paths, one a line; other things that are missing keep their own words."""
+    """Return the text of an error; `Document not found` lists similar paths, one per line."""
     if not error.message.startswith("Document not found"):
         return error_text(error)
     if error.hint and error.hint.startswith("similar: "):
@@ -247,15 +246,14 @@ def _error_result(text: str) -> types.CallToolResult:
 
 
 class _ProgressListener(AsyncListener):
-    """Hears of stages as progress, from the thread that works for it."""
+    """Listener that reports the stages of a search as MCP progress, from the search's thread."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._reported = 0
 
     def stage(self, name: str, /) -> None:
-        """See `Listener`."""
         self._reported += 1
-        # A client that has gone shows by the cancellation, not here.
+        # A disconnected client causes a cancellation elsewhere.
         with contextlib.suppress(Exception):
             anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), name)

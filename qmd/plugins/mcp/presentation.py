@@ -1,4 +1,4 @@
-"""Answers of the service as MCP and HTTP show them, those of a search aside. Pure: records in, text and JSON out."""
+"""Rendering of results for MCP and HTTP, except search results. Pure: records in, text and JSON out."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ _CONSTANT_FIELDS = (
     r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
     r"|^(not \w+: )?no \w+ model"
 )
-"""What holds for every question until the user does something, or a process has."""
+"""Warnings that apply to every query until the user or a process changes the index."""
 
 PASSAGE_CHARS = 300
-"""Longest passage in an answer to a program, as in the original."""
+"""Longest passage in a result for programs, as in tobi/qmd."""
 
 
 class ToolAnswer(Struct, frozen=True):
-    """The answer of a tool: what a model reads, and `structuredContent` for programs."""
+    """Result of a tool: text for models, and `structuredContent` for programs."""
 
     parts: tuple[str, ...]
     structured: dict[str, Any] | None = None
 
 
 def document_uri(document: StoredDocument) -> str:
-    """`qmd://collection/path`, every segment percent-encoded, fit for `resources/read`."""
+    """Return `qmd://collection/path` with percent-encoded segments, for `resources/read`."""
     segments = [document.collection, *document.path.split("/")]
     return "qmd://" + "/".join(quote(segment, safe=_SAFE) for segment in segments)
 
 
 def collection_uri(collection: Collection) -> str:
-    """`qmd://collection/`, which `resources/read` answers with the addresses in it."""
+    """Return `qmd://collection/`, for which `resources/read` lists addresses."""
     return f"qmd://{quote(collection.name, safe=_SAFE)}/"
 
 
 def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
-    """A document that was read, or lines of it, under its address and docid."""
+    """Return a document, or lines of it, below its address and docid."""
     head = f"{document_uri(fetched.document)} {fetched.document.docid}"
     return f"{head}\n\n{resource_text(fetched, line_numbers=line_numbers)}"
 
 
 def resource_text(fetched: DocumentText, *, line_numbers: bool = True) -> str:
-    """The lines of a document under its context, numbered as in the source unless asked otherwise."""
+    """Return the lines of a document below its context, by default numbered as in the source."""
     text = number_lines(fetched.text, fetched.first_line) if line_numbers else fetched.text
     if not fetched.context:
         return text
-    # "-->" would end the comment early and let the rest of the note pass for the document.
+    # "-->" would end the comment early and show the rest of the context as document text.
     return f"<!-- Context: {fetched.context.replace('-->', '-- >')} -->\n\n{text}"
 
 
 def outlined(fetched: DocumentText) -> DocumentText:
-    """The headings of what was read in place of its lines: each after its line, indented by level."""
+    """Replace the lines of a document by its headings, each after its line number and indented by level."""
     from qmd.ingest.outline import outline_passage, read_outline
 
     text, line, start = fetched.text, fetched.first_line, 0
@@ -75,12 +75,12 @@ def outlined(fetched: DocumentText) -> DocumentText:
     return replace(fetched, text="\n".join([*lines, f"[{len(lines)} headings; the last line is {end}]"]))
 
 
-def without_repeats(shown: ToolAnswer, said: set[str]) -> ToolAnswer:
-    """An answer without what one before it has said of the index and its models; `said` keeps what was."""
+def without_repeats(shown: ToolAnswer, known: set[str]) -> ToolAnswer:
+    """Remove warnings on the index and its models that an earlier result showed; `known` collects them."""
     content = shown.structured or {}
     kinds = {one: re.sub(r"\d+", "", one) for one in content.get("warnings", ()) if re.search(_CONSTANT_FIELDS, one)}
-    again = [warning for warning, kind in kinds.items() if kind in said]
-    said.update(kinds.values())
+    again = [warning for warning, kind in kinds.items() if kind in known]
+    known.update(kinds.values())
     if not again:
         return shown
     text = shown.parts[0]
@@ -92,23 +92,22 @@ def without_repeats(shown: ToolAnswer, said: set[str]) -> ToolAnswer:
 
 
 def skipped_text(skipped: SkippedDocument) -> str:
-    """The line that stands for a document that is not shown."""
+    """Return the line that replaces a skipped document."""
     file = file_of(skipped.document)
     return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
 
 
 def related_text(found: RelatedNotes) -> str:
-    """Related notes as text."""
     return "\n".join([*(f"Warning: {warning}" for warning in found.warnings), render_related(found, file_of)])
 
 
 def file_of(document: StoredDocument) -> str:
-    """How a document is called in answers of tools: collection and path, without a scheme."""
+    """Return collection and path without a scheme, as results of tools name a document."""
     return f"{document.collection}/{document.path}"
 
 
 def structured_status(status: IndexStatus) -> dict[str, Any]:
-    """`structuredContent` of `status`: collections with documents, newest first; `embedding` while it goes on."""
+    """Return `structuredContent` of `status`: non-empty collections, newest first; `embedding` while it runs."""
     used = [collection for collection in status.collections if collection.documents]
     used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
     embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
@@ -129,7 +128,6 @@ def structured_status(status: IndexStatus) -> dict[str, Any]:
 
 
 def status_text(status: IndexStatus) -> str:
-    """The same as text."""
     content = structured_status(status)
     lines = [
         "QMD Index Status:",
@@ -153,11 +151,11 @@ def status_text(status: IndexStatus) -> str:
 
 
 def instructions(overview: Overview | None, error: QmdError | None = None) -> str:
-    """What a client tells its model about this server at the start of a session.
+    """Return the instructions that a client gives its model at the start of a session.
 
     Args:
-        overview: What is indexed; None where there is none, or none that can be read.
-        error: Why it cannot be read.
+        overview: Counts of the index; None without a readable index.
+        error: Reason why the index cannot be read.
     """
     if error is not None:
         head = [f"The index cannot be read: {error.message}"]

@@ -1,6 +1,6 @@
-"""The hits of a search as rows for a model, in text and as objects, with as much of each note as there is room. Pure.
+"""Rendering of search hits for a model, as text and as objects, within a limit of tokens. Pure.
 
-Either form is complete by itself, because some clients show their model only one of the two.
+Each form is complete, because some clients show their model only one of the two.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from qmd.render.formats import HitOptions, Row, hit_object, mention_object, pass
 from qmd.render.text import CLOSEST, VERDICT_NOTES, budget_line, in_brief, number_lines, refreshed_line, round_half_up
 
 DETAILS = ("passages", "paths", "full")
-"""How much is shown of each hit: what answers, where it is, or the whole note and all that is known of it."""
+"""Amount shown of each hit: the matching passages, only its path, or the whole note with its metadata."""
 
 TEXT_TOKENS, STRUCTURED_TOKENS, EMPTY_TOKENS = 1_035, 1_260, 270
-"""Tokens, as estimated, of ten rows in text and as objects, and of an answer in which nothing matches well."""
+"""Estimated tokens of ten rows as text and as objects, and of a response without a good match."""
 
 _ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, (240, 300), 1.5
 
@@ -34,7 +34,7 @@ _MORE = "…"
 
 
 def results_text(response: SearchResponse, label: str, detail: str = "passages") -> str:
-    """A search as text: what was found, what there is to say of it, and its rows."""
+    """Render a search response as text: number of hits, notices, and rows."""
     hits, head = _closest(response), _found_text(response, label)
     tail = [budget_line(response.budget, 'cursor "{}"', 'get with file="{}"')] if response.budget else []
     if detail == "full":
@@ -54,7 +54,7 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
 
 
 def _found_text(response: SearchResponse, label: str) -> str:
-    """How many hits there are, and what there is to say of them."""
+    """Return the number of hits as text, with notices."""
     label = label if len(label) <= _LABEL_CHARS else label[:_LABEL_CHARS] + _MORE
     count = len(response.hits)
     found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
@@ -71,7 +71,7 @@ def _found_text(response: SearchResponse, label: str) -> str:
 def answer_object(
     response: SearchResponse, name: Callable[[StoredDocument], str] = file_of, detail: str = "passages"
 ) -> dict[str, Any]:
-    """A search as what programs get, nothing empty in it; `name` is how a document is called, `detail` of `DETAILS`."""
+    """Return a search response as an object without empty fields; `name` names a document, `detail` is in `DETAILS`."""
     hits = _closest(response)
     content: dict[str, Any] = {"results": [], "verdict": response.verdict}
     if response.warnings:
@@ -100,7 +100,7 @@ def answer_object(
 
 
 def _closest(response: SearchResponse) -> Sequence[Hit]:
-    """The hits that are shown; where nothing matches well, two, the lines around the best one before the passage."""
+    """Return the hits to show; without a good match two, each with a short extract before its passage."""
     if response.verdict != "none":
         return response.hits
     briefs = ([in_brief(hit.passage, most) for most in _BRIEF_CHARS] for hit in response.hits[:CLOSEST])
@@ -112,12 +112,12 @@ def _closest(response: SearchResponse) -> Sequence[Hit]:
 def _fill(
     response: SearchResponse, hits: Sequence[Hit], fixed: str, shown: Callable[[int, _Passages], str], room: int
 ) -> list[_Passages]:
-    """Choose the passages of each hit: none, its passage of 300 characters, or all of them.
+    """Choose the passages of each hit: none, its passage of 300 characters, or all its passages.
 
-    The best hits come first, a further passage of one after the first of those that are nearly as good. Judged by texts
-    that questions ask for: three quarters of them are in the first hit, all but five of 200 in the first five. A budget
-    skips hits instead. `fixed` is the text next to the rows, `shown` makes a row by the number of its hit, `room` is
-    for ten.
+    The best hits get passages first; a hit gets further passages after the first ones of hits that are nearly as good.
+    In a test of 200 questions, the first hit contains three quarters of the answers, the first five all but five. A
+    response with a budget drops hits instead. `fixed` is the text outside the rows, `shown` renders a hit by its
+    number, `room` is the limit for ten rows.
     """
     if response.budget:
         return [hit.all_passages for hit in hits]
@@ -139,7 +139,7 @@ def _fill(
 
 
 def _head(hit: Hit, span: str, names: Sequence[str]) -> str:
-    """`#docid 97% collection/path:12-40 2023-05-30 › Names`: of the names those that are not said before."""
+    """Return `#docid 97% collection/path:12-40 2023-05-30 › Names`, without repeated names."""
     document = hit.document
     stem = document.path.rpartition("/")[2].rpartition(".")[0]
     further = {_folded(name): name for name in reversed((stem, *names))}
@@ -150,7 +150,7 @@ def _head(hit: Hit, span: str, names: Sequence[str]) -> str:
 
 
 def _lines(passages: _Passages, names: Sequence[str]) -> list[str]:
-    """The lines of passages under their numbers, without blank ones and headings that the row names anyway."""
+    """Return the numbered lines of passages, without blank lines and headings that the row names."""
     said = {_folded(name) for name in names}
     lines: list[str] = []
     for passage in passages:
@@ -165,12 +165,12 @@ def _lines(passages: _Passages, names: Sequence[str]) -> list[str]:
 
 
 def _folded(name: str) -> str:
-    """A name as far as it tells it from others: `# 2023: News!` is `2023 news`, while `my-news` is not `My News`."""
+    """Normalize a name for comparison: `# 2023: News!` is `2023 news`, while `my-news` differs from `My News`."""
     return " ".join(re.sub(r"[^\w\s]", "", name).casefold().split())
 
 
 def _new_contexts(hits: Sequence[Hit]) -> list[str]:
-    """Of each hit's context what no hit before has said."""
+    """Return the parts of each hit's context that no earlier hit showed."""
     said: set[str] = set()
     contexts = []
     for hit in hits:

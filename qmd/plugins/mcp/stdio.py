@@ -1,4 +1,4 @@
-"""MCP over stdin and stdout: ends when the client closes stdin, or dies without doing so."""
+"""MCP over stdin and stdout, until the client closes stdin or dies."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _IDLE_POLL_S = 5.0
 
 def run_stdio(index: Index) -> None:
     """Serve one client on this process's stdin and stdout, then end the process with status 0."""
-    # stdout carries the protocol and nothing else.
+    # stdout carries only the protocol.
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    # The reader thread blocks in read(2), where an interrupt handler of Python's never gets to run.
+    # The reader thread blocks in read(2), where Python never runs its interrupt handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _watch_parent(lambda: _end("the parent process is gone"))
+    _watch_parent(lambda: _end("the parent process ended"))
     _release_while_idle(index)
-    _import_sdk_in_part()
+    _defer_sdk_imports()
     from qmd.plugins.mcp.stdio_session import run_session
 
     with VectorWorker(index).running():
@@ -39,8 +39,8 @@ def run_stdio(index: Index) -> None:
     _end("stdin closed")
 
 
-class _Package(ModuleType):
-    """A package whose own code, which imports all of its modules, has yet to run."""
+class _LazyPackage(ModuleType):
+    """Package whose own code, which imports all of its modules, runs at the first use of an attribute."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__") or self.__spec__ is None or self.__spec__.loader is None:
@@ -50,19 +50,19 @@ class _Package(ModuleType):
         return getattr(self, name)
 
 
-def _import_sdk_in_part() -> None:
-    """Have the SDK's clients and its other server, a sixth of the start, imported when somebody asks for them."""
+def _defer_sdk_imports() -> None:
+    """Defer the import of the SDK's clients and its other server, a sixth of the start, until they are used."""
     for name in ("mcp", "mcp.server"):
         if name not in sys.modules and (spec := find_spec(name)) is not None:
             sys.modules[name] = package = module_from_spec(spec)
-            package.__class__ = _Package
+            package.__class__ = _LazyPackage
             if name == "mcp.server":
                 vars(sys.modules["mcp"])["server"] = package
 
 
 def _end(reason: str) -> None:
-    """Leave at once: models and readers have nothing to write, and a running search cannot be joined."""
-    # Clients that start a server for each call show its stderr: there this is no news. They may take the pipes along.
+    """End the process at once: models and readers have nothing to write, and a running search cannot be joined."""
+    # Clients that start a server per call show its stderr, where this line is noise. They may have closed the pipe.
     if os.environ.get("QMD_DEBUG"):
         with suppress(OSError):
             sys.stderr.write(f"Shutting down ({reason})...\n")
@@ -70,7 +70,7 @@ def _end(reason: str) -> None:
 
 
 def _watch_parent(on_death: Callable[[], None]) -> None:
-    """Call back when the process that started this one has died; a wrapper may keep our stdin open."""
+    """Call `on_death` when the parent process has died; a wrapper may keep our stdin open."""
     parent = os.getppid()
     if parent <= 1 or sys.platform == "win32":
         return

@@ -1,4 +1,4 @@
-"""A session of the SDK over this process's stdin and stdout."""
+"""SDK session over this process's stdin and stdout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_LINE_BYTES = 1024 * 1024
 """Longest message, as over HTTP."""
 
 DRAIN_TIMEOUT_S = 5.0
-"""How long answers may still be written after the client closed stdin: `printf … | qmd mcp` wants them."""
+"""Time to write responses after the client closed stdin: `printf … | qmd mcp` expects them."""
 
 
 def run_session(index: Index) -> None:
@@ -51,7 +51,7 @@ async def _serve(server: Server[Any]) -> None:
 
 
 def _read_line(stream: BinaryIO) -> bytes:
-    """The next line of a client; of one longer than `MAX_LINE_BYTES` the beginning, which is longer than that."""
+    """Read the next line; cut a line longer than `MAX_LINE_BYTES` after one more byte."""
     line = rest = stream.readline(MAX_LINE_BYTES + 1)
     while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
         rest = stream.readline(MAX_LINE_BYTES + 1)
@@ -59,9 +59,9 @@ def _read_line(stream: BinaryIO) -> bytes:
 
 
 class _LineReader:
-    """The messages on stdin; a line that is none is answered with an error.
+    """Iterator of the messages on stdin, which answers invalid lines with an error.
 
-    The SDK drops such lines without a word, and who sent them waits in vain.
+    The SDK drops such lines silently, and their sender waits in vain.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _LineReader:
 
 
 def _refusal(line: str, size_bytes: int) -> JSONRPCError | None:
-    """Why a line is no message, as the answer to it; None when it is one."""
+    """Return the error response to an invalid line; None for a valid message."""
     if size_bytes > MAX_LINE_BYTES:
         return _error(None, INVALID_REQUEST, f"message too long: at most {MAX_LINE_BYTES} bytes")
     try:
@@ -99,11 +99,11 @@ def _refusal(line: str, size_bytes: int) -> JSONRPCError | None:
         pass
     else:
         return None
-    # Python's own parser takes some of what the SDK's refuses, and so may find out whose request it was.
+    # Python's own parser accepts some lines that the SDK refuses, and so may find the id of the request.
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
-        return _error(None, PARSE_ERROR, "the message is not JSON, holds an endless number or nests too deep")
+        return _error(None, PARSE_ERROR, "the message is not JSON, contains an endless number or nests too deep")
     number = request.get("id") if isinstance(request, dict) else None
     known = number if type(number) in (int, str) and str(number).isprintable() else None
     return _error(known, INVALID_REQUEST, "the message is not a JSON-RPC 2.0 request of valid Unicode")
@@ -120,7 +120,7 @@ class _Pending:
         self._ids: set[int | str] = set()
         self._is_empty = anyio.Event()
 
-    def saw(self, message: object) -> None:
+    def track(self, message: object) -> None:
         if isinstance(message, JSONRPCRequest):
             self._ids.add(message.id)
         if isinstance(message, (JSONRPCResponse, JSONRPCError)) and message.id is not None:
@@ -129,15 +129,15 @@ class _Pending:
                 self._is_empty.set()
                 self._is_empty = anyio.Event()
 
-    async def drained(self) -> None:
-        """Return once everything is answered, or the time for it is over."""
+    async def wait_until_empty(self) -> None:
+        """Wait until every request is answered, for at most `DRAIN_TIMEOUT_S`."""
         with anyio.move_on_after(DRAIN_TIMEOUT_S):
             while self._ids:
                 await self._is_empty.wait()
 
 
 class _Stream:
-    """One direction of the session, which `pending` is told of; closed with the stream inside."""
+    """One direction of the session; tracks messages in `pending`, and closes the inner stream."""
 
     def __init__(self, inner: Any, pending: _Pending) -> None:
         self._inner = inner
@@ -156,19 +156,19 @@ class _Stream:
 
 
 class _DrainingReader(_Stream):
-    """The incoming stream, whose end is held back until the requests before it are answered.
+    """Incoming stream that delays its end until all requests are answered.
 
-    The SDK cancels running handlers as soon as it sees the end.
+    The SDK cancels running handlers at the end of the stream.
     """
 
     async def receive(self) -> SessionMessage | Exception:
         try:
             item: SessionMessage | Exception = await self._inner.receive()
         except anyio.EndOfStream:
-            await self._pending.drained()
+            await self._pending.wait_until_empty()
             raise
         if isinstance(item, SessionMessage):
-            self._pending.saw(item.message)
+            self._pending.track(item.message)
         return item
 
     @property
@@ -186,8 +186,8 @@ class _DrainingReader(_Stream):
 
 
 class _CountingWriter(_Stream):
-    """The outgoing stream, which notes what has been answered."""
+    """Outgoing stream that marks requests as answered."""
 
     async def send(self, item: SessionMessage, /) -> None:
         await self._inner.send(item)
-        self._pending.saw(item.message)
+        self._pending.track(item.message)

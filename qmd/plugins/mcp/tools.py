@@ -1,4 +1,4 @@
-"""The tools that agents call. A new one is a row of `TOOLS`: its arguments, and the function that answers it."""
+"""Tools for agents. A new tool is a row of `TOOLS`: its arguments, and the function that answers it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ from qmd.retrieval.request import Mode, SearchRequest
 from qmd.retrieval.trace import Listener
 
 Values = Mapping[str, Any]
-"""The value of every argument, as checked."""
+"""Checked value of every argument."""
 
 
 class Tool(Struct, frozen=True):
-    """A tool of the MCP server."""
-
     name: str
     title: str
     description: str
     arguments: tuple[ToolArgument, ...]
-    """Make both its schema and its checks."""
+    """Source of both the schema and the checks."""
     answer: Callable[[Index, Values, Listener], ToolAnswer]
-    """Runs in a thread; the listener hears of the stages of a search."""
+    """Runs in a thread and reports the stages of a search to the listener."""
 
 
 _LIMIT = ToolArgument("limit", "integer", "", default=10, minimum=1, maximum=MAX_LIMIT)
@@ -101,16 +99,16 @@ ADD_ARGUMENTS = (
     ToolArgument("to", "string", "COLLECTION, COLLECTION/FOLDER, or COLLECTION/NOTE.md to append to."),
     ToolArgument("daily", "boolean", "Append to today's note.", default=False),
     ToolArgument("source", "string", "Who or what it is from."),
-    ToolArgument("force", "boolean", "Also if a note says nearly the same.", default=False),
+    ToolArgument("force", "boolean", "Even if a note is nearly the same.", default=False),
 )
 LEGACY_ARGUMENTS = (ToolArgument("query", "string", "Query text.", True), _LIMIT, _MIN_SCORE, _COLLECTIONS)
 
 
 def search_request(asked: Values) -> SearchRequest:
-    """The search that the arguments of `query` ask for.
+    """Return the search request for the arguments of `query`.
 
     Raises:
-        UsageError: For neither or both of a text and sub-queries.
+        UsageError: If neither or both of a text and sub-queries are given.
     """
     text, searches = asked["query"], asked["searches"]
     if asked["filter"] and not searches:
@@ -159,7 +157,7 @@ def _search(
     def show(found: SearchResponse) -> tuple[str, dict[str, Any]]:
         return results_text(found, request.label, detail), answer_object(found, detail=detail)
 
-    # Some clients show their model the text, some the object: either has room.
+    # Some clients show their model the text, some the object: both must fit the limit.
     text, content = show(fit(index.search(request, listener), most, show))
     return ToolAnswer((text,), content)
 
@@ -167,7 +165,7 @@ def _search(
 def fit(
     response: SearchResponse, most: int | None, show: Callable[[SearchResponse], Sequence[object]]
 ) -> SearchResponse:
-    """As much of an answer as has room in `most` tokens of every form in which it is shown."""
+    """Cut a response so that each form in which it is shown fits into `most` tokens."""
     if most is None:
         return response
 
@@ -188,7 +186,7 @@ def _get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
 
 def _multi_get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     found = index.multi_get(asked["pattern"], max_bytes=asked["maxBytes"], max_lines=asked["maxLines"])
-    # Some clients show their model the first part alone.
+    # Some clients show their model only the first part.
     return ToolAnswer((_shown_documents(found, asked),))
 
 
@@ -251,11 +249,11 @@ TOOLS = (
 )
 
 ADD = Tool("add", "Add Note", "Write a note of the user's, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)
-"""The one that writes: listed where agents may."""
+"""Tool that writes; listed only if agents may write."""
 
 _VERSION_ONE: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
 
 LEGACY_TOOLS = tuple(
     Tool(name, "", "", LEGACY_ARGUMENTS, partial(_query_of_version_one, mode)) for name, mode in _VERSION_ONE.items()
 )
-"""Those of version 1, answered but not listed."""
+"""Tools of version 1, which are answered but not listed."""

@@ -1,4 +1,4 @@
-"""The parts of the page as HTML: hits, a note, what there is to say instead. Records in, text out."""
+"""Parts of the page as HTML: hits, a note, messages. Records in, text out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.errors import QmdError
 from qmd.ingest.outline import Outline, kind_of, read_outline
-from qmd.plugins.page.note_html import Matcher, NoteContext, markdown_html, marked, plain_html, without_comments
+from qmd.plugins.page.note_html import Matcher, NoteContext, mark_matches, markdown_html, plain_html, remove_comments
 from qmd.records import Hit, LexicalTerm, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
@@ -27,19 +27,19 @@ from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
 MAX_SHOWN_CHARACTERS = 100_000
-"""Of a note, around the line that was found: the worst markdown of that length takes seconds, and the time grows with
-its square."""
+"""Longest part of a note to render, around the found line: the worst markdown of that length takes seconds, and the
+time grows with its square."""
 
 N_TAGS = 4
 N_COLLECTIONS = 6
-"""Of more the ones that hold most of the hits."""
+"""Number of filters by collection; those with most hits come first."""
 
 N_RELATED = 8
 MOST_NEIGHBOURS = 40
-"""Of one kind: a table of contents may link to thousands of notes."""
+"""Most notes in a list of links: a table of contents may link to thousands."""
 
 N_PLACES, MOST_PLACES = 3, 200
-"""Of a note: as many passages are listed at once, and as many on demand."""
+"""Passages of a note that are listed open, and at most."""
 MOST_OF_A_LINE = 160
 
 _FILTER = r'(?<!\S)(collection|tag|since):(?:"[^"\n]+"|[^\s"]+)(?!\S)'
@@ -47,7 +47,7 @@ _NO_PROGRAM = re.compile("(?:file|javascript|data|vbscript):", re.I)
 
 
 class View(Struct, frozen=True):
-    """What the address of the page says: the query, and the note that is open with the line that was found."""
+    """State in the address of the page: the query, the open note and its found line."""
 
     query: str = ""
     note: str = ""
@@ -55,38 +55,36 @@ class View(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """This view's address."""
         given = {"q": self.query, "note": self.note, "line": self.line or ""}
         return "/?" + urlencode({name: value for name, value in given.items() if value})
 
 
-def failure(error: QmdError) -> str:
-    """What a request failed with."""
+def render_error(error: QmdError) -> str:
     hint = f" <small>{escape(error.hint)}</small>" if error.hint else ""
-    return f'<p class="said" role="status">{escape(error.message)}{hint}</p>'
+    return f'<p class="message" role="status">{escape(error.message)}{hint}</p>'
 
 
-def welcome(index: Index) -> str:
-    """What there is to search, the newest notes first."""
+def render_welcome(index: Index) -> str:
+    """Render the number of notes and the newest ones."""
     status = index.status()
     if not status.documents:
-        return '<p class="said">Nothing is indexed yet. <small>qmd index FOLDER</small></p>'
-    said = f'<p class="said">{status.documents:,} note{"" if status.documents == 1 else "s"}, the newest first</p>'
-    return said + _listed(index, View(), index.search("sort:date", mode="lexical"))
+        return '<p class="message">Nothing is indexed yet. <small>qmd index FOLDER</small></p>'
+    head = f'<p class="message">{status.documents:,} note{"" if status.documents == 1 else "s"}, the newest first</p>'
+    return head + _render_hits(index, View(), index.search("sort:date", mode="lexical"))
 
 
-def search(index: Index, view: View, stage: SearchRequest, listener: Listener) -> str:
-    """The hits of the view's query, found the way `stage` says; of a list in which nothing matches well the closest."""
+def render_search(index: Index, view: View, stage: SearchRequest, listener: Listener) -> str:
+    """Render the hits of the view's query, found in this stage; without a good match only the closest."""
     response = index.search(replace(stage, text=view.query), listener)
     notes = []
     if stage.rerank is not False:
         notes = [f'<p class="warning">{escape(warning)}</p>' for warning in response.warnings]
         if response.verdict in VERDICT_NOTES:
-            notes.insert(0, f'<p class="said">{escape(VERDICT_NOTES[response.verdict].capitalize())}.</p>')
-    return "".join(notes) + _listed(index, view, worth_showing(response))
+            notes.insert(0, f'<p class="message">{escape(VERDICT_NOTES[response.verdict].capitalize())}.</p>')
+    return "".join(notes) + _render_hits(index, view, worth_showing(response))
 
 
-def _listed(index: Index, view: View, response: SearchResponse) -> str:
+def _render_hits(index: Index, view: View, response: SearchResponse) -> str:
     matches = partial(find_spans, terms=response.terms)
     opens = _openers(index, [(hit.document, hit.passage.line) for hit in response.hits])
     rows, noted = [], set[str]()
@@ -106,30 +104,32 @@ def _listed(index: Index, view: View, response: SearchResponse) -> str:
 
 def _head(hit: Hit, relevance: str, matches: Matcher) -> str:
     document, passage = hit.document, hit.passage
-    trail = "".join(f" <i>›</i> {marked(heading, matches)}" for heading in passage.heading_trail)
+    trail = "".join(f" <i>›</i> {mark_matches(heading, matches)}" for heading in passage.heading_trail)
     return (
-        f'<span class="head"><span><b>{marked(_title(document), matches)}</b>{trail}</span>{relevance}</span>'
-        f'<span class="where">{_place(document)}:{passage.line}{_date(document)}</span>'
+        f'<span class="head"><span><b>{mark_matches(_title(document), matches)}</b>{trail}</span>{relevance}</span>'
+        f'<span class="where">{_location(document)}:{passage.line}{_date(document)}</span>'
     )
 
 
 def _passage(hit: Hit, matches: Matcher) -> str:
-    """The passage; of a note that says nothing itself the words in which another one speaks of it."""
-    around = NoteContext(matches, keeps_links=False)
+    """Render the passage, or, if the note has no text of its own, the text of a note that mentions it."""
+    context = NoteContext(matches, keeps_links=False)
     copies = "".join(f"<p>also in {escape(uri)}</p>" for uri in hit.also_in)
     if hit.mention is not None:
-        said = markdown_html(hit.mention.text, around)
-        return f'<p>{escape(_title(hit.mention.document))} says:</p><div class="passage text">{said}</div>{copies}'
+        text = markdown_html(hit.mention.text, context)
+        return (
+            f'<p>{escape(_title(hit.mention.document))} mentions it:</p><div class="passage text">{text}</div>{copies}'
+        )
     text = hit.passage.text
-    body = plain_html(text, around) if hit.passage.is_code else _text(hit.document.path, text, around)
+    body = plain_html(text, context) if hit.passage.is_code else _text(hit.document.path, text, context)
     return f'<div class="passage text">{body}</div>{copies}'
 
 
-def _text(path: str, text: str, around: NoteContext) -> str:
+def _text(path: str, text: str, context: NoteContext) -> str:
     if not kind_of(path).is_markdown:
-        return plain_html(text, around)
+        return plain_html(text, context)
     outline = read_outline(path, text)
-    return markdown_html(without_comments(text, outline.front.body_offset, outline.fences), around)
+    return markdown_html(remove_comments(text, outline.front.body_offset, outline.fences), context)
 
 
 def _relevance(relevance: float) -> str:
@@ -141,27 +141,27 @@ def _relevance(relevance: float) -> str:
 
 
 def _openers(index: Index, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
-    """Address → what opens the note at its line outside of the browser, which opens no files for a page."""
+    """Return address → link that opens the note at its line in another program; browsers open no files for a page."""
     return {uri: link for uri, link in index.openers(places).items() if not _NO_PROGRAM.match(link)}
 
 
-def open_note(index: Index, view: View) -> str:
-    """A note in full, and what it is connected with."""
+def render_note(index: Index, view: View) -> str:
+    """Render a whole note, with its links and related notes."""
     fetched, links = index.get(view.note), index.links(view.note)
     document = fetched.document
-    opener = _openers(index, [(document, view.line or 1)]).get(document.uri)
-    opens = f'<a data-key="o" href="{escape(opener)}">Open in {_program(opener)}</a>' if opener else ""
+    opener = _openers(index, [(document, view.line or 1)]).get(document.uri, "")
+    opens = opener and f'<a data-key="o" href="{escape(opener)}">Open in {opener.partition(":")[0].capitalize()}</a>'
     close = escape(replace(view, note="", line=0).address)
     tags = "".join(_chip(filter_text("tag", tag), f"#{tag}") for tag in document.tags)
     neighbours = (
-        ("Links to", _ends(links.outgoing)),
-        ("Linked from", _ends(links.incoming)),
+        ("Links to", _linked_documents(links.outgoing)),
+        ("Linked from", _linked_documents(links.incoming)),
         ("Related", [one.document for one in index.related(view.note, limit=N_RELATED).notes]),
     )
     return (
         f'<header><nav>{opens}<button data-key="y" data-copy="{escape(document.uri)}">Copy link</button>'
         f'<a data-key="Escape" href="{close}">Close</a></nav><p class="title">{escape(_title(document))}</p>'
-        f'<p class="where">{_place(document)}{_date(document)}</p><nav class="chips">{tags}</nav></header>'
+        f'<p class="where">{_location(document)}{_date(document)}</p><nav class="chips">{tags}</nav></header>'
         f'<div class="text">{_body(index, view, fetched, links)}</div>'
         f"<footer>{''.join(_neighbours(view, title, ends) for title, ends in neighbours if ends)}</footer>"
     )
@@ -173,61 +173,57 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
     # Lines keep their numbers.
     text = "\n" * n_before + text
     terms = index.search(view.query, mode="lexical", limit=1).terms if view.query.strip() else ()
-    around = NoteContext(
+    context = NoteContext(
         partial(find_spans, terms=terms),
-        notes={one.link.target: _to(view, one.document) for one in links.outgoing if one.document is not None},
+        notes={one.link.target: _note_url(view, one.document) for one in links.outgoing if one.document is not None},
         picture=partial(_picture, document),
         line=view.line,
     )
     cut = f'<p class="warning">A long note: this is the part around line {view.line or 1}.</p>'
-    shown = _text(document.path, text, around)
+    shown = _text(document.path, text, context)
     heading = re.match(r"\s*<h1[^>]*>(.*?)</h1>", shown)
     if heading and re.sub("</?mark>", "", heading[1]) == escape(_title(document)):
-        # It stands above already.
+        # The header already shows it.
         shown = shown[heading.end() :]
     return _places(view, document, fetched.text, terms) + (cut + shown if is_cut else shown)
 
 
 def _places(view: View, document: StoredDocument, text: str, terms: Sequence[LexicalTerm]) -> str:
-    """The sections of a note that hold as much of the query as the one that was found, where there are several."""
+    """List the sections that match the query as well as the found one, if there are several."""
     outline, lines, rows = read_outline(document.path, text), text.split("\n"), ""
     places = _matching_sections(outline, text, terms, view.line - 1)
     for section, line in places[:MOST_PLACES] if len(places) > 1 else ():
-        name, said = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")
-        spans = [] if said == name else find_spans(said, terms)
-        said = said[max(spans[0][0] - MOST_OF_A_LINE // 4, 0) :][:MOST_OF_A_LINE] if spans else ""
+        name, extract = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")
+        spans = [] if extract == name else find_spans(extract, terms)
+        extract = extract[max(spans[0][0] - MOST_OF_A_LINE // 4, 0) :][:MOST_OF_A_LINE] if spans else ""
         where = (
             f'<a href="{escape(replace(view, line=line + 1).address)}">{escape(name)}</a> <small>:{line + 1}</small>'
         )
-        rows += f"<li>{where} {marked(said, partial(find_spans, terms=terms))}</li>"
+        rows += f"<li>{where} {mark_matches(extract, partial(find_spans, terms=terms))}</li>"
     folds = "" if len(places) > N_PLACES else " open"
     summary = f"<summary>{len(places):,} passages</summary>"
     return rows and f'<details class="places"{folds}>{summary}<ul>{rows}</ul></details>'
 
 
 def _matching_sections(outline: Outline, text: str, terms: Sequence[LexicalTerm], found: int) -> list[tuple[int, int]]:
-    """Number of a heading, 0 before the first, with the line below it that says most of the query; lines from 0."""
+    """Return numbers of headings, 0 before the first, each with its best matching line; lines count from 0."""
     folded = fold(text)
-    # Folding keeps lines, and not their lengths.
+    # Folding keeps the number of lines, but changes their lengths.
     ends, folded_ends = ([end.start() for end in re.finditer("\n", one)] for one in (text, folded))
     starts = [bisect_left(ends, at) for at in (outline.front.body_offset, *(one.offset for one in outline.headings))]
-    held: dict[int, dict[int, set[int]]] = {}
+    found_terms: dict[int, dict[int, set[int]]] = {}
     for one in find_occurrences(folded, [WeightedTerm(term, 1.0) for term in terms if not term.excluded]):
         line = bisect_left(folded_ends, one.offset)
-        held.setdefault(bisect_right(starts, line) - 1, {}).setdefault(line, set()).add(one.term)
-    shares = {section: len(set().union(*on.values())) for section, on in held.items() if section >= 0}
+        found_terms.setdefault(bisect_right(starts, line) - 1, {}).setdefault(line, set()).add(one.term)
+    shares = {section: len(set().union(*on.values())) for section, on in found_terms.items() if section >= 0}
     least = shares.get(bisect_right(starts, found) - 1, max(shares.values(), default=0))
-    best = {section: max((len(terms), -line) for line, terms in held[section].items()) for section in shares}
+    best = {section: max((len(terms), -line) for line, terms in found_terms[section].items()) for section in shares}
     return [(section, -best[section][1]) for section, share in shares.items() if share >= least]
-
-
-def _program(link: str) -> str:
-    return link.partition(":")[0].capitalize()
 
 
 def _neighbours(view: View, title: str, documents: Sequence[StoredDocument]) -> str:
     rows = "".join(
-        f'<li><a href="{escape(_to(view, one))}">{escape(_title(one))}</a> <small>{_place(one)}</small></li>'
+        f'<li><a href="{escape(_note_url(view, one))}">{escape(_title(one))}</a> <small>{_location(one)}</small></li>'
         for one in documents[:MOST_NEIGHBOURS]
     )
     rest = len(documents) - MOST_NEIGHBOURS
@@ -235,24 +231,24 @@ def _neighbours(view: View, title: str, documents: Sequence[StoredDocument]) -> 
     return f"<section><h2>{title}</h2><ul>{rows}{more}</ul></section>"
 
 
-def _ends(links: Iterable[NoteLink]) -> list[StoredDocument]:
-    """The notes at the other ends, each once."""
+def _linked_documents(links: Iterable[NoteLink]) -> list[StoredDocument]:
+    """Return the notes at the other ends, each once."""
     return list({one.document.id: one.document for one in links if one.document is not None}.values())
 
 
 def _chips(index: Index, query: str, response: SearchResponse) -> str:
-    """Filters that can be put into the query or taken out of it."""
+    """Render filters as links that add them to the query or remove them."""
     filters = _filters(index, [hit.document for hit in response.hits])
-    # Those that are on stay, so that they can be taken out, whatever is found.
+    # Active filters are always shown, so that they can be removed.
     known = {written.lower() for written, _ in filters}
     on = {found[0].lower(): found[0] for found in re.finditer(_FILTER, query)}
     filters = [(written, written) for key, written in on.items() if key not in known] + filters
-    chips = [_chip(_toggled(query, written), label, is_on=written.lower() in on) for written, label in filters]
+    chips = [_chip(_toggle_filter(query, written), label, is_on=written.lower() in on) for written, label in filters]
     return f'<nav class="chips" aria-label="Filters">{"".join(chips)}</nav>' if chips else ""
 
 
 def _filters(index: Index, found: Sequence[StoredDocument]) -> list[tuple[str, str]]:
-    """What could narrow these notes down: a filter as it is written, and its name."""
+    """Return filters that could narrow down these notes, each with its label."""
     names = [one.name for one in index.indexed_collections()]
     if len(names) > N_COLLECTIONS:
         names = [name for name, _ in Counter(one.collection for one in found).most_common(N_COLLECTIONS)]
@@ -264,8 +260,8 @@ def _filters(index: Index, found: Sequence[StoredDocument]) -> list[tuple[str, s
     return filters
 
 
-def _toggled(query: str, written: str) -> str:
-    """The query with a filter, or without it where it has that; of collections and dates there is one at a time."""
+def _toggle_filter(query: str, written: str) -> str:
+    """Add a filter to the query, or remove it; a query has one collection and one date at a time."""
     field = written.partition(":")[0]
     is_on = False
 
@@ -288,7 +284,7 @@ def _title(document: StoredDocument) -> str:
     return document.title or document.path
 
 
-def _place(document: StoredDocument) -> str:
+def _location(document: StoredDocument) -> str:
     return escape(f"{document.collection}/{document.path}")
 
 
@@ -296,7 +292,7 @@ def _date(document: StoredDocument) -> str:
     return f" <time>{'' if document.date else 'changed '}{escape(document.day)}</time>"
 
 
-def _to(view: View, document: StoredDocument) -> str:
+def _note_url(view: View, document: StoredDocument) -> str:
     return replace(view, note=document.uri, line=0).address
 
 

@@ -1,6 +1,6 @@
-"""Markdown as HTML for the page: nothing of a note runs, and nothing of it is fetched but pictures by this server.
+"""Markdown as HTML for the page. No part of a note runs, and the browser fetches only pictures of this server.
 
-HTML in a note is shown as text, a link leads to the web or to a note of the index, and a picture from elsewhere becomes
+HTML in a note is shown as text. A link leads to the web or to a note of the index, and a picture from elsewhere becomes
 a link to it.
 """
 
@@ -25,31 +25,31 @@ from qmd.render.note_marks import add_marks, find_note
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)
 _TO_THE_WEB = ("http:", "https:", "mailto:")
 _BREAK = re.compile(r"&lt;br ?/?&gt;", re.I)
-"""The only HTML of a note that is no text: tables have no other way to break a line."""
+"""The only HTML that is not shown as text: tables have no other way to break a line."""
 
 _COMMENT = re.compile("<!--|%%")
 _CLOSES = {"<!--": "-->", "%%": "%%"}
 
 Matcher = Callable[[str], Sequence[tuple[int, int]]]
-"""Where a text holds what was searched for: ascending spans that do not overlap."""
+"""Function that finds matches in a text, as ascending spans that do not overlap."""
 
 
 class NoteContext(Struct, frozen=True):
-    """What is known around a text."""
+    """Context of a text to render."""
 
     matches: Matcher
     notes: Mapping[str, str] = {}
-    """Target of a link as it is written → address of that note on the page."""
+    """Written target of a link → address of that note on the page."""
     picture: Callable[[str], str] | None = None
-    """Address on the page of a picture as it is written; None leaves pictures out."""
+    """Function from the written source of a picture to its address on the page; None skips pictures."""
     line: int = 0
-    """The line that was found, from 1; what holds it gets the class `here`."""
+    """The found line, from 1; the element that contains it gets the class `here`."""
     keeps_links: bool = True
-    """False where the text stands inside of a link."""
+    """False for text inside a link."""
 
 
-def marked(text: str, matches: Matcher) -> str:
-    """`text` escaped, with what was searched for as `<mark>`."""
+def mark_matches(text: str, matches: Matcher) -> str:
+    """Escape a text and put its matches in `<mark>`."""
     parts, end = [], 0
     for start, stop in matches(text):
         parts.append(f"{escape(text[end:start])}<mark>{escape(text[start:stop])}</mark>")
@@ -57,22 +57,21 @@ def marked(text: str, matches: Matcher) -> str:
     return "".join([*parts, escape(text[end:])])
 
 
-def markdown_html(text: str, around: NoteContext) -> str:
-    """A markdown text as HTML."""
-    html: str = _parser().render(text, {"around": around})
+def markdown_html(text: str, context: NoteContext) -> str:
+    html: str = _parser().render(text, {"context": context})
     return html
 
 
-def plain_html(text: str, around: NoteContext) -> str:
-    """A text that is no markdown as HTML, as it is written."""
-    lines = [marked(line, around.matches) for line in text.split("\n")]
-    if 0 < around.line <= len(lines):
-        lines[around.line - 1] = f'<span class="here">{lines[around.line - 1]}</span>'
+def plain_html(text: str, context: NoteContext) -> str:
+    """Render other text as HTML, unchanged."""
+    lines = [mark_matches(line, context.matches) for line in text.split("\n")]
+    if 0 < context.line <= len(lines):
+        lines[context.line - 1] = f'<span class="here">{lines[context.line - 1]}</span>'
     return f"<pre>{chr(10).join(lines)}</pre>"
 
 
-def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
-    """`text` with front matter (up to `body`) and comments (`<!-- -->`, `%% %%`) outside `code` emptied, lines kept."""
+def remove_comments(text: str, body: int, code: Sequence[Span]) -> str:
+    """Remove front matter (up to `body`) and comments (`<!-- -->`, `%% %%`) outside `code`; keep line breaks."""
     kept, position = ["\n" * text.count("\n", 0, body)], body
     for end, after in (*code, (len(text), len(text))):
         while opened := _COMMENT.search(text, position, end):
@@ -90,52 +89,52 @@ def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
 def _parser() -> MarkdownIt:
     parser = add_marks(MarkdownIt("commonmark", {"html": False, "linkify": True}).enable("linkify"))
     assert parser.linkify is not None
-    # What only looks like an address is often none: `main.rs`.
+    # Text such as `main.rs` only looks like an address.
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
-    parser.core.ruler.push("settle", _settle)
+    parser.core.ruler.push("resolve", _resolve_tokens)
     parser.add_render_rule("text", _render_text)
     parser.add_render_rule("code_inline", _render_code)
     parser.add_render_rule("image", _render_picture)
     return parser
 
 
-def _settle(state: StateCore) -> None:
-    """Decide what each link leads to, name the headings, and find the block that was searched for."""
-    around: NoteContext = state.env["around"]
+def _resolve_tokens(state: StateCore) -> None:
+    """Resolve the links, give headings ids, and mark the found block."""
+    context: NoteContext = state.env["context"]
     here = None
     for index, token in enumerate(state.tokens):
-        if token.map and token.map[0] < around.line and token.nesting >= 0 and not token.hidden and token.tag:
+        if token.map and token.map[0] < context.line and token.nesting >= 0 and not token.hidden and token.tag:
             here = token
-        if token.type == "heading_open" and around.keeps_links:
+        if token.type == "heading_open" and context.keeps_links:
             token.attrSet("id", _anchor(state.tokens[index + 1].content))
         if "style" in token.attrs:
-            # A column's alignment; the page takes no styles from inside its elements.
+            # A column's alignment; the policy of the page forbids inline styles.
             token.attrs = {"align": str(token.attrs["style"]).rpartition(":")[2]}
         if token.type == "inline" and token.children:
-            _settle_inline(token.children, around)
+            _resolve_inline(token.children, context)
     if here is not None:
         here.attrJoin("class", "here")
 
 
-def _settle_inline(tokens: Sequence[Token], around: NoteContext) -> None:
+def _resolve_inline(tokens: Sequence[Token], context: NoteContext) -> None:
     opened: list[Token] = []
     for token in tokens:
         if token.type == "link_open":
-            _settle_link(token, around)
+            _resolve_link(token, context)
             opened.append(token)
         elif token.type == "link_close" and opened:
             token.tag = opened.pop().tag
         elif token.type == "image":
-            token.meta["is_inside"] = bool(opened) or not around.keeps_links
+            token.meta["is_inside"] = bool(opened) or not context.keeps_links
 
 
-def _settle_link(token: Token, around: NoteContext) -> None:
+def _resolve_link(token: Token, context: NoteContext) -> None:
     href = str(token.attrs.get("href", ""))
     written = href if "wiki" in token.attrs else unquote(href)
     name, _, heading = written.partition("#")
-    known = find_note(token, around.notes.get)
+    known = find_note(token, context.notes.get)
     token.attrs = {}
-    if not around.keeps_links:
+    if not context.keeps_links:
         token.tag = "span"
     elif href.lower().startswith(_TO_THE_WEB):
         token.attrs = {"href": href, "target": "_blank", "rel": "noopener noreferrer"}
@@ -145,30 +144,30 @@ def _settle_link(token: Token, around: NoteContext) -> None:
         token.attrs = {"href": f"#{_anchor(heading)}"}
     else:
         token.tag = "span"
-        token.attrs = {"class": "gone", "title": f"{written} is no note of the index"}
+        token.attrs = {"class": "gone", "title": f"{written} is not a note in the index"}
 
 
 def _anchor(heading: str) -> str:
-    # The prefix keeps a note from giving its parts the names of parts of the page.
+    # The prefix prevents collisions with ids of the page itself.
     return "h-" + re.sub(r"[\W_]+", "-", heading.lower()).strip("-")
 
 
 def _render_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return re.sub(_BREAK, "<br>", marked(tokens[index].content, env["around"].matches))
+    return re.sub(_BREAK, "<br>", mark_matches(tokens[index].content, env["context"].matches))
 
 
 def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return f"<code>{marked(tokens[index].content, env['around'].matches)}</code>"
+    return f"<code>{mark_matches(tokens[index].content, env['context'].matches)}</code>"
 
 
 def _render_picture(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    token, around = tokens[index], env["around"]
+    token, context = tokens[index], env["context"]
     source = str(token.attrs.get("src", ""))
     text, width = split_size(token.content)
     named = escape(text or unquote(source).rpartition("/")[2])
     if source.lower().startswith(_TO_THE_WEB[:2]) and not token.meta["is_inside"]:
         return f'<a class="picture" href="{escape(source)}" target="_blank" rel="noopener noreferrer">{named}</a>'
-    if around.picture is None or _SCHEME.match(source):
+    if context.picture is None or _SCHEME.match(source):
         return f'<span class="picture">{named}</span>'
     sized = f' width="{width}"' if width else ""
-    return f'<img src="{escape(around.picture(unquote(source)))}" alt="{escape(text)}" loading="lazy"{sized}>'
+    return f'<img src="{escape(context.picture(unquote(source)))}" alt="{escape(text)}" loading="lazy"{sized}>'

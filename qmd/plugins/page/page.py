@@ -1,7 +1,7 @@
-"""The page on which a person searches: `GET /`, and the parts of it that its script asks for.
+"""Search page: `GET /`, and the parts of it that its script requests.
 
-Every part is made here, so that the page is the same without a script. All of it only reads, and what it shows of notes
-is escaped.
+The server renders every part, so that the page is the same without a script. The page only reads, and escapes text from
+notes.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ STAGES = {
     "meaning": SearchRequest(None, rerank=False, expand=False),
     "best": SearchRequest(None),
 }
-"""How a search is asked for by the page, the fastest way first."""
+"""Searches of the page by stage, the fastest first."""
 
 _PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""A picture may be SVG, which is a document where it is opened by itself."""
+"""A picture may be SVG, which is an active document when it is opened alone."""
 
 
 class Runner(Protocol):
-    """How the server runs what a request needs of the index: in a thread, while there is time and somebody waits."""
+    """Function of the server that runs work on the index in a thread, until a timeout or a disconnection."""
 
     async def __call__(self, receive: Receive, work: Callable[[Listener], T], /) -> T:
-        """The result of `work`; raises what that raises, and `CancelledSearch` once the client has gone."""
+        """Run `work`; raise its errors, and `CancelledSearch` once the client has disconnected."""
 
 
 def page_routes(index: Index, run: Runner) -> list[Route]:
-    """What a Starlette application has to route."""
+    """Return the routes of the page for a Starlette application."""
     page = _Page(index, run)
     answers = {
         "/": page.whole,
@@ -64,14 +64,14 @@ def page_routes(index: Index, run: Runner) -> list[Route]:
 
 
 async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
-    """The answer to a request of the page itself, or to a person who follows a link to it; to no other page."""
+    """Answer a request of the page itself, or of a user who follows a link to it; refuse other pages."""
     is_visit = request.url.path == "/" and request.headers.get("sec-fetch-dest", "document") == "document"
     if _is_cross_origin(request) and not is_visit:
-        return PlainTextResponse("Forbidden: a request of another page", status_code=403)
+        return PlainTextResponse("Forbidden: request from another page", status_code=403)
     try:
         response = await answer(request)
     except CancelledSearch:
-        # Nobody waits for the answer to what has been typed over.
+        # The user has typed another query.
         return Response()
     for name, value in _headers().items():
         response.headers.setdefault(name, value)
@@ -79,9 +79,9 @@ async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Req
 
 
 def _is_cross_origin(request: Request) -> bool:
-    """Whether another page sent or led the browser here; one that does not tell may name it, as this page never is."""
-    unsaid = "cross-site" if "referer" in request.headers else "none"
-    return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
+    """Return whether another page caused the request; old browsers send `Referer`, as this page never does."""
+    default = "cross-site" if "referer" in request.headers else "none"
+    return request.headers.get("sec-fetch-site", default) not in ("same-origin", "none")
 
 
 class _Page(Struct, frozen=True):
@@ -89,15 +89,15 @@ class _Page(Struct, frozen=True):
     run: Runner
 
     async def whole(self, request: Request) -> Response:
-        """The page with the answer to what its address asks; by words alone unless that says otherwise."""
+        """Send the page with the results of its address; lexical search unless the address names a stage."""
         view = _view(request)
-        # A link of another page runs no model, or any site could keep the processor busy. The script heeds it.
-        is_led = _is_cross_origin(request) and bool(view.query.strip())
-        by = "words" if is_led else request.query_params.get("by", "words")
+        # A link on another page runs no model, or any site could keep the processor busy. The script respects this.
+        is_foreign = _is_cross_origin(request) and bool(view.query.strip())
+        by = "words" if is_foreign else request.query_params.get("by", "words")
         found = await self._searched(view, by, request)
-        if is_led:
+        if is_foreign:
             more = f'<a href=".{escape(view.address)}&amp;by=best">Search by meaning, too</a>'
-            found = f'<p class="said" id="led">A link of another page: searched by words alone. {more}</p>{found}'
+            found = f'<p class="message" id="foreign">From another page: searched by words only. {more}</p>{found}'
         note = await self._opened(view, request) if view.note else ""
         before, value, results, reading = _template()
         text = "".join((before, escape(view.query), value, found, results, note, reading))
@@ -128,18 +128,18 @@ class _Page(Struct, frozen=True):
 
     async def _searched(self, view: View, by: str, request: Request) -> str:
         if not view.query.strip():
-            return await self._shown(request, lambda _: fragments.welcome(self.index))
+            return await self._shown(request, lambda _: fragments.render_welcome(self.index))
         stage = STAGES.get(by, STAGES["best"])
-        return await self._shown(request, lambda listener: fragments.search(self.index, view, stage, listener))
+        return await self._shown(request, lambda listener: fragments.render_search(self.index, view, stage, listener))
 
     async def _opened(self, view: View, request: Request) -> str:
-        return await self._shown(request, lambda _: fragments.open_note(self.index, view))
+        return await self._shown(request, lambda _: fragments.render_note(self.index, view))
 
     async def _shown(self, request: Request, work: Callable[[Listener], str]) -> str:
         try:
             return await self.run(request.receive, work)
         except QmdError as error:
-            return fragments.failure(error)
+            return fragments.render_error(error)
 
 
 def _view(request: Request) -> View:
@@ -150,13 +150,13 @@ def _view(request: Request) -> View:
 
 @cache
 def _template() -> tuple[str, ...]:
-    """The page in the pieces that stand between what is filled in."""
+    """Return the fixed pieces of the page between the filled-in ones."""
     return tuple(files("qmd.plugins.page").joinpath("page.html").read_text("utf-8").split("<!--filled in-->"))
 
 
 @cache
 def _headers() -> dict[str, str]:
-    """What keeps the page from running or fetching anything but itself, and others from framing or reading it."""
+    """Return headers by which only the page's own script runs, and no other page can frame or read it."""
     whole = "".join(_template())
     hashes = {}
     for kind in ("style", "script"):

@@ -1,4 +1,4 @@
-"""The pictures that notes show, read from the folders of their collections and from nowhere else."""
+"""Pictures in notes, read only from the folders of their collections."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ MAX_PICTURE_BYTES = 32 * 1024 * 1024
 
 
 class Picture(Struct, frozen=True):
-    """A picture file."""
-
     media_type: str
     content: bytes
 
 
 def read_picture(collections: Sequence[Collection], collection: str, note: str, source: str) -> Picture:
-    """The picture that a note shows.
+    """Read a picture that a note shows.
 
     Args:
-        collections: Those whose folders may be read.
-        collection: The one that holds the note.
+        collections: Collections whose folders may be read.
+        collection: Name of the note's collection.
         note: The note's path in it.
-        source: As the note writes it: a path from the note's folder, or from the collection's.
+        source: Path in the note, relative to the note's folder or the collection's.
 
     Raises:
-        NotFoundError: There is none, it is too large, or lies where no note would be taken: outside, hidden, ignored.
+        NotFoundError: It does not exist, is too large, or lies outside the folder, hidden or ignored.
     """
     for place in (one for one in collections if one.name == collection and is_picture(source)):
         for folder in dict.fromkeys((posixpath.dirname(note), "")):
@@ -46,7 +44,7 @@ def read_picture(collections: Sequence[Collection], collection: str, note: str, 
 
 
 def _read(collection: Collection, path: str) -> bytes | None:
-    """A picture's content; None where there is none that the collection's rules let see, also behind a link."""
+    """Return a picture's content; None if it is missing, or the collection excludes the file or a link's target."""
     try:
         root = collection.path.resolve()
         real = (root / to_disk(path)).resolve(strict=True)
@@ -55,6 +53,6 @@ def _read(collection: Collection, path: str) -> bytes | None:
             return None
         content = read_regular_file(real, MAX_PICTURE_BYTES + 1)
     except (OSError, RuntimeError, ValueError, QmdError):
-        # Not there, a name that no file can have, links in a circle, outside, an ignore file without end.
+        # Missing, an invalid name, circular links, outside the folder, an endless ignore file.
         return None
     return content if len(content) <= MAX_PICTURE_BYTES else None

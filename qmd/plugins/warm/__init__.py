@@ -1,5 +1,4 @@
-"""Processes that stay to answer searches: their start, record, socket and end, and the index that asks one.
+"""Warm processes, which stay to answer searches: start, record, socket and end, and the index that uses one.
 
-A search request comes in on either side of the socket; a response goes out. It is a library for `mcp`, and does not
-know MCP.
+Search requests come in on both sides of the socket; responses go out. It is a library for `mcp`, and does not know MCP.
 """

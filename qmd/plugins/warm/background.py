@@ -1,4 +1,4 @@
-"""A server's idle time goes into the vectors that its index lacks."""
+"""Computation of missing vectors while a server is idle."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from qmd.errors import AlreadyEmbeddingError, QmdError
 _logger = logging.getLogger("qmd.behind")
 
 START_S = 10.0
-"""Whoever has started a server wants something of it first."""
+"""Delay after the start of a server, which usually has a request to answer first."""
 
-LOOK_S = 30.0
-"""Between two looks for texts that lack vectors; one costs some milliseconds."""
+CHECK_S = 30.0
+"""Interval between two checks for missing vectors; one costs some milliseconds."""
 
 RETRY_S = 600.0
-"""After a failure: a model that is missing, a full disk."""
+"""Delay after a failure such as a missing model or a full disk."""
 
 _END_S = 2.0
 
 
 class VectorWorker:
-    """A thread that computes missing vectors while nobody asks the index anything.
+    """Thread that computes missing vectors while no request uses the index.
 
     Args:
-        index: What is served.
-        start_s: Seconds before it begins.
+        index: The index to serve.
+        start_s: Seconds before the first check.
     """
 
     def __init__(self, index: Index, start_s: float = START_S) -> None:
         self.is_busy = False
-        """Whether it has begun something that is not done."""
+        """True between the start of a computation and its end."""
         self._index = index
         self._start_s = start_s
         self._is_stopped = threading.Event()
@@ -44,7 +44,7 @@ class VectorWorker:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Work while the block runs. What the end interrupts, at most three seconds of work, is computed again."""
+        """Work while the block runs. An interrupted slice, at most three seconds of work, is computed again later."""
         self._thread.start()
         try:
             yield
@@ -53,7 +53,7 @@ class VectorWorker:
             self._thread.join(_END_S)
 
     def _run(self) -> None:
-        # Not at a low priority itself: it holds locks of Python and of the models that a search may wait for.
+        # Not at a low priority: a search may wait for locks of Python and of the models that this thread owns.
         pause_s = self._start_s
         try:
             while not self._is_stopped.wait(pause_s):
@@ -64,11 +64,11 @@ class VectorWorker:
             self.is_busy = False
 
     def _work(self) -> float:
-        """Compute a slice; for how long there is then nothing to do."""
+        """Compute a slice; return the seconds to wait before the next one."""
         try:
-            is_behind = self._index.embed_in_background(self._is_stopped.is_set)
+            has_more = self._index.embed_in_background(self._is_stopped.is_set)
         except (AlreadyEmbeddingError, StoppedError):
-            return LOOK_S
+            return CHECK_S
         except (QmdError, OSError) as error:
             remedy = f"; {error.hint}" if isinstance(error, QmdError) and error.hint else ""
             failure = f"missing vectors are not computed: {error}{remedy}"
@@ -76,4 +76,4 @@ class VectorWorker:
                 self._failure = failure
                 _logger.warning(failure)
             return RETRY_S
-        return 0.0 if is_behind else LOOK_S
+        return 0.0 if has_more else CHECK_S

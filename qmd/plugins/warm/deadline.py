@@ -1,4 +1,4 @@
-"""Work of the index on behalf of a coroutine."""
+"""Calls of the index from coroutines, with timeout and cancellation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from qmd.retrieval.trace import CancelledSearch, Listener
 T = TypeVar("T")
 
 _GRACE_S = 2.0
-"""Between the time at which the work should notice and the time at which the client gets an error without it."""
+"""Time that the work has to notice its timeout, before the client gets an error without it."""
 
 
-async def within(timeout_s: float | None, work: Callable[[], T]) -> T:
-    """The result of `work`, run in a thread that is left behind when this is cancelled or takes too long.
+async def run_with_timeout(timeout_s: float | None, work: Callable[[], T]) -> T:
+    """Run `work` in a thread, and abandon the thread on cancellation or timeout.
 
     Raises:
-        DeadlineError: It did not end in time.
+        DeadlineError: The work did not end in time.
     """
     try:
         with anyio.fail_after(None if timeout_s is None else timeout_s + _GRACE_S):
@@ -33,33 +33,32 @@ async def within(timeout_s: float | None, work: Callable[[], T]) -> T:
 
 
 class AsyncListener(Listener):
-    """A client that waits in a coroutine, and has gone when that is cancelled."""
+    """Client that waits in a coroutine, and is disconnected when that is cancelled."""
 
-    _has_gone = False
+    _is_disconnected = False
 
     @property
     def is_cancelled(self) -> bool:
-        """See `Listener`."""
-        return self._has_gone
+        return self._is_disconnected
 
     async def wait_for(self, timeout_s: float | None, work: Callable[[], T]) -> T:
-        """The result of `work`, which this listener is handed to; see `within`."""
+        """Run `work`, which uses this listener; see `run_with_timeout`."""
         try:
-            return await within(timeout_s, work)
+            return await run_with_timeout(timeout_s, work)
         except anyio.get_cancelled_exc_class():
-            self._has_gone = True
+            self._is_disconnected = True
             raise
 
     async def wait_while_connected(self, receive: Receive, timeout_s: float | None, work: Callable[[], T]) -> T:
-        """The same for an HTTP request, which has been read: it is given up when its client closes the connection.
+        """Run `work` for an HTTP request whose body is read, until the client closes the connection.
 
         Raises:
-            CancelledSearch: The client has gone.
+            CancelledSearch: The client has disconnected.
         """
         failure: Exception = CancelledSearch()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
-            # Out of a task group an exception would come as one of several.
+            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+            # A task group would wrap an exception in a group.
             try:
                 return await self.wait_for(timeout_s, work)
             except Exception as error:
@@ -69,7 +68,7 @@ class AsyncListener(Listener):
         raise failure
 
 
-async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

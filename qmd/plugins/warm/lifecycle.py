@@ -1,4 +1,4 @@
-"""Servers as background processes: starting and stopping them, pid file and log, and telling them from strangers."""
+"""Background server processes: start and stop, pid file and log, and recognition of other processes."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _POLL_S = 0.05
 
 
 class ServerFiles(Struct, frozen=True):
-    """The files of one index's HTTP server. The pid file holds the bare number, which other programs read."""
+    """Files of one index's HTTP server. The pid file contains only the number, which other programs read."""
 
     pid: Path
     log: Path
 
 
 def server_files(cache: Path, index_name: str) -> ServerFiles:
-    """`mcp.pid` and `mcp.log`, or `mcp-NAME.*` for a named index."""
+    """Return `mcp.pid` and `mcp.log`, or `mcp-NAME.*` for a named index."""
     stem = "mcp" if index_name == "index" else f"mcp-{index_name}"
     return ServerFiles(cache / f"{stem}.pid", cache / f"{stem}.log")
 
 
 def server_of(locations: Locations) -> int | None:
-    """Process id of the live server of an index; see `running_server`."""
+    """Return the process id of an index's live server; see `running_server`."""
     return running_server(server_files(locations.cache, locations.stem))
 
 
 def running_server(files: ServerFiles) -> int | None:
-    """Process id of the live server that the pid file names; None when stale, recycled, damaged or missing."""
+    """Return the process id of the live server in the pid file; None if stale, recycled, damaged or missing."""
     try:
         pid = int(files.pid.read_text(encoding="ascii").strip())
     except (OSError, ValueError):
@@ -55,7 +55,7 @@ def running_server(files: ServerFiles) -> int | None:
 
 
 def _is_our_server(pid: int) -> bool:
-    """Whether the process is alive and its command line is that of a qmd server: numbers are used again."""
+    """Return whether the process is alive with the command line of a qmd server; systems reuse process ids."""
     command = _command_line(pid)
     if command is None:
         return False
@@ -70,7 +70,7 @@ def _command_line(pid: int) -> Sequence[str] | None:
         if Path("/proc/self/cmdline").exists():
             return None
     else:
-        # A zombie keeps its number but has no command line any more.
+        # A zombie keeps its id but has no command line.
         return [os.fsdecode(word) for word in raw.split(b"\0") if word] or None
     return _command_line_from_system(pid)
 
@@ -89,7 +89,6 @@ def _command_line_from_system(pid: int) -> Sequence[str] | None:
 
 
 def write_pid(files: ServerFiles) -> None:
-    """Make this process the one that the pid file names."""
     write_atomically(files.pid, f"{os.getpid()}\n")
 
 
@@ -105,11 +104,11 @@ def remove_own_pid(files: ServerFiles) -> None:
 def start_server(
     files: ServerFiles, arguments: Sequence[str], url: str, environ: Mapping[str, str], token: str | None = None
 ) -> int:
-    """Start `qmd ARGUMENTS` in the background and wait until that very process, whose id is returned, answers at `url`.
+    """Start `qmd ARGUMENTS` in the background, wait until that process answers at `url`, and return its id.
 
     Raises:
-        QmdError: If a server of this index runs already, or this one ends or stays silent; the message then has the
-            last line of its log.
+        QmdError: A server of this index already runs, or this one ends (the message contains the last line of its log)
+            or does not answer.
     """
     running = running_server(files)
     if running is not None:
@@ -128,23 +127,23 @@ def start_server(
 
 
 def server_url(host: str, port: int) -> str:
-    """The address of a server that listens on `host`."""
+    """Return the URL of a server that listens on `host`."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def reachable_host(host: str) -> str:
-    """The name by which this machine reaches a server that listens on `host`."""
+    """Return the host name by which this machine reaches a server that listens on `host`."""
     return "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
 
 
 def health_pid(url: str, token: str | None) -> int | None:
-    """Process id that answers at `url`/health, or None."""
+    """Return the process id that `url`/health reports, or None."""
     import urllib.request
 
     request = urllib.request.Request(f"{url}/health")
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
-    # Never through a proxy of the environment: the server is on this machine.
+    # Without the proxies of the environment: the server is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=2) as answer:
@@ -155,38 +154,38 @@ def health_pid(url: str, token: str | None) -> int | None:
 
 
 def end_process(status: int = 0) -> NoReturn:
-    """Leave without tearing the interpreter down: a thread that runs a model in native code meanwhile would abort it.
+    """Exit without the interpreter's shutdown, which a thread that runs a model in native code would abort.
 
-    Call it when all files are closed and removed that must be.
+    Close and remove files before this call.
     """
     for stream in (sys.stdout, sys.stderr):
-        # Whoever read them may be gone.
+        # Their reader may have closed the pipe.
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(status)
 
 
 def stop_server(files: ServerFiles) -> str:
-    """End the server and return the line that says what happened. Processes that are not ours are left alone."""
+    """End the server and return a line about the result. Other programs' processes are not touched."""
     if not files.pid.exists():
         return "Not running (no PID file)."
     pid = running_server(files)
     if pid is None:
         files.pid.unlink(missing_ok=True)
         return "Cleaned up stale PID file (server was not running)."
-    said = _end("QMD MCP server", pid)
+    message = _end("QMD MCP server", pid)
     if not _is_our_server(pid):
         files.pid.unlink(missing_ok=True)
-    return said
+    return message
 
 
 def stop_warm_process(pid: int) -> str | None:
-    """End the process that answers commands alone, as `stop_server` does; None where the number is not that of one."""
+    """End a warm process as `stop_server` does; None if the id belongs to another process."""
     return _end("warm process", pid) if warm_process(pid) else None
 
 
 def warm_process(pid: int) -> int | None:
-    """The number again where it is that of a living process that answers commands alone."""
+    """Return the id if it belongs to a live warm process, which serves only commands."""
     return pid if _is_our_server(pid) and "--socket-only" in (_command_line(pid) or ()) else None
 
 
@@ -203,7 +202,7 @@ def _end(what: str, pid: int) -> str:
 def command_on(
     locations: Locations, environ: Mapping[str, str], words: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
+    """Return arguments and environment that run `qmd WORDS` on the index of these locations."""
     if locations.project_root is not None:
         return list(words), dict(environ)
     return [*words, "--index", locations.index_name], {
@@ -213,15 +212,15 @@ def command_on(
 
 
 def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
+    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal.
 
     Args:
-        arguments: What follows the program's name.
-        log: Its stdout and stderr.
-        environ: Its variables.
+        arguments: Without the program's name.
+        log: New file for stdout and stderr.
+        environ: Environment of the process.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The process cannot be started.
     """
     make_private_folder(log.parent)
     with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
@@ -236,7 +235,6 @@ def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str
 
 
 def last_line(log: Path) -> str:
-    """What a process wrote to its log at last."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The server's side of the warm process: its publication, the route that commands ask, and when it has served."""
+"""Server side of the warm process: publication, route for commands, and end."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _DEFAULT_IDLE_S = 900.0
 
 
 class WarmProcess:
-    """This server as the warm process of an index: its socket for commands, which they find once it is published.
+    """Warm process of an index: a socket for commands, and its publication.
 
     Raises:
         OSError: The socket cannot be made.
-        UsageError: `QMD_DAEMON_IDLE` holds no duration.
+        UsageError: `QMD_DAEMON_IDLE` is no duration.
     """
 
     def __init__(self, locations: Locations, environ: Mapping[str, str]) -> None:
@@ -69,17 +69,17 @@ class WarmProcess:
         try:
             yield
         finally:
-            # No command shall knock in vain.
+            # Later commands must not wait for this process.
             if self._is_published:
                 self._files.record.unlink(missing_ok=True)
                 self._files.socket.unlink(missing_ok=True)
 
-    def has_served(self, idle_s: float) -> bool:
-        """Whether nobody will miss it: asked too long ago, without an index, or replaced by another one."""
-        is_forgotten = self._idle_exit_s is not None and idle_s >= self._idle_exit_s
-        # Whether there is an index at an address is not asked time and again.
+    def may_end(self, idle_s: float) -> bool:
+        """Return whether the process may end: idle for too long, without an index, or replaced by another one."""
+        is_idle = self._idle_exit_s is not None and idle_s >= self._idle_exit_s
+        # An index at an address is not checked, because each check would be a request.
         has_no_index = self._locations.address is None and not self._locations.database.exists()
-        return is_forgotten or has_no_index or not self._is_published
+        return is_idle or has_no_index or not self._is_published
 
     @property
     def _is_published(self) -> bool:
@@ -87,16 +87,15 @@ class WarmProcess:
 
 
 class SearchRoute:
-    """Answers the search of a command, line by line: its stages, and the response or what it failed with.
+    """Route for searches of commands. It sends lines: the stages, then the response or the error.
 
-    Empty lines in between say that it is still at work: loading models from a slow disk takes a while.
+    Empty lines in between show that the process still works: loading models from a slow disk takes a while.
     """
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
         try:
             wanted = json.decode(await Request(scope, receive).body(), type=SearchRequest)
         except ValueError:
@@ -107,50 +106,48 @@ class SearchRoute:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
         client = _CommandListener(send)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.reassure)
+            tasks.start_soon(client.send_heartbeats)
             try:
                 answer = await client.wait_while_connected(
                     receive, self._index.timeout_s, lambda: self._index.search(wanted, client)
                 )
-                await client.say(Answer(answer))
+                await client.send_line(Answer(answer))
             except QmdError as error:
-                # The command knows the classes of `qmd.errors`, and not those that are derived from them elsewhere.
+                # The command knows only the classes of `qmd.errors`, not those derived from them.
                 kind = next(kind for kind in type(error).__mro__ if kind.__module__ == QmdError.__module__)
-                await client.say(Failure(kind.__name__, error.message, error.hint))
+                await client.send_line(Failure(kind.__name__, error.message, error.hint))
             except CancelledSearch:
                 pass
             except Exception:
-                # Without an answer the command searches by itself, where the failure shows.
+                # Without a response the command searches by itself and shows the failure.
                 _logger.exception("search failed")
             tasks.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b""})
         if wanted.budget_ms is not None:
-            # It may have been answered without models because there was no time to load them.
+            # The budget may have left no time to load the models.
             await anyio.to_thread.run_sync(_load_models, self._index, wanted)
 
 
 def _load_models(index: Index, wanted: SearchRequest) -> None:
-    """Have the models of a search ready for the next one."""
-    # What is wrong with them or with the query has been answered.
+    """Load the models of a search for the next one; the response has already reported errors."""
     with suppress(QmdError), index.engines(roles_of(wanted, read_query(wanted))):
         pass
 
 
 class _CommandListener(AsyncListener):
-    """Whoever waits at the other end."""
+    """Command that waits at the other end of the connection."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
 
-    async def say(self, said: Message | None) -> None:
-        line = json.encode(said) if said is not None else b""
+    async def send_line(self, message: Message | None) -> None:
+        line = json.encode(message) if message is not None else b""
         await self._send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
 
-    async def reassure(self) -> None:
+    async def send_heartbeats(self) -> None:
         while True:
-            await self.say(None)
+            await self.send_line(None)
             await anyio.sleep(HEARTBEAT_S)
 
     def stage(self, name: str, /) -> None:
-        """See `Listener`."""
-        anyio.from_thread.run(self.say, Stage(name))
+        anyio.from_thread.run(self.send_line, Stage(name))

@@ -1,7 +1,7 @@
-"""Where the warm process of an index is reached, for whom it answers, and what it says.
+"""Record and messages of the warm process of an index.
 
-The process listens on a Unix socket in the cache folder, or on a loopback port where there are none. A record beside it
-holds that address and a token: whoever can read the record, which is its owner, may ask.
+The process listens on a Unix socket in the cache folder, or else on a loopback port. A record next to the socket
+contains this address and a token. Only the owner can read the record, and so use the process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from qmd.files import sha256, write_atomically
 from qmd.records import SearchResponse
 
 SEARCH_PATH = "/index/search"
-"""What a command posts its search to."""
+"""Route for searches of commands."""
 
 HEARTBEAT_S = 2.0
-"""Between two signs of life while a search runs."""
+"""Interval of empty lines while a search runs."""
 
 _MAX_SOCKET_PATH = 100
-"""Bytes. `sun_path` holds 104 on macOS and 108 on Linux, with the closing zero."""
+"""Bytes. `sun_path` has 104 on macOS and 108 on Linux, with the closing zero."""
 
 _START_TIMEOUT_S = 10.0
 
@@ -35,44 +35,44 @@ _PROBE_TIMEOUT_S = 0.5
 
 
 class WarmFiles(Struct, frozen=True):
-    """The files of one index's warm process."""
+    """Files of one index's warm process."""
 
     record: Path
     lock: Path
-    """Held by whoever starts it."""
+    """Locked during the start of the process."""
     socket: Path
     log: Path
 
 
 class WarmRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A warm process. Commands of another version or environment do not ask it."""
+    """Warm process. Commands of another version or environment do not use it."""
 
     pid: int
     version: str
     environment: str
     token: str
     address: str | int | None
-    """Path of a Unix socket, or loopback port; None while the process is being started."""
+    """Path of a Unix socket, or loopback port; None during the start of the process."""
 
     def answers(self, environ: Mapping[str, str]) -> bool:
-        """Whether a command of this version and environment may ask it."""
+        """Return whether a command of this version and environment may use it."""
         return (self.version, self.environment) == (qmd.__version__, environment_digest(environ))
 
 
 class Stage(Struct, frozen=True, tag=True):
-    """A search has come so far."""
+    """Stage that a search has reached."""
 
     name: str
 
 
 class Answer(Struct, frozen=True, tag=True):
-    """What a search found."""
+    """Response of a search."""
 
     response: SearchResponse
 
 
 class Failure(Struct, frozen=True, tag=True):
-    """A `QmdError`: the name of its class in `qmd.errors`, and its two lines."""
+    """`QmdError`: the name of its class in `qmd.errors`, message and hint."""
 
     kind: str
     message: str
@@ -80,29 +80,29 @@ class Failure(Struct, frozen=True, tag=True):
 
 
 Message = Stage | Answer | Failure
-"""A line of the answer to a search."""
+"""Line that the warm process sends during a search."""
 
 
 def warm_files(locations: Locations) -> WarmFiles:
-    """The files of the warm process for an index and its configuration."""
+    """Return the files of the warm process for an index and its configuration."""
     key = sha256(os.fsencode(f"{locations.database}\0{locations.config_file}"))[:12]
     record, lock, sock, log = (locations.cache / f"warm-{key}.{end}" for end in ("json", "lock", "sock", "log"))
     return WarmFiles(record, lock, sock, log)
 
 
 def make_record(environ: Mapping[str, str], address: str | int | None) -> WarmRecord:
-    """The record of this process; without an address, that of one that is about to be started."""
+    """Return the record of this process, or, without an address, of a process that is about to start."""
     pid, token = (0, "") if address is None else (os.getpid(), os.urandom(32).hex())
     return WarmRecord(pid, qmd.__version__, environment_digest(environ), token, address)
 
 
 def write_record(files: WarmFiles, record: WarmRecord) -> None:
-    """Publish a warm process, for its owner alone; the one before it then finds that it was replaced, and ends."""
+    """Publish a warm process, readable only by its owner; an earlier process then ends."""
     write_atomically(files.record, json.encode(record).decode())
 
 
 def read_record(files: WarmFiles) -> WarmRecord | None:
-    """The warm process as published, dead or alive; None without a usable record."""
+    """Read the record of a warm process, which may be dead; None without a usable record."""
     try:
         return json.decode(files.record.read_bytes(), type=WarmRecord)
     except (OSError, ValueError):
@@ -110,7 +110,7 @@ def read_record(files: WarmFiles) -> WarmRecord | None:
 
 
 def serving_process(locations: Locations, environ: Mapping[str, str]) -> int | None:
-    """The process that serves an index under the same settings as this one's, if there is one that answers."""
+    """Return the id of the live process that serves an index under the settings of this one, or None."""
     record = read_record(warm_files(locations))
     if record is None or not record.answers(environ):
         return None
@@ -122,7 +122,7 @@ def serving_process(locations: Locations, environ: Mapping[str, str]) -> int | N
 
 
 def is_starting(files: WarmFiles, record: WarmRecord | None) -> bool:
-    """Whether a process is on its way that has not said yet where it is reached."""
+    """Return whether a process is starting and has not published its address yet."""
     try:
         age_s = time.time() - files.record.stat().st_mtime
     except OSError:
@@ -131,10 +131,10 @@ def is_starting(files: WarmFiles, record: WarmRecord | None) -> bool:
 
 
 def listen(files: WarmFiles) -> tuple[socket.socket, str | int]:
-    """A socket for commands, and its address.
+    """Open a socket for commands; return it with its address.
 
     Raises:
-        OSError: There can be none.
+        OSError: The socket cannot be made.
     """
     if sys.platform == "win32" or len(os.fsencode(files.socket)) > _MAX_SOCKET_PATH:
         tcp = socket.create_server(("127.0.0.1", 0))
@@ -148,10 +148,10 @@ def listen(files: WarmFiles) -> tuple[socket.socket, str | int]:
 
 
 def connect(address: str | int, timeout_s: float) -> socket.socket:
-    """A connection to a warm process.
+    """Connect to a warm process.
 
     Raises:
-        OSError: Nothing listens there any more.
+        OSError: No process listens there.
     """
     if sys.platform == "win32" or isinstance(address, int):
         return socket.create_connection(("127.0.0.1", int(address)), timeout_s)
@@ -165,7 +165,7 @@ def connect(address: str | int, timeout_s: float) -> socket.socket:
     return connection
 
 
-# These change how a server is reached or an answer shown, never what is found.
+# These change the address of a server or the output, never the results.
 _NEUTRAL = frozenset(
     {"QMD_DAEMON", "QMD_DAEMON_IDLE", "QMD_MODEL_TTL", "QMD_REQUEST_TIMEOUT", "QMD_HOST", "QMD_TOKEN", "QMD_DEBUG"}
     | {"QMD_ALLOWED_HOSTS", "QMD_ALLOWED_ORIGINS", "QMD_EDITOR_URI", "QMD_SKILLS_DIR", "QMD_SQLITE_BUSY_TIMEOUT"}
@@ -175,7 +175,7 @@ _ALSO_RELEVANT = ("CI", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "OMP_NUM_THREADS"
 
 
 def environment_digest(environ: Mapping[str, str]) -> str:
-    """Digest of the variables that change results."""
+    """Return a digest of the variables that change results."""
     names = sorted(name for name in environ if name.startswith("QMD_") and name not in _NEUTRAL)
     relevant = [(name, environ[name]) for name in [*names, *_ALSO_RELEVANT] if name in environ]
     return sha256(os.fsencode(repr(relevant)))[:16]

@@ -1,7 +1,6 @@
-"""An index whose model searches the warm process answers, on behalf of a command.
+"""Index for commands that sends searches with models to the warm process.
 
-Every way in which that process can be missing, dead, hung or another than was meant ends with the command searching by
-itself, and none makes it wait.
+If that process is missing, dead, hung or another one, the command searches by itself and does not wait.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
 _SWITCH = "QMD_DAEMON"
 
 _CONNECT_TIMEOUT_S = 2.0
-"""Until the warm process begins its answer. It does so before any work, so a longer wait means that it hangs."""
+"""Time until the warm process begins its response. It does so before any work, so a longer wait means that it hangs."""
 
 _SILENCE_S = 5 * HEARTBEAT_S
-"""Without a sign of life for so long it hangs."""
+"""Time without a line after which the process counts as hung."""
 
 
-def may_ask(locations: Locations, environ: Mapping[str, str]) -> bool:
-    """Whether there seems to be a warm process, or one may be started; `QMD_DAEMON` decides."""
+def may_use_warm_process(locations: Locations, environ: Mapping[str, str]) -> bool:
+    """Return whether a warm process seems to exist or may be started; `QMD_DAEMON` decides."""
     if is_off(environ.get(_SWITCH)):
         return False
     return _may_start(environ) or warm_files(locations).record.exists()
@@ -61,8 +60,8 @@ def may_ask(locations: Locations, environ: Mapping[str, str]) -> bool:
 def warm_index(
     locations: Locations, configuration: Configuration, environ: Mapping[str, str], *, notices: Notices
 ) -> Index | None:
-    """An index that asks the warm process, where `may_ask` allows it."""
-    if may_ask(locations, environ):
+    """Return an index that uses the warm process, if `may_use_warm_process` allows it."""
+    if may_use_warm_process(locations, environ):
         return RemoteIndex(locations, configuration, environ, notices=notices)
     return None
 
@@ -72,11 +71,10 @@ def _may_start(environ: Mapping[str, str]) -> bool:
 
 
 class RemoteIndex(Index):
-    """An index that asks the warm process for what needs models, and does the rest itself.
+    """Index that sends searches with models to the warm process, and does the rest itself.
 
-    With `QMD_DAEMON=auto` it starts the process where there is none. The search that finds it missing does not wait for
-    it, and starts it when it has its own answer: by then a process that has yet to load its models could not have been
-    sooner, and would have taken the processor from the search.
+    With `QMD_DAEMON=auto` it starts a missing process, after its own search: a process that must first load its models
+    would not be faster, and would compete with the search for the processor.
     """
 
     def __init__(
@@ -94,11 +92,10 @@ class RemoteIndex(Index):
         collections: str | Sequence[str] | None = None,
         **keywords: Unpack[SearchKeywords],
     ) -> SearchResponse:
-        """See `Index.search`."""
         request = as_request(query, collections, keywords)
         if request.mode == "lexical":
             return super().search(request, listener)
-        # The warm process decides the same, but cannot ask this user for trust, or say what is ignored without it.
+        # The warm process applies the same settings, but cannot ask for trust or warn about ignored settings.
         self._configuration.settings()
         record = read_record(self._files)
         response = None
@@ -112,17 +109,17 @@ class RemoteIndex(Index):
         return response
 
     def _start(self, found: WarmRecord | None) -> None:
-        """Start a warm process in the place of `found`, unless that serves others or somebody else has done so."""
-        is_of_others = (
+        """Start a warm process to replace `found`, unless that serves other settings or another command did so."""
+        serves_others = (
             found is not None
             and found.version == qmd.__version__
             and found.environment != environment_digest(self._whole_environ)
         )
-        if is_of_others or is_starting(self._files, found):
+        if serves_others or is_starting(self._files, found):
             return
         from qmd.plugins.warm.lifecycle import command_on, start_process
 
-        # A cache that cannot be written only means that the next search is as slow as this one.
+        # If the cache is read-only, the next search is merely as slow as this one.
         try:
             with exclusive_lock(self._files.lock) as is_ours:
                 if is_ours and read_record(self._files) == found:
@@ -135,19 +132,19 @@ class RemoteIndex(Index):
 
 
 def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> SearchResponse | None:
-    """The warm process's answer; None when it gives none.
+    """Return the warm process's response; None if there is none.
 
     Raises:
-        QmdError: What the search failed with, as it would have failed here.
+        QmdError: The search failed, as it would have failed here.
     """
     if record.address is None:
         return None
     try:
         body = json.encode(request)
     except UnicodeEncodeError:
-        # Half a surrogate pair, which JSON cannot say.
+        # JSON cannot express half a surrogate pair.
         return None
-    # An answer to HTTP/1.0 comes without chunks, and ends with its connection.
+    # A response to HTTP/1.0 has no chunks, and ends with its connection.
     head = f"POST {SEARCH_PATH} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     head += f"Authorization: Bearer {record.token}\r\n\r\n"
     try:
@@ -162,12 +159,12 @@ def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> Sear
                 listener.check()
                 if not line.strip():
                     continue
-                said: Message = json.decode(line, type=Message)
-                if isinstance(said, Answer):
-                    return said.response
-                if not isinstance(said, Stage):
-                    raise getattr(errors, said.kind)(said.message, said.hint)
-                listener.stage(said.name)
+                message: Message = json.decode(line, type=Message)
+                if isinstance(message, Answer):
+                    return message.response
+                if not isinstance(message, Stage):
+                    raise getattr(errors, message.kind)(message.message, message.hint)
+                listener.stage(message.name)
     except (OSError, ValueError):
         pass
     return None

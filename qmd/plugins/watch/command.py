@@ -33,7 +33,7 @@ def watch(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:  # fmt: skip
-    """Refresh the index as files change, until interrupted; commands of 'collection update-cmd' are not run."""
+    """Update the index as files change, until interrupted; do not run commands of 'collection update-cmd'."""
     locations = invocation.locate(index)
     with invocation.serve(locations, allow_gpu=not no_gpu, is_attended=True) as opened:
         for name in collection or ():
@@ -52,10 +52,10 @@ def watch(
 
 
 def _stop_on_signals(watcher: Watcher) -> None:
-    """Let the first Ctrl-C or SIGTERM end the watch after what is being written, and a second one at once.
+    """Let the first Ctrl-C or SIGTERM end the watch after the current write, and a second one at once.
 
-    An interrupt that is raised wherever the program happens to be gets lost: native packages turn one that comes
-    while they are imported into an `ImportError`.
+    A `KeyboardInterrupt` at any point could get lost: native packages turn one during their import into an
+    `ImportError`.
     """
 
     def stop(number: int, frame: object) -> None:
@@ -64,7 +64,7 @@ def _stop_on_signals(watcher: Watcher) -> None:
         watcher.stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A background job of a shell must go on ignoring what it was started to ignore.
+        # A background job of a shell must not handle signals that the shell ignores for it.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
 
@@ -84,5 +84,5 @@ def watch_in_background(index: OpenIndex) -> Iterator[None]:
 
 
 def _make_watcher(index: WatchedIndex) -> Watcher:
-    """A watcher that hears what the system reports and tells its troubles on stderr."""
+    """Build a watcher that uses the system's events and reports errors on stderr."""
     return Watcher(index, warn, SystemEvents(say))

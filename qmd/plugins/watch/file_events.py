@@ -1,7 +1,7 @@
-"""Changes below the folders of collections as the operating system reports them.
+"""Change events of the operating system for the folders of collections.
 
-A report only says where to look; what changed is found by looking. So a lost, late or needless report does no harm, and
-where the system reports nothing (network file systems, too many folders) the watcher goes on looking by itself.
+An event only triggers a check, which finds the changes. So a lost, late or needless event does no harm, and where the
+system reports nothing (network file systems, too many folders) the watcher checks by itself.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from qmd.file_names import escape_bytes
 from qmd.records import Collection
 
 _STEP_MS = 100
-"""How often the listener gathers reports: short beside the time for which files must rest."""
+"""Interval in which the listener collects events; much shorter than `DEBOUNCE_S`."""
 
 _END_TIMEOUT_S = 5.0
 _IGNORE_FILES = frozenset({".gitignore", ".qmdignore"})
 
 
 class SystemEvents:
-    """Hears what inotify, FSEvents or ReadDirectoryChangesW report.
+    """Listener for events of inotify, FSEvents or ReadDirectoryChangesW.
 
     Args:
-        say: Gets a line when the system refuses to report.
+        say: Gets a line when the system refuses to report events.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -35,14 +35,14 @@ class SystemEvents:
         self._listener: threading.Thread | None = None
         self._is_woken = False
         self._changed: set[str] = set()
-        self._news = threading.Condition()
+        self._condition = threading.Condition()
 
     def follow(self, collections: Sequence[Collection]) -> None:
-        """Listen to these collections from now on; costs nothing when they are the same as before.
+        """Listen to these collections from now on; do nothing if their folders are the same as before.
 
-        Folders that are away are skipped until they are back.
+        Missing folders are skipped until they are back.
         """
-        roots = roots_of(collections)
+        roots = find_roots(collections)
         if roots == self._roots:
             return
         self.close()
@@ -54,21 +54,21 @@ class SystemEvents:
             self._listener.start()
 
     def wait(self, timeout_s: float) -> frozenset[str]:
-        """Names of collections in which something changed since the last call; empty when the time is over first."""
-        with self._news:
-            self._news.wait_for(lambda: self._changed or self._is_woken, timeout_s)
+        """Wait for events; return the names of collections with events since the last call, or none on timeout."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._changed or self._is_woken, timeout_s)
             changed = frozenset(self._changed)
             self._changed.clear()
         return changed
 
     def wake(self) -> None:
-        """End a `wait` that is going on; later ones return at once. A signal handler may call it."""
-        with self._news:
+        """End the current `wait`; later ones return at once. A signal handler may call this."""
+        with self._condition:
             self._is_woken = True
-            self._news.notify_all()
+            self._condition.notify_all()
 
     def close(self) -> None:
-        """Stop listening, and wait for its end: a thread that is inside native code may abort an interpreter's end."""
+        """Stop listening and join the thread: in native code it could abort the interpreter's shutdown."""
         self._stop.set()
         self._roots = {}
         if self._listener is not None:
@@ -85,41 +85,40 @@ class SystemEvents:
                 debounce=2 * _STEP_MS,
                 step=_STEP_MS,
                 stop_event=stop,
-                # The watcher has its own polling, which knows what the collections ignore.
+                # The watcher's own polling respects the collections' ignore rules.
                 force_polling=False,
                 ignore_permission_denied=True,
             )
             for report in reports:
-                self._announce(collections_at((path for _, path in report), roots))
+                self._notify(find_collections((path for _, path in report), roots))
         except (ImportError, OSError, RuntimeError) as error:
             if not stop.is_set():
                 self._say(f"the system does not report changes ({error}): checking for them instead")
 
-    def _announce(self, names: frozenset[str]) -> None:
+    def _notify(self, names: frozenset[str]) -> None:
         if names:
-            with self._news:
+            with self._condition:
                 self._changed |= names
-                self._news.notify_all()
+                self._condition.notify_all()
 
 
-def roots_of(collections: Sequence[Collection]) -> Mapping[str, frozenset[str]]:
-    """Real path of each folder that is there → names of the collections in it."""
+def find_roots(collections: Sequence[Collection]) -> Mapping[str, frozenset[str]]:
+    """Return the real path of each existing folder → names of its collections."""
     roots: dict[str, frozenset[str]] = {}
     for collection in collections:
         if collection.path.exists():
             root = os.path.realpath(collection.path)
-            # The listener takes text alone; a folder whose name is none is looked at by the watcher itself.
+            # The listener needs text; the watcher checks a folder whose name is not text by itself.
             if escape_bytes(root) != root:
                 continue
             roots[root] = roots.get(root, frozenset()) | {collection.name}
     return roots
 
 
-def collections_at(paths: Iterable[str], roots: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Names of the collections that some of these paths may concern.
+def find_collections(paths: Iterable[str], roots: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the names of the collections to which some of these paths belong.
 
-    Files and folders whose name starts with a dot are no news (they are never indexed, and an index may lie in one),
-    except for the files that say what to ignore.
+    Paths with hidden names are skipped (they are never indexed, and the index may be in one), except ignore files.
     """
     found: set[str] = set()
     for path in paths:

@@ -1,8 +1,8 @@
-"""Keeps an index equal to its folders while it runs: the system's reports say when to look, looking says what changed.
+"""Watcher that keeps an index equal to its folders: events of the system trigger checks, checks find the changes.
 
-Looking at sizes and times works on every file system (network, containers, synchronised folders) and cannot miss
-anything; for ten thousand files one look takes a fraction of a second. Reports make it both quicker and rarer. They are
-believed, collection by collection, once they have been seen to arrive, and no longer when one stayed away.
+A check of sizes and times works on every file system (network, containers, synchronised folders) and misses nothing;
+for ten thousand files it takes a fraction of a second. Events make checks both quicker and rarer. The watcher relies on
+the events of a collection once one has arrived, and stops relying on them when one is missing.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ Snapshot = Mapping[str, tuple[int, int]]
 
 DEFAULT_INTERVAL_S = 1.5
 DEBOUNCE_S = 0.8
-"""Files must rest this long before they are read: editors write in several steps, and synchronisers in many."""
+"""Time without changes before files are read: editors write in several steps, and synchronisers in many."""
 
 MAX_DELAY_S = 10.0
-"""A collection that never rests is refreshed all the same after this long."""
+"""Time after which a collection is updated even if its files still change."""
 
 REPORTED_INTERVAL_S = 30.0
-"""Seconds between two looks at a collection whose changes are reported."""
+"""Seconds between two checks of a collection with events."""
 
 _EMBED_SLICE_S = 5.0
-"""Vectors are computed for so long at a time; then files are looked at again."""
+"""Time for vectors between two checks of files."""
 
 _IDLE_SHARE = 10
-"""Looking takes at most one part in so many of the time, however many files there are."""
+"""Pause after checks, as a multiple of their duration, so that they take at most a tenth of the time."""
 
 
 class WatchedIndex:
-    """What the watcher does. The index is open only while it is written, so others get their turn.
+    """Index operations of the watcher. The index is open only during writes, so that other processes can write.
 
     Args:
         names: Collections to watch; empty = all.
-        computes_vectors: Whether the vectors of what changed are computed as well.
+        computes_vectors: Also compute the vectors of changed files.
     """
 
     def __init__(self, index: Index, *, names: tuple[str, ...] = (), computes_vectors: bool = True) -> None:
@@ -58,7 +58,7 @@ class WatchedIndex:
         self._config_failure: str | None = None
 
     def collections(self) -> Sequence[Collection]:
-        """The collections as configured now; where the file is just being edited and broken, as it was before."""
+        """Return the configured collections; keep the last ones while the configuration file is invalid."""
         self._index.release_idle()
         try:
             self._collections = self._index.trusted_collections()
@@ -73,13 +73,13 @@ class WatchedIndex:
         return [one for one in self._collections if not self._names or one.name in self._names]
 
     def snapshot(self, collection: Collection) -> Snapshot:
-        """Sizes and times of its files; raises `QmdError` when its folder is away."""
+        """Return sizes and times of the collection's files; raise `QmdError` if its folder is missing."""
         from qmd.ingest.scan import scan_collection
 
         return {entry.path: (entry.size_bytes, entry.mtime_ns) for entry in scan_collection(collection).files}
 
     def refresh(self, collection: Collection) -> None:
-        """Bring the words of the index up to date with its files."""
+        """Update the index from the collection's files, without vectors."""
         with self._index.updating([collection.name]) as update:
             report = update.run(collection)
         for warning in report.warnings:
@@ -88,7 +88,7 @@ class WatchedIndex:
             say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
 
     def embed(self, collection: Collection) -> bool:
-        """Compute vectors for some seconds; True if some are still missing."""
+        """Compute vectors for some seconds; return True if some are still missing."""
         if not self._computes_vectors:
             return False
         report = self._index.embed(
@@ -103,26 +103,26 @@ class WatchedIndex:
         self._is_stopped = True
 
 
-class _Watched(Struct):
-    """One collection: what was indexed, what was seen last, and since when it differs and rests."""
+class _CollectionState(Struct):
+    """State of a collection: the indexed files, the last check, and times of changes."""
 
     indexed: Snapshot | None = None
     seen: Snapshot | None = None
-    looked_at: float = 0.0
+    checked_at: float = 0.0
     changed_at: float | None = None
-    rests_since: float = 0.0
+    stable_since: float = 0.0
     is_reported: bool = False
-    """Whether the system's reports have been seen to arrive."""
+    """An event of the system has arrived."""
     lacks_vectors: bool = False
     failure: str | None = None
     embed_failure: str | None = None
 
 
 class Watcher(Struct):
-    """Looks at every collection in turn, refreshes those that changed and came to rest, then computes their vectors.
+    """Loop that checks every collection, updates those whose changes have ended, and then computes their vectors.
 
     Args:
-        say: Gets one line for everything that goes wrong, once until it changes.
+        say: Gets one line for each new error.
         clock: Monotonic seconds.
     """
 
@@ -130,27 +130,27 @@ class Watcher(Struct):
     say: Callable[[str], None]
     events: SystemEvents
     clock: Callable[[], float] = time.monotonic
-    _state: dict[str, _Watched] = field(default_factory=dict)
-    _looking_s: float = 0.0
+    _state: dict[str, _CollectionState] = field(default_factory=dict)
+    _checking_s: float = 0.0
     _is_stopped: bool = False
 
     def run(self, interval_s: float) -> None:
-        """Look until stopped.
+        """Check until stopped.
 
         Args:
-            interval_s: Seconds between two looks at collections whose changes are not reported.
+            interval_s: Seconds between two checks of collections without events.
         """
         reported: frozenset[str] = frozenset()
         while not self._is_stopped:
-            waits = self.look(reported)
-            # Vectors are computed in pieces, so that new words never wait for them.
-            is_behind = self.embed()
-            pause_s = 0.0 if is_behind else min(interval_s, DEBOUNCE_S) if waits else interval_s
-            pause_s = max(pause_s, self._looking_s * _IDLE_SHARE)
+            is_pending = self.check(reported)
+            # Vectors are computed in slices, so that new text never is_pending for them.
+            has_more = self.embed()
+            pause_s = 0.0 if has_more else min(interval_s, DEBOUNCE_S) if is_pending else interval_s
+            pause_s = max(pause_s, self._checking_s * _IDLE_SHARE)
             reported = self.events.wait(pause_s)
 
     def stop(self) -> None:
-        """Make `run` return; any thread or signal handler may call it. What is being written is finished."""
+        """Make `run` return after the current write; any thread or signal handler may call this."""
         self._is_stopped = True
         self.index.stop()
         self.events.wake()
@@ -159,34 +159,34 @@ class Watcher(Struct):
         """Stop listening; call it after `run`."""
         self.events.close()
 
-    def look(self, reported: frozenset[str] = frozenset()) -> bool:
-        """One round; True if some change still waits to come to rest.
+    def check(self, reported: frozenset[str] = frozenset()) -> bool:
+        """Check all collections once; return True if the changes of some have not ended.
 
         Args:
-            reported: Names of collections in which something is said to have changed.
+            reported: Names of collections with events.
         """
-        waits = False
-        self._looking_s = 0.0
+        is_pending = False
+        self._checking_s = 0.0
         collections = self.index.collections()
-        # Before looking, so that nothing falls between a look and the first report.
+        # Before the check, so that no change falls between it and the first event.
         self.events.follow(collections)
         for name in self._state.keys() - {collection.name for collection in collections}:
             del self._state[name]
         for collection in collections:
-            state = self._state.setdefault(collection.name, _Watched())
+            state = self._state.setdefault(collection.name, _CollectionState())
             is_reported = collection.name in reported
             if not (is_reported or self._is_due(state)):
                 continue
             try:
-                waits |= self._look_at(collection, state, is_reported)
+                is_pending |= self._check_collection(collection, state, is_reported)
                 state.failure = None
             except QmdError as error:
-                state.failure = self._tell(collection, state.failure, error)
-                waits |= isinstance(error, BusyError)
-        return waits
+                state.failure = self._report_once(collection, state.failure, error)
+                is_pending |= isinstance(error, BusyError)
+        return is_pending
 
     def embed(self) -> bool:
-        """Compute some vectors of the collections that lack them; True if there is more to do."""
+        """Compute some of the missing vectors; return True if more are missing."""
         for collection in self.index.collections():
             state = self._state.get(collection.name)
             if state is None or not state.lacks_vectors or self._is_stopped:
@@ -195,54 +195,54 @@ class Watcher(Struct):
                 state.lacks_vectors = self.index.embed(collection)
                 state.embed_failure = None
             except AlreadyEmbeddingError:
-                # Another process does the same work, perhaps for hours; this one looks again at its usual pace.
+                # Another process does the same work, perhaps for hours; this one checks again at its usual pace.
                 return False
             except QmdError as error:
-                state.embed_failure = self._tell(collection, state.embed_failure, error)
-                # A model that is missing is not tried again until there is something new to embed.
+                state.embed_failure = self._report_once(collection, state.embed_failure, error)
+                # A missing model is not tried again until there is new text to embed.
                 state.lacks_vectors = isinstance(error, BusyError)
                 return False
         return any(state.lacks_vectors for state in self._state.values())
 
-    def _is_due(self, state: _Watched) -> bool:
+    def _is_due(self, state: _CollectionState) -> bool:
         if state.indexed is None or state.changed_at is not None or not state.is_reported:
             return True
-        return self.clock() - state.looked_at >= REPORTED_INTERVAL_S
+        return self.clock() - state.checked_at >= REPORTED_INTERVAL_S
 
-    def _look_at(self, collection: Collection, state: _Watched, is_reported: bool) -> bool:
+    def _check_collection(self, collection: Collection, state: _CollectionState, is_reported: bool) -> bool:
         started = self.clock()
         snapshot = self.index.snapshot(collection)
-        now = state.looked_at = self.clock()
-        self._looking_s += now - started
+        now = state.checked_at = self.clock()
+        self._checking_s += now - started
         if state.seen != snapshot:
-            state.rests_since = now
+            state.stable_since = now
             state.is_reported = is_reported
         elif is_reported and snapshot != state.indexed:
             state.is_reported = True
         state.seen = snapshot
         if state.indexed is None:
-            # The first round makes up for everything that changed while nobody watched.
+            # The first check applies all changes since the last watch.
             self._refresh(collection, state, snapshot)
             return False
         if snapshot == state.indexed:
             state.changed_at = None
             return False
         state.changed_at = now if state.changed_at is None else state.changed_at
-        if now - state.rests_since < DEBOUNCE_S and now - state.changed_at < MAX_DELAY_S:
+        if now - state.stable_since < DEBOUNCE_S and now - state.changed_at < MAX_DELAY_S:
             return True
         self._refresh(collection, state, snapshot)
         return False
 
-    def _refresh(self, collection: Collection, state: _Watched, snapshot: Snapshot) -> None:
+    def _refresh(self, collection: Collection, state: _CollectionState, snapshot: Snapshot) -> None:
         self.index.refresh(collection)
-        # What came or went meanwhile may be in the index or not, so the files are compared with it once more.
+        # Files that changed meanwhile may be in the index or not, so they are compared once more.
         is_settled = self.index.snapshot(collection) == snapshot
         state.indexed = snapshot if is_settled else {}
         state.changed_at = None if is_settled else self.clock()
         state.lacks_vectors = True
 
-    def _tell(self, collection: Collection, known: str | None, error: QmdError) -> str:
-        """Say what went wrong unless it is `known`; its message."""
+    def _report_once(self, collection: Collection, known: str | None, error: QmdError) -> str:
+        """Report an error unless it is `known`; return its message."""
         if error.message != known:
             self.say(f"{collection.name}: {error.message}")
         return error.message

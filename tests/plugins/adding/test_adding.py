@@ -1,4 +1,4 @@
-"""`qmd add`: what becomes of a text, and everything that must not become of it."""
+"""`qmd add`: saved notes, and refused texts and targets."""
 
 import io
 import os
@@ -42,7 +42,7 @@ PLACES = (
     " notes/linked notes/linked/x.md notes/link.md notes/inner.md notes/twice.md notes/pipe.md notes/pricing.md/x.md"
     f" notes/{'d/' * 9} notes/{'n' * 300}.md"
 )
-"""Out of the folder, of no name, never found, obeyed by programs, or through links and what is no plain file."""
+"""Refused targets: outside the folder, unnamed, excluded, with instructions, behind links, or not plain files."""
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +179,7 @@ def test_a_note_is_kept_while_another_program_has_the_index(
     with open_index() as index, open_writer(index.path) as writer, writer.transaction():
         run = indexed("add", FACT, "--title", "kept")
     assert (run.status, run.out) == (0, "added qmd://notes/kept.md\n")
-    assert "warning: it is not indexed yet: " in run.err
+    assert "warning: the note is not indexed yet: " in run.err
     assert "kept.md" in indexed("search", "serviced by Mr Fix").out
 
 
@@ -218,7 +218,7 @@ def test_what_a_note_says_already_is_named_and_not_written(indexed: Qmd, notes: 
     said = "We chose per-seat  PRICING after the interviews. Why? Bills, simply!"
     again = indexed("add", said)
     assert again.status == 1
-    assert again.err.startswith("error: 'qmd://notes/pricing.md' says nearly the same")
+    assert again.err.startswith("error: 'qmd://notes/pricing.md' has nearly the same text")
     assert len(files_of(notes)) == 3
     assert indexed("add", said, "--force").status == 0
     assert indexed("add", "We chose a price for each kitchen, and asked nobody before we did.").status == 0

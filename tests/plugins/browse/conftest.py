@@ -1,4 +1,4 @@
-"""A small real index under the screen, with stand-in models that a test may hold back."""
+"""Small real index for the screen, with stand-in models that a test can pause."""
 
 import asyncio
 import time
@@ -49,9 +49,9 @@ CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x202E) if 
 
 
 async def settled(*_: float) -> None:
-    """Go on when nothing is left to do but to wait for a thread, a timer or the person in front of the screen.
+    """Wait until the app waits only for a thread, a timer or a key.
 
-    Textual's own tells that by the processor time of the whole process, in steps of 20 ms, for up to a second.
+    Textual's own function measures the processor time of the whole process, in steps of 20 ms, for up to a second.
     """
     loop = asyncio.get_running_loop()
     n_quiet = 0
@@ -62,7 +62,7 @@ async def settled(*_: float) -> None:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key has been dealt with as soon as nothing is left to do, nothing moves by degrees, and thinking takes less."""
+    """Shorten the pauses: do not wait for processor time, without animations, and with a short pause before models."""
     monkeypatch.setattr(asking, "_THINKING_S", 0.02)
     monkeypatch.setattr("textual.app.wait_for_idle", settled)
     monkeypatch.setattr("textual.pilot.wait_for_idle", settled)
@@ -70,7 +70,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class GatedEmbedder(HashingEmbedder):
-    """Answers a query only while the gate is open."""
+    """Models that answer only while the gate is open."""
 
     gate = Event()
 
@@ -101,7 +101,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gate() -> Iterator[Event]:
-    """Closed by a test, it holds back what models have to say."""
+    """Gate that pauses the models while a test closes it."""
     GatedEmbedder.gate.set()
     yield GatedEmbedder.gate
     GatedEmbedder.gate.set()
@@ -122,14 +122,14 @@ def index(database: Path, gate: Event) -> Iterator[Index]:
 
 
 class Seat:
-    """Somebody in front of the screen."""
+    """User in front of the screen."""
 
     def __init__(self, app: BrowseApp, pilot: Pilot[Note], opened: list[Note]) -> None:
         self.app, self.pilot, self.opened = app, pilot, opened
 
     @property
     def titles(self) -> list[str]:
-        """The notes in the list; of another list its lines."""
+        """Return the notes in the list, or the lines of another list."""
         return [row.document.title if isinstance(row, Note) else row.key for row in self.app._rows]
 
     @property
@@ -148,12 +148,12 @@ class Seat:
         await self.pilot.press(*keys)
 
     async def type(self, text: str) -> None:
-        """Type as fast as nobody can: every key by itself would be answered and drawn."""
+        """Type all keys at once; single keys would each be answered and drawn."""
         self.question.insert_text_at_cursor(text)
         await self.pilot.pause()
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Wait for what a thread will bring."""
+        """Wait for the result of a thread."""
         end = time.monotonic() + 20
         while not holds():
             assert time.monotonic() < end, (self.titles, self.status, self.message)
@@ -161,7 +161,7 @@ class Seat:
         await self.pilot.pause()
 
     async def answered(self, stage: str) -> None:
-        """Wait for the last answer, and for the note that it chooses."""
+        """Wait for the last stage, and for the note that it chooses."""
         await self.until(lambda: self.status.startswith(stage) and not self.status.endswith("…"))
         await self.until(lambda: all(worker.is_finished for worker in self.app.workers))
 
@@ -174,7 +174,7 @@ async def seated(
     kind: type[BrowseApp] = BrowseApp,
     saved: Mapping[str, str] = {},
 ) -> AsyncIterator[Seat]:
-    """The screen, drawn for a terminal of that size, with its first list."""
+    """Open the screen with its first list, for a terminal of that size."""
     opened: list[Note] = []
     request = SearchRequest(text, limit=30)
     app = kind(index, request, open_note=opened.append, link=lambda note: f"file:///{note.document.path}", saved=saved)

@@ -1,4 +1,4 @@
-"""Light or dark: what the terminal says of its own ground."""
+"""Detection of the terminal's background."""
 
 import os
 import sys

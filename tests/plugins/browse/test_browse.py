@@ -1,4 +1,4 @@
-"""The full-screen search, driven as by somebody in front of it."""
+"""Full-screen search, driven by keys and clicks."""
 
 import sys
 from pathlib import Path
@@ -282,7 +282,7 @@ async def test_a_damaged_index_is_a_notice_and_no_crash(tmp_path: Path) -> None:
 
 
 class Failing(Index):
-    """An index whose parts fail in ways of their own."""
+    """Index whose methods fail in different ways."""
 
     def search(self, *arguments: object, **options: object) -> object:  # type: ignore[override]
         raise ZeroDivisionError("not foreseen")

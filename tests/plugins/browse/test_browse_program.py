@@ -1,4 +1,4 @@
-"""The program as it is started: what it refuses, and a picker in a command substitution on a real terminal."""
+"""`qmd browse` as a process: refusals, and a picker in a command substitution on a real terminal."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ def test_a_screen_needs_a_terminal(indexed: Qmd, argv: tuple[str, ...]) -> None:
 
 
 class Terminal:
-    """A terminal that somebody sees."""
+    """Emulated terminal with a screen."""
 
     def __init__(self, socket: str) -> None:
         self._tmux = ("tmux", "-L", socket)
@@ -73,7 +73,7 @@ def test_a_terminal_is_handed_back_when_the_program_is_ended_from_outside(
     terminal.press(f"sh -c 'echo $$ > \"{home}/pid\"; exec {program}'; stty -a | grep -c ' icanon'", "Enter")
     terminal.until(lambda screen: "● Sunday" in screen)
     os.kill(int((home / "pid").read_text()), signal.SIGTERM)
-    # Beside the number may stand a prompt that a shell under load has drawn before.
+    # A slow shell may have drawn a prompt next to the number.
     terminal.until(lambda screen: "1" in screen.split() and "● Sunday" not in screen)
 
 

@@ -1,4 +1,4 @@
-"""What keys do, rows for the height of a screen, the lines of a note, saved searches, and long notes."""
+"""Keys, rows for the height of a screen, lines of a note, saved searches, and long notes."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from qmd.app.index import Index
 from qmd.app.records import DocumentText
 from qmd.plugins.browse.keys import KEYS
-from qmd.plugins.browse.preview import SOON, Page, Preview, lay_out
+from qmd.plugins.browse.preview import FIRST_CHARACTERS, Page, Preview, lay_out
 from qmd.plugins.browse.rows import Note, draw_row, matching_lines
 from qmd.plugins.browse.widgets import Chips, Results
 from qmd.records import StoredDocument
@@ -16,7 +16,7 @@ from tests.plugins.browse.test_browse import page_text
 
 
 def rows_in_view(seat: Seat) -> list[str]:
-    """The list as it is drawn."""
+    """Return the drawn list."""
     results = seat.app.query_one(Results)
     return [strip.text.rstrip() for strip in map(results.render_line, range(results.scrollable_content_region.height))]
 
@@ -60,7 +60,7 @@ async def test_the_keys_are_told_and_escape_leads_back(index: Index) -> None:
 async def test_below_the_keys_stands_in_full_what_has_no_room(index: Index) -> None:
     async with seated(index, "limiter") as seat:
         await seat.answered("reranked")
-        seat.app._say("a notice of many words " * 20 + "end")
+        seat.app._show_message("a notice of many words " * 20 + "end")
         await seat.pilot.pause()
         assert seat.app.query_one("#message").size.height == 1
         await seat.press("f1")
@@ -119,7 +119,8 @@ async def test_a_saved_search_is_offered_and_put_into_the_question(index: Index)
 def test_of_a_huge_note_a_screenful_is_laid_out_first_and_more_of_it_moves_nothing() -> None:
     document = StoredDocument(1, "notes", "long.md", "x", "0", "2026-01-01", 1)
     text = "".join(f"Paragraph {number}.\n\n" for number in range(300_000))
-    first, whole = (lay_out(DocumentText(document, None, text), 400_001, 40, lambda _: [], n) for n in (SOON, 40_000))
+    sizes = (FIRST_CHARACTERS, 40_000)
+    first, whole = (lay_out(DocumentText(document, None, text), 400_001, 40, lambda _: [], n) for n in sizes)
     assert len(first.lines) < 600 < len(whole.lines)
     assert [page.lines[page.top + 3].text for page in (first, whole)] == [first.lines[first.top + 3].text] * 2
 

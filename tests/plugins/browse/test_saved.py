@@ -1,4 +1,4 @@
-"""Searches by name: kept, listed, asked for everywhere, and the user's own."""
+"""Saved searches: storage, list, and use in all front ends."""
 
 import json
 from pathlib import Path

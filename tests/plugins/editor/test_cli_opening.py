@@ -1,4 +1,4 @@
-"""`qmd open`: a note, or a hit of the last search, where it can be edited."""
+"""`qmd open`: a note, or a hit of the last search, in an editor."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ from tests.program import Qmd
 
 @pytest.fixture
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which an editor of ours writes its arguments, a line each."""
+    """File to which a fake editor writes its arguments, one per line."""
     program, seen = tmp_path / "vim", tmp_path / "seen"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{seen}"\n')
     program.chmod(0o755)
@@ -102,7 +102,7 @@ def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: P
     (notes / "pricing.md").unlink()
     run = indexed("open", "pricing.md")
     assert run.status == 3
-    assert run.err == "error: the file of 'qmd://notes/pricing.md' is gone\nhint: refresh the index: qmd update\n"
+    assert run.err == "error: the file of 'qmd://notes/pricing.md' is missing\nhint: refresh the index: qmd update\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a desktop")
@@ -111,13 +111,13 @@ def test_without_a_desktop_a_note_is_shown_where_it_was_asked_for(
 ) -> None:
     for name in ("VISUAL", "EDITOR", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
         monkeypatch.delenv(name, raising=False)
-    told = "there is no desktop here to open notes with, and no editor is chosen"
+    message = "cannot open notes: there is no desktop here, and no editor is chosen"
     shown = indexed("open", "sunday.md:3", "--color", "always")
-    assert (shown.status, shown.err) == (0, f"shown here: {told}\n")
+    assert (shown.status, shown.err) == (0, f"shown here: {message}\n")
     assert shown.out == indexed("get", "sunday.md:3", "--color", "always").out
     piped = indexed("open", "sunday.md")
     assert (piped.status, piped.out) == (1, "")
-    assert piped.err.startswith(f"error: {told}\nhint: choose one: export EDITOR=nano")
+    assert piped.err.startswith(f"error: {message}\nhint: choose one: export EDITOR=nano")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which program opens a note, and how it is told the line."""
+"""Choice of the program that opens a note, and its arguments."""
 
 import os
 import shlex
@@ -73,7 +73,7 @@ TEMPLATES = [None, "file://{path}", "FILE:{path}", "{path}", "//{path}", "c:{pat
 
 
 def opened(file: Path, platform: str, template: str | None = None, **environ: str) -> tuple[str, ...]:
-    """How a file is opened; nothing where it is refused."""
+    """Return the planned arguments; none if the file is refused."""
     try:
         return plan_launch(file, 1, environ, template, platform).argv
     except QmdError as error:
@@ -134,7 +134,7 @@ def test_a_program_in_the_current_folder_is_not_taken_for_the_editor(
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(QmdError, match="'vim' is a file of the current folder, which is not run"):
+    with pytest.raises(QmdError, match="'vim' is a file in the current folder and was not run"):
         launch(Launch(("vim", "/notes/a.md")))
     assert not (tmp_path / "run").exists()
     launch(Launch(("./vim", "/notes/a.md")))

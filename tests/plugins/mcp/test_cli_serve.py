@@ -1,4 +1,4 @@
-"""`qmd serve` as a person starts, finds and ends it."""
+"""`qmd serve`: start, address and end."""
 
 import shlex
 import signal
@@ -73,7 +73,7 @@ def test_a_second_one_says_where_the_first_one_is(home: Path) -> None:
         port = address.rstrip("/").rpartition(":")[2]
         again = run(home, "--host", "127.0.0.1", "--port", port)
         assert (again.returncode, again.stdout) == (0, f"{address}\n")
-        assert f"served already (process {process.pid})" in again.stderr
+        assert f"process {process.pid} already serves" in again.stderr
         other = run(home, "--host", "127.0.0.1", "--port", port, "--index", "work")
         assert other.returncode == 2
         assert f"port {port} is taken by another qmd server (process {process.pid})" in other.stderr

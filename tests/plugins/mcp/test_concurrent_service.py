@@ -1,4 +1,4 @@
-"""Many readers beside a writer: nobody fails, nothing is lost."""
+"""Many readers next to a writer: no request fails, nothing is lost."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The HTTP side: routes, and every way in which a hostile or broken request is turned away."""
+"""HTTP routes, and the refusal of hostile and broken requests."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ ROUTES = (("GET", "/health"), ("POST", "/query"), ("POST", "/search"), ("POST", 
 async def running(
     index: Index, policy: AccessPolicy, is_owner: bool | None = True, **options: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of the application, known as the owner's or not; its lifespan entered as a real server would."""
+    """Client of the application, known as the owner's or not; the lifespan runs as in a real server."""
     app: Any = build_app(index, policy, **options)
     send_in, receive_in = anyio.create_memory_object_stream[dict[str, Any]](2)
     done = anyio.Event()
@@ -236,7 +236,7 @@ async def test_the_sdk_client_works_over_http(index: Index, policy: AccessPolicy
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode=era) as client:
             assert (await client.list_tools()).tools[0].name == "query"
-            # Who asks is not known from one request to the next, so notices stand in every answer.
+            # Requests over HTTP have no session, so every response shows the notices.
             for _ in range(2):
                 found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
                 assert found.structured_content["results"][0]["file"] == "docs/a.md"
@@ -265,7 +265,7 @@ async def test_a_client_that_takes_json_alone_gets_json(client: HttpClient, acce
 
 @pytest.fixture
 def huge(index: Index, notes: Path) -> Iterator[str]:
-    """A note of more than a megabyte, in the index that others use as well."""
+    """Note of more than a megabyte, in the index that other tests share."""
     (notes / "huge.md").write_text("# Huge\n\n" + "ten words on a line of it, said again\n" * 30_000)
     index.update(["docs"])
     yield "docs/huge.md"

@@ -1,4 +1,4 @@
-"""Connections that send nothing, or half a request, and more connections than there are descriptors for."""
+"""Connections that send nothing, or half a request, and more connections than file descriptors."""
 
 import socket
 import threading
@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from qmd.plugins.mcp.guard import AccessPolicy, guard_app
-from qmd.plugins.mcp.http_server import EndingServer, prompt_protocol
+from qmd.plugins.mcp.http_server import TimedServer, prompt_protocol
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -22,11 +22,11 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 @contextmanager
 def serving(timeout_s: float, max_connections: int) -> Iterator[Callable[[], socket.socket]]:
-    """Opens connections to a server of that patience."""
+    """Factory of connections to a server with this timeout."""
     listener = socket.create_server(("127.0.0.1", 0))
     app = guard_app(answer, AccessPolicy("127.0.0.1"))
     protocol = prompt_protocol(timeout_s, max_connections)
-    server = EndingServer(uvicorn.Config(app, http=protocol, lifespan="off", log_config=None))
+    server = TimedServer(uvicorn.Config(app, http=protocol, lifespan="off", log_config=None))
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
     thread.start()
     try:
@@ -37,7 +37,7 @@ def serving(timeout_s: float, max_connections: int) -> Iterator[Callable[[], soc
 
 
 def read_answer(connection: socket.socket) -> bool:
-    """Whether an answer arrives whole."""
+    """Return whether a whole response arrives."""
     found = b""
     while not found.endswith(b"ok"):
         part = connection.recv(1000)
@@ -48,7 +48,7 @@ def read_answer(connection: socket.socket) -> bool:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Waits for the end of the connection; a connection that stays open runs into the time-out."""
+    """Return whether the connection closes; an open connection runs into the timeout."""
     try:
         return connection.recv(1000) == b""
     except ConnectionResetError:

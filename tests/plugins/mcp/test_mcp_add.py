@@ -1,4 +1,4 @@
-"""The tool that writes: where it is offered, to whom, and what it refuses."""
+"""The `add` tool: availability, access and refusals."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -80,7 +80,7 @@ async def test_a_note_is_added_where_the_user_lets_agents_write(
         found = await client.call_tool("query", {"searches": [{"type": "lex", "query": "boiler"}], "rerank": False})
         assert found.structured_content["results"][0]["file"].startswith("open/the-boiler")
         again = await client.call_tool("add", {"text": FACT})
-        assert (again.is_error, "says nearly the same" in again.content[0].text) == (True, True)
+        assert (again.is_error, "has nearly the same text" in again.content[0].text) == (True, True)
         for place in ("closed", "closed/a.md", "open/../closed/x.md"):
             refused = await client.call_tool("add", {"text": "else", "to": place})
             assert refused.is_error

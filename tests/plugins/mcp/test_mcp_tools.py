@@ -1,4 +1,4 @@
-"""The tools and resources through the SDK's own client, in memory, in both protocol eras."""
+"""Tools and resources through the SDK's own client, in memory, in both protocol eras."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def text_of(result: Any) -> str:
 
 
 def read_by(result: Any) -> dict[str, str]:
-    """Address → text of each document that a tool read."""
+    """Map the address of each document in a tool's result to its text."""
     parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", text_of(result))
     return {uri: text.removesuffix("\n\n") for uri, text in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -441,7 +441,7 @@ async def test_cancelled_search_stops_at_the_next_stage(index: Index, loader: Lo
         assert not scope.cancelled_caught
         release.set()
         loader.before_scoring = lambda: None
-        # The next search is not held up by the abandoned one.
+        # The abandoned search does not delay the next one.
         result = await client.call_tool("query", {"query": "rate limiter cache"})
         assert not result.is_error
     assert scored == [1]

@@ -1,4 +1,4 @@
-"""Two accounts of one machine and a server that runs under one of them, all of them real processes."""
+"""Access of another account to a server on the same machine, with real processes."""
 
 import json
 import os
@@ -54,8 +54,8 @@ while True:
 """
 
 
-class Told(Struct, frozen=True):
-    """An answer."""
+class Response(Struct, frozen=True):
+    """HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -75,17 +75,17 @@ OPEN = [
 ]
 
 
-def ask(account: int, port: int, asked: Sequence[Ask]) -> list[Told]:
-    """What a program of that account is answered."""
+def ask(account: int, port: int, asked: Sequence[Ask]) -> list[Response]:
+    """Send requests from a program of that account."""
     command = [sys.executable, "-c", _ASK, str(account), str(port)]
     run = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
-    return [Told(*json.loads(line)) for line in run.stdout.splitlines()]
+    return [Response(*json.loads(line)) for line in run.stdout.splitlines()]
 
 
 @contextmanager
 def relaying(account: int, port: int) -> Iterator[int]:
-    """The port of a proxy that runs under that account."""
+    """Port of a proxy that runs under that account."""
     command = [sys.executable, "-c", _RELAY, str(account), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
         assert relay.stdout is not None
@@ -97,7 +97,7 @@ def relaying(account: int, port: int) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with an index of one note and a picture."""
+    """Home folder with an index of one note and a picture."""
     home = tmp_path_factory.mktemp("home")
     notes = home / "notes"
     notes.mkdir()
@@ -109,7 +109,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Served(Struct, frozen=True):
-    """A server, and its port."""
+    """Server and its port."""
 
     process: subprocess.Popen[str]
     port: int
@@ -148,7 +148,7 @@ def test_behind_a_proxy_of_another_account_a_browser_needs_the_key_once(home: Pa
         said = server.process.stderr.readline()
         assert "not known to be yours" in said
         key = said.split()[-1]
-        # Programs need a token, whatever browsers have.
+        # Programs need a token, even if browsers have a key.
         assert ask(0, port, [("POST", f"/query{key[1:]}", {}, json.dumps(SEARCH))])[0].status == 403
         (let_in,) = ask(0, port, [("GET", key, {}, None)])
         assert (let_in.status, let_in.headers["location"]) == (303, "/")
@@ -156,7 +156,7 @@ def test_behind_a_proxy_of_another_account_a_browser_needs_the_key_once(home: Pa
         kept = ask(0, port, [(way, path, head | cookie, body) for way, path, head, body in OPEN])
         assert [told.status for told in kept] == [403, 403, 200, 200, 200, 200]
         assert ask(0, port, [("GET", key, {}, None)])[0].status == 403
-        # A relay of the owner's own is the owner.
+        # A relay that the owner runs counts as the owner.
         with relaying(0, server.port) as own:
             assert {told.status for told in ask(0, own, OPEN)} == {200}
 

@@ -1,4 +1,4 @@
-"""Whose connection it is, as the system's table says, and what those get who are not known to be the owner."""
+"""Owner of a connection by the system's table, and responses to browsers of unknown owner."""
 
 import logging
 import socket
@@ -12,12 +12,12 @@ from httpx2 import AsyncClient as Client
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.page_key import holder, is_owner, names_owners
+from qmd.plugins.mcp.page_key import find_owner, is_owner, lists_owners
 from tests.plugins.mcp.test_http import BASE, MCP_HEADERS, ROUTES, SEARCH, running
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 HERE = ("127.0.0.1", 8181)
-LINUX = pytest.mark.skipif(not names_owners(), reason="this system does not say who holds a socket")
+LINUX = pytest.mark.skipif(not lists_owners(), reason="this system does not show who owns a socket")
 LITTLE = pytest.mark.skipif(sys.byteorder != "little", reason="the rows are those of a little-endian processor")
 MAPPED = "0000000000000000FFFF00000100007F"
 PAGE = ("/", "/?q=limiter", "/page/hits?q=limiter", "/page/note?note=docs/a.md", "/page/picture?source=a.png")
@@ -55,7 +55,7 @@ def test_the_holder_of_a_connection_is_read_from_its_own_row(
     table: str, client: tuple[str, int], expected: int | None
 ) -> None:
     others = row("0100007F:1FF5", "00000000:0000", uid="7", state="0A") + row("0100007F:1FF5", "0100007F:C350", uid="8")
-    assert holder((HEAD + others + table).splitlines(), client, HERE) == expected
+    assert find_owner((HEAD + others + table).splitlines(), client, HERE) == expected
 
 
 @LITTLE
@@ -63,9 +63,9 @@ def test_an_address_of_ipv6_is_found_with_its_zone_or_without() -> None:
     one = "00000000000000000000000001000000"
     linked = "000080FE000000000000000001000000"
     rows = [HEAD, row(f"{one}:C350", f"{one}:1FF5"), row(f"{linked}:C350", f"{linked}:1FF5", uid="1001")]
-    assert holder(rows, ("::1", 50000), ("::1", 8181)) == 1000
-    assert holder(rows, ("fe80::1%eth0", 50000), ("fe80::1%eth0", 8181)) == 1001
-    assert holder(rows, ("::1", 50001), ("::1", 8181)) is None
+    assert find_owner(rows, ("::1", 50000), ("::1", 8181)) == 1000
+    assert find_owner(rows, ("fe80::1%eth0", 50000), ("fe80::1%eth0", 8181)) == 1001
+    assert find_owner(rows, ("::1", 50001), ("::1", 8181)) is None
 
 
 @LINUX
@@ -105,7 +105,7 @@ anyio = pytest.mark.anyio
 
 @pytest.fixture
 async def client(index: Index, policy: AccessPolicy) -> AsyncIterator[Client]:
-    """A client of another account."""
+    """Client of another account."""
     async with running(index, policy, False) as opened:
         yield opened
 
@@ -167,7 +167,7 @@ async def test_a_key_lets_one_browser_in_once_and_its_cookie_from_then_on(client
     assert "sliding" in (await client.get("/?q=rate+limiter")).text
     for path in PAGE[:-1]:
         assert (await client.get(path)).status_code == 200, path
-    # It is one to the page, and to nothing else.
+    # The key opens only the page.
     assert (await client.post("/query", json=SEARCH)).status_code == 403
     client.cookies.clear()
     assert (await client.get(first)).status_code == 403

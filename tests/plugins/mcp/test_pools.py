@@ -1,4 +1,4 @@
-"""Readers and models: opened late, shared, dropped when idle."""
+"""Pools of readers and models: opened late, shared, released when idle."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ BOTH: frozenset[Role] = frozenset({"embed", "rerank"})
 
 
 class Models:
-    """A loader that counts."""
+    """Loader that counts its calls."""
 
     def __init__(self, notes: tuple[str, ...] = (), failures: tuple[str, ...] = ()) -> None:
         self.loads: list[tuple[str, frozenset[Role]]] = []
@@ -60,7 +60,7 @@ def test_models_are_loaded_once_and_only_those_asked_for_are_seen() -> None:
         # Further roles are added to those in use; other settings mean other models.
         ((), [("s", EMBED), ("s", RERANK), ("s", EMBED)], [("s", EMBED), ("s", BOTH)]),
         ((), [("a", EMBED), ("b", EMBED)], [("a", EMBED), ("b", EMBED)]),
-        # A note may be about another role, and is not passed on.
+        # A notice about another role is not passed on.
         (("no reranker",), [("s", BOTH), ("s", EMBED)], [("s", BOTH), ("s", EMBED)]),
     ],
 )
@@ -305,7 +305,7 @@ def test_who_comes_first_is_served_first(places: int) -> None:
     done.set()
     for thread in threads:
         thread.join(5)
-    # Of several who are let in at once any may say so first.
+    # Several threads that enter at once may report in any order.
     assert len(served) == 6 and (places > 1 or served == sorted(served))
 
 

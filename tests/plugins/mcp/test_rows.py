@@ -1,4 +1,4 @@
-"""The rows of a search, in text and as objects, from records."""
+"""Rows of a search, as text and as objects, from records."""
 
 import json
 

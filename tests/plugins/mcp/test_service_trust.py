@@ -1,4 +1,4 @@
-"""The models of a project's own configuration are used by servers only when the user trusts it."""
+"""Servers use the models of a project's configuration only if the user trusts it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`qmd mcp` as a real process, spoken to in raw lines of JSON."""
+"""`qmd mcp` as a real process, with raw lines of JSON."""
 
 import json
 import subprocess
@@ -70,7 +70,7 @@ def call(number: int, tool: str, arguments: dict[str, Any], meta: dict[str, Any]
 
 
 def finish(process: subprocess.Popen[bytes], messages: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Send everything, close stdin at once, and return the answers by id; every line must be JSON-RPC."""
+    """Send everything, close stdin at once, and return the responses by id; every line must be JSON-RPC."""
     stdout, stderr = process.communicate(lines_of(messages), timeout=60)
     answers = [json.loads(line) for line in stdout.splitlines()]
     assert all(answer["jsonrpc"] == "2.0" for answer in answers)
@@ -112,8 +112,8 @@ def test_it_ends_when_its_parent_dies_with_the_pipe_still_open(environ: dict[str
     shell.stdin.flush()
     assert b'"protocolVersion"' in shell.stdout.readline()
     shell.kill()
-    # The server holds the pipe's other end; it closes when the last holder ends.
-    assert b"the parent process is gone" in shell.stderr.read()
+    # The server has the pipe's other end open; it closes when the last process ends.
+    assert b"the parent process ended" in shell.stderr.read()
     shell.communicate()
 
 
@@ -164,7 +164,7 @@ async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path
 
 def test_a_session_imports_no_client_until_somebody_asks_the_sdk_for_one() -> None:
     code = (
-        "import sys; from qmd.plugins.mcp.stdio import _import_sdk_in_part; _import_sdk_in_part();"
+        "import sys; from qmd.plugins.mcp.stdio import _defer_sdk_imports; _defer_sdk_imports();"
         "import qmd.plugins.mcp.stdio_session;"
         "print(sorted(name for name in sys.modules if name.startswith(('mcp.client', 'mcp.server.mcpserver'))));"
         "import mcp; print(mcp.ClientSession.__name__, mcp.server.MCPServer.__name__, mcp.types.Tool.__name__)"

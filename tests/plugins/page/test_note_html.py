@@ -1,4 +1,4 @@
-"""Notes as HTML: what a reader expects of markdown, and nothing that runs or reaches out."""
+"""Notes as HTML: common markdown, without scripts and requests to other servers."""
 
 import re
 from html.parser import HTMLParser
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.ingest.outline import read_outline
-from qmd.plugins.page.note_html import NoteContext, markdown_html, plain_html, without_comments
+from qmd.plugins.page.note_html import NoteContext, markdown_html, plain_html, remove_comments
 
 TAGS = {
     "a",
@@ -52,7 +52,7 @@ def inline(text: str, around: NoteContext = AROUND) -> str:
 
 
 class Tags(HTMLParser):
-    """The tags of a text with their attributes."""
+    """Return the tags of a text with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -85,8 +85,8 @@ def test_what_was_searched_for_is_marked_in_text_and_code() -> None:
         ("[x](#Some-Part)", '<a href="#h-some-part">x</a>'),
         ("[[#Some Part]]", '<a href="#h-some-part">Some Part</a>'),
         ("[x](mailto:a@b.example)", '<a href="mailto:a@b.example" target="_blank" rel="noopener noreferrer">x</a>'),
-        ("[[Nowhere]]", '<span class="gone" title="Nowhere is no note of the index">Nowhere</span>'),
-        ("[x](ftp://a.example)", '<span class="gone" title="ftp://a.example is no note of the index">x</span>'),
+        ("[[Nowhere]]", '<span class="gone" title="Nowhere is not a note in the index">Nowhere</span>'),
+        ("[x](ftp://a.example)", '<span class="gone" title="ftp://a.example is not a note in the index">x</span>'),
         ("[[]] [[a\nb]]", "[[]] [[a\nb]]"),
     ],
 )
@@ -161,7 +161,7 @@ def test_the_block_that_was_found_is_known_by_its_line() -> None:
 def test_front_matter_and_comments_are_not_shown_and_lines_keep_their_numbers() -> None:
     text = "---\na: b\n---\nx <!-- c\nd --> y %% z %%\n```\n<!-- code -->\n```\nend <!-- open"
     outline = read_outline("a.md", text)
-    shown = without_comments(text, outline.front.body_offset, outline.fences)
+    shown = remove_comments(text, outline.front.body_offset, outline.fences)
     assert shown == "\n\n\nx \n y \n```\n<!-- code -->\n```\nend <!-- open"
 
 

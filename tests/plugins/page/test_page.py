@@ -1,4 +1,4 @@
-"""The page as HTTP: what it shows without a script, who may ask for it, and what it never gives away."""
+"""Search page over HTTP: contents without a script, access, and secrets that it never shows."""
 
 import base64
 import os
@@ -35,7 +35,7 @@ NOTES = {
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:
-    """A folder of notes and a picture."""
+    """Folder of notes and a picture."""
     folder = write_notes(tmp_path / "vault", NOTES)
     (folder / "img" / "bed.png").write_bytes(PNG)
     return folder
@@ -263,7 +263,7 @@ async def test_other_pages_can_neither_ask_nor_embed(client: Client, site: str) 
     [
         {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
         {"sec-fetch-site": "same-site", "sec-fetch-dest": "document"},
-        # A browser that does not tell.
+        # A browser that does not send `Sec-Fetch-Site`.
         {"referer": "https://evil.example/"},
     ],
 )
@@ -271,7 +271,7 @@ async def test_a_link_of_another_page_runs_no_model(client: Client, loader: Load
     led = await client.get("/?q=tomatoes+sun&by=best", headers=headers)
     assert loader.loads == []
     assert "plan.md:7" in visible(led.text)
-    assert "searched by words alone. Search by meaning, too" in visible(led.text)
+    assert "searched by words only. Search by meaning, too" in visible(led.text)
     (more,) = re.findall(r'<a href="\.(/[^"]*)">Search by meaning', led.text)
     empty = await client.get("/", headers=headers)
     assert "Search by meaning" not in visible(empty.text)

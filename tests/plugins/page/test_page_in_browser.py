@@ -1,4 +1,4 @@
-"""The page in a real browser: keys, history, a phone, and a note that tries everything."""
+"""Search page in a real browser: keys, history, a phone, and a hostile note."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NOTES = {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a server of the notes above answers."""
+    """URL of a server of the notes above."""
     folder = tmp_path_factory.mktemp("browsed") / "vault"
     folder.mkdir()
     for path, text in NOTES.items():
@@ -82,7 +82,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    # Without a sandbox of its own, which containers do not let it have: the only pages are ours.
+    # Without Chromium's sandbox, which containers forbid: it opens only our own pages.
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -90,7 +90,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page, and all that it did beside what it was asked to: no request to others, no complaint."""
+    """Browser page with its requests to other servers and its console errors."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -104,7 +104,7 @@ class Watched:
         self.address = address
 
     def stop(self, route: Route) -> None:
-        """Let a request to anybody but the server go nowhere."""
+        """Block requests to other servers."""
         self.foreign.append(route.request.url)
         route.abort()
 
@@ -118,7 +118,7 @@ class Watched:
         assert [
             url for url in self.requests if not url.startswith((f"{self.address}/", "data:image/svg+xml,%3Csvg"))
         ] == []
-        # A picture that is not there is answered with 404, which the browser mentions.
+        # The browser logs the 404 of a missing picture.
         assert [one for one in self.complaints if "404" not in one] == []
         assert self.page.evaluate("typeof hacked") == "undefined"
 
@@ -134,7 +134,7 @@ def watched(browser: Browser, address: str) -> Iterator[Watched]:
 
 
 def ask(page: Page, query: str) -> None:
-    """Type a question and wait for its best answer."""
+    """Type a query and wait for its reranked hits."""
     with page.expect_response(lambda answer: "by=best" in answer.url):
         page.keyboard.type(query)
     page.wait_for_selector("body:not(.busy)")
@@ -269,7 +269,7 @@ def test_a_hostile_note_runs_nothing_and_reaches_nobody(watched: Watched) -> Non
     watched.check()
     drawn = page.locator("#note img").first.get_attribute("src")
     assert drawn is not None
-    # A picture that is opened by itself is a document: it may ask for what the browser then does not let it have.
+    # An SVG that is opened alone is a document: it may request resources, which the browser then blocks.
     page.goto(watched.address + drawn)
     assert watched.foreign == []
     assert page.evaluate("typeof hacked") == "undefined"
@@ -310,10 +310,10 @@ def test_while_the_server_is_gone_the_page_says_so_until_it_answers_again(watche
     page.keyboard.type(" sun")
     page.wait_for_selector("text=qmd serve has ended or cannot be reached")
     page.clock.fast_forward(2700)
-    assert page.inner_text("#told")
+    assert page.inner_text("#notice")
     page.unroute_all()
     ask(page, " clay")
-    assert not page.inner_text("#told")
+    assert not page.inner_text("#notice")
     assert all("ERR_CONNECTION_REFUSED" in one for one in watched.complaints)
     watched.complaints.clear()
 

@@ -1,4 +1,4 @@
-"""Which pictures of a collection's folder are handed out: those that lie where its notes may lie."""
+"""Access to pictures in a collection's folder, only where notes may lie."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Collection:
-    """A folder with a picture in every kind of place."""
+    """Folder with a picture in every kind of place."""
     folder = tmp_path / "notes"
     for place in (
         "img",

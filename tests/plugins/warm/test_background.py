@@ -1,4 +1,4 @@
-"""Vectors that nobody waits for: computed while a server is idle, in nobody's way, and never lost."""
+"""Missing vectors: computed while a server is idle, without delaying requests, and never lost."""
 
 import logging
 import os
@@ -35,7 +35,7 @@ N_NOTES = 200
 
 @dataclass(frozen=True)
 class SlowEmbedder(HashingEmbedder):
-    """Takes a while for each text, and remembers when it took them up."""
+    """Slow embedder that records the start time of each text."""
 
     text_s: float = 0.0
     begun: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ def make_notes(folder: Path) -> Path:
 
 
 def open_notes(folder: Path, embedder: HashingEmbedder, **settings: bool) -> Index:
-    """The index of a folder, its words up to date, with that model."""
+    """Return the index of a folder, updated but without vectors, with that model."""
     config = {"collections": {"notes": {"path": str(folder)}}, **settings}
     index = open_index(folder.parent / "index.sqlite", config=config, environ={})
     index._engines = EnginePool(lambda asked, roles: Engines(embedder, None, None), ttl_s=300)
@@ -76,12 +76,12 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is expected to ask again."""
+    """Let background work start immediately after a request."""
     monkeypatch.setattr("qmd.app.queues.REST_S", 0.0)
 
 
 def stored_vectors(database: Path) -> int:
-    """Of an index that there may not yet be."""
+    """Count the vectors of an index that may not exist yet."""
     with suppress(NotFoundError), open_reader(database) as reader:
         return reader.status(None).vectors
     return 0
@@ -111,7 +111,7 @@ def test_no_text_is_begun_while_a_request_is_answered(notes: Path) -> None:
     with open_notes(notes, embedder) as index, VectorWorker(index, start_s=0.0).running():
         wait_until(lambda: len(embedder.begun) > 3)
         with index.reader():
-            # Those that were begun before, one for each thread, are finished.
+            # The texts that were already started, one per thread, are finished.
             asked = time.monotonic() + 0.05
             time.sleep(0.3)
             assert [moment for moment in embedder.begun if moment > asked] == []
@@ -158,7 +158,7 @@ def test_the_end_of_a_server_waits_for_no_vectors_and_leaves_no_text_without(not
         with VectorWorker(index, start_s=0.0).running():
             wait_until(lambda: len(embedder.begun) > 40)
             ended = time.monotonic()
-        # Nothing goes on behind a closed index.
+        # No work continues after the index is closed.
         n_begun = len(embedder.begun)
         time.sleep(0.1)
         assert len(embedder.begun) == n_begun and embedder.begun[-1] <= ended + 0.5
@@ -266,7 +266,7 @@ def test_only_the_threads_that_compute_have_a_low_priority(notes: Path) -> None:
 
 @pytest.fixture
 def index_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
-    """What a user does before a server is started."""
+    """Run the commands of a user before the start of a server."""
 
     def index(folder: Path, environ: dict[str, str]) -> None:
         for name, value in environ.items():

@@ -1,4 +1,4 @@
-"""Requests that take too long: the client is told, the work stops, and the next one is served."""
+"""Requests that take too long: the client gets an error, the work stops, and the next request is served."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from qmd.app.records import DocumentText, SkippedDocument
 from qmd.errors import DeadlineError, StoreError, UsageError
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.warm import deadline
-from qmd.plugins.warm.deadline import within
+from qmd.plugins.warm.deadline import run_with_timeout
 from qmd.retrieval.request import SearchRequest
 from qmd.store.sqlite.opening import open_reader
 from tests.plugins.mcp.test_http import running
@@ -27,12 +27,12 @@ from tests.plugins.serving import Loader, open_with
 ROOT = Path(__file__).parents[2]
 LEXICAL = SearchRequest("rate limiter", mode="lexical")
 BOTH = SearchRequest("rate limiter cache flushed")
-"""Two documents, so that there is something to rerank."""
+"""Index of two documents, so that a search reranks."""
 
 
 @pytest.fixture
 def hasty(database: Path, loader: Loader) -> Iterator[Index]:
-    """An index that gives a request half a second."""
+    """Index with a timeout of half a second per request."""
     with open_with(database, loader) as opened:
         opened.timeout_s = 0.5
         yield opened
@@ -75,7 +75,7 @@ def test_waiting_for_models_ends_at_the_deadline_and_searches_by_words_go_on(has
     with pytest.raises(DeadlineError):
         hasty.search(BOTH)
     assert hasty.search(LEXICAL).hits
-    # It waited for its turn and never hung itself.
+    # The request waited for its turn and did not hang itself.
     assert not begun.acquire(blocking=False)
     block.set()
     for thread in threads:
@@ -101,7 +101,7 @@ async def test_a_client_is_told_even_if_the_work_never_asks(monkeypatch: pytest.
     monkeypatch.setattr(deadline, "_GRACE_S", 0.1)
     block = threading.Event()
     with pytest.raises(DeadlineError):
-        await within(0.1, lambda: block.wait(60))
+        await run_with_timeout(0.1, lambda: block.wait(60))
     block.set()
 
 

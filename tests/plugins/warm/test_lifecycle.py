@@ -1,4 +1,4 @@
-"""The background server: pid file, start, stop, and settings for editors."""
+"""Background server: pid file, start, stop, and settings for editors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The warm process and the commands that ask it: same answers as in process, and no way to break a command."""
+"""Warm process and its commands: same results as without it, and no way to break a command."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from qmd.config.paths import Locations, locate
 from qmd.errors import NotFoundError
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.http_server import EndingServer, prompt_protocol
+from qmd.plugins.mcp.http_server import TimedServer, prompt_protocol
 from qmd.plugins.warm import process as warm_process
 from qmd.plugins.warm import remote_index
 from qmd.plugins.warm.process import WarmProcess
@@ -42,7 +42,7 @@ from qmd.plugins.warm.record import (
     warm_files,
     write_record,
 )
-from qmd.plugins.warm.remote_index import RemoteIndex, may_ask
+from qmd.plugins.warm.remote_index import RemoteIndex, may_use_warm_process
 from qmd.records import (
     Contribution,
     Explanation,
@@ -65,7 +65,7 @@ from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST = SearchRequest("rate limiter cache flushed", limit=3)
-"""Two documents, so that there is something to rerank."""
+"""Index of two documents, so that a search reranks."""
 
 Environ = dict[str, str]
 
@@ -83,7 +83,7 @@ def locations(tmp_path: Path, environ: Environ) -> Locations:
 
 @pytest.fixture
 def own_loader() -> Loader:
-    """Loads the models of the command, when it has to search by itself."""
+    """Loader of the command's models, for searches without the warm process."""
     return Loader()
 
 
@@ -92,7 +92,7 @@ Ask = Callable[..., SearchResponse]
 
 @pytest.fixture
 def ask(locations: Locations, environ: Environ, own_loader: Loader) -> Ask:
-    """Searches as a command does."""
+    """Function that searches as a command does."""
 
     def search(listener: Listener = Listener(), place: Locations = locations, **variables: str) -> SearchResponse:
         return command_index(place, environ | variables, own_loader).search(REQUEST, listener)
@@ -108,10 +108,10 @@ def command_index(locations: Locations, environ: Environ, loader: Loader) -> Rem
 
 @contextmanager
 def serving(index: Index, locations: Locations, environ: Environ, token: str | None = None) -> Iterator[WarmProcess]:
-    """A warm process in a thread of this one; with a token of its policy it is one that serves HTTP as well."""
+    """Warm process in a thread; with a token of its policy it serves HTTP as well."""
     warm = WarmProcess(locations, environ)
     app = build_app(index, AccessPolicy("localhost", token=token or warm.token), warm.token)
-    server = EndingServer(uvicorn.Config(app, http=prompt_protocol(), log_config=None, lifespan="on"))
+    server = TimedServer(uvicorn.Config(app, http=prompt_protocol(), log_config=None, lifespan="on"))
     thread = threading.Thread(target=lambda: server.run(sockets=[warm.socket]), daemon=True)
     with warm.published():
         thread.start()
@@ -130,7 +130,7 @@ def warm(index: Index, locations: Locations, environ: Environ) -> Iterator[WarmP
 
 @contextmanager
 def pretending(locations: Locations, environ: Environ, *said: bytes, stays: bool = False) -> Iterator[None]:
-    """A process that takes a request, says that, and then closes the connection or hangs."""
+    """Process that accepts a request, sends these bytes, and then closes the connection or hangs."""
     files = warm_files(locations)
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -213,7 +213,7 @@ def test_every_field_of_a_response_survives() -> None:
 
 
 class Stages(Listener):
-    """Notes the stages, and goes at one of them."""
+    """Listener that records the stages, and disconnects at one of them."""
 
     def __init__(self, goes_at: str = "") -> None:
         self.heard: list[str] = []
@@ -258,7 +258,7 @@ def test_an_unforeseen_failure_leaves_the_search_to_the_command(
 
 
 class Abandoned:
-    """A search that goes on until its client has gone."""
+    """Search that runs until its client disconnects."""
 
     def __init__(self) -> None:
         self.has_begun, self.was_cancelled = threading.Event(), threading.Event()
@@ -271,7 +271,7 @@ class Abandoned:
 
 @pytest.fixture
 def abandoned(index: Index, loader: Loader, monkeypatch: pytest.MonkeyPatch) -> Abandoned:
-    """The next search of the warm process."""
+    """Intercept the next search of the warm process."""
     watched, search = Abandoned(), index.search
 
     def watch(request: SearchRequest, listener: Listener) -> SearchResponse:
@@ -330,7 +330,7 @@ def test_strangers_get_nothing(warm: WarmProcess, locations: Locations, environ:
     record = read_record(files)
     assert record is not None and record.address is not None
     if sys.platform != "win32":
-        # Where the path is too long for a socket there is a port instead.
+        # If the path is too long for a socket, a port replaces it.
         assert [file for file in (files.record, files.socket) if file.exists() and file.stat().st_mode & 0o077] == []
     body = json.encode(REQUEST)
     for path in (SEARCH_PATH, "/query", "/health", "/mcp"):
@@ -366,11 +366,11 @@ def test_a_search_that_had_no_time_to_load_models_leaves_them_to_the_next(
 
 
 def test_the_environment_decides_whether_it_is_asked(locations: Locations, environ: Environ) -> None:
-    assert not may_ask(locations, environ)
-    assert may_ask(locations, environ | {"QMD_DAEMON": "auto"})
+    assert not may_use_warm_process(locations, environ)
+    assert may_use_warm_process(locations, environ | {"QMD_DAEMON": "auto"})
     write_record(warm_files(locations), make_record(environ, 1))
-    assert may_ask(locations, environ)
-    assert not may_ask(locations, environ | {"QMD_DAEMON": "off"})
+    assert may_use_warm_process(locations, environ)
+    assert not may_use_warm_process(locations, environ | {"QMD_DAEMON": "off"})
 
 
 def test_one_of_another_environment_is_neither_believed_nor_replaced(
@@ -468,24 +468,24 @@ def test_it_goes_when_idle_for_long_without_its_index_or_replaced(
     process = WarmProcess(place, environ | {"QMD_DAEMON_IDLE": "1m"})
     with process.socket, ExitStack() as later:
         with process.published():
-            assert (process.has_served(0.0), process.has_served(59.0), process.has_served(61.0)) == (False, False, True)
+            assert (process.may_end(0.0), process.may_end(59.0), process.may_end(61.0)) == (False, False, True)
             place.database.unlink()
-            assert process.has_served(0.0)
+            assert process.may_end(0.0)
             place.database.touch()
-            assert not process.has_served(0.0)
+            assert not process.may_end(0.0)
             successor = WarmProcess(place, environ)
             later.enter_context(successor.socket)
             later.enter_context(successor.published())
-            assert process.has_served(0.0) and not successor.has_served(0.0)
-        # What is the successor's stays.
-        assert may_ask(place, environ) and not successor.has_served(0.0)
+            assert process.may_end(0.0) and not successor.may_end(0.0)
+        # The successor's files stay.
+        assert may_use_warm_process(place, environ) and not successor.may_end(0.0)
         later.close()
-        assert not may_ask(place, environ)
+        assert not may_use_warm_process(place, environ)
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The processes that were started in the background."""
+    """Processes that were started in the background."""
     processes: list[subprocess.Popen[bytes]] = []
 
     class Popen(subprocess.Popen[bytes]):
@@ -537,9 +537,9 @@ def test_a_killed_one_is_replaced_and_one_of_another_version_too(
     write_record(warm_files(locations), replace(record, version="0.0.0"))
     assert ask(**auto).hits
     wait_for_address(locations, started[2])
-    # It finds that it is not the one any more.
+    # It detects that another process has replaced it.
     assert started[1].wait(60) == 0
-    # As early as it can be found it ends in order.
+    # Even a process that ends immediately after its publication ends in order.
     started[2].terminate()
     assert started[2].wait(60) == 0
     assert not warm_files(locations).record.exists()

@@ -1,4 +1,4 @@
-"""Reports of the operating system: which collections they concern, and that they arrive at all."""
+"""Events of the operating system: arrival, and their collections."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.plugins.watch.file_events import SystemEvents, collections_at, roots_of
+from qmd.plugins.watch.file_events import SystemEvents, find_collections, find_roots
 from qmd.records import Collection
 
 ROOTS = {"/srv/notes": frozenset({"notes"}), "/srv/notes/work": frozenset({"work"}), "/srv/one.md": frozenset({"one"})}
@@ -29,13 +29,13 @@ ROOTS = {"/srv/notes": frozenset({"notes"}), "/srv/notes/work": frozenset({"work
     ],
 )
 def test_a_report_concerns_the_collections_around_it(path: str, expected: set[str]) -> None:
-    assert collections_at([path], ROOTS) == expected
+    assert find_collections([path], ROOTS) == expected
 
 
 def test_folders_that_are_away_are_not_listened_to(tmp_path: Path) -> None:
     there, away = Collection("there", tmp_path), Collection("away", tmp_path / "away")
     also = Collection("also", tmp_path, pattern="**/*.txt")
-    assert roots_of([there, away, also]) == {str(tmp_path.resolve()): frozenset({"there", "also"})}
+    assert find_roots([there, away, also]) == {str(tmp_path.resolve()): frozenset({"there", "also"})}
 
 
 def wait_for(events: SystemEvents, name: str, timeout_s: float = 20.0) -> bool:
@@ -52,7 +52,7 @@ def test_a_new_file_is_reported_also_in_a_folder_that_came_later(tmp_path: Path)
     events.follow([Collection("notes", tmp_path)])
     deadline = time.monotonic() + 20
     number = 0
-    # Listening begins in another thread, and what was written before it is no news.
+    # Listening begins in another thread, and earlier changes cause no event.
     while not events.wait(0.2) and time.monotonic() < deadline:
         number += 1
         (tmp_path / f"{number}.md").write_text("# New\n", encoding="utf-8")

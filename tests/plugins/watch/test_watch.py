@@ -1,4 +1,4 @@
-"""The watcher: which changes lead to a refresh, and when."""
+"""Watcher: changes that lead to an update, and their timing."""
 
 import contextlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ WORK = Collection("work", Path("/srv/work"))
 
 @dataclass
 class World(WatchedIndex):
-    """Files, a clock, and what was refreshed."""
+    """Fake of files and a clock, which records updates."""
 
     files: dict[str, dict[str, tuple[int, int]]] = field(
         default_factory=lambda: {"notes": {"a.md": (1, 1)}, "work": {}}
@@ -28,7 +28,7 @@ class World(WatchedIndex):
     is_busy: bool = False
     embedded: list[str] = field(default_factory=list)
     pieces: int = 0
-    """Pieces of work that the vectors of a collection take beyond the first."""
+    """Number of slices after the first one that the vectors of a collection take."""
     model_failure: str | None = None
     others_embed: bool = False
     is_stopped: bool = False
@@ -61,25 +61,25 @@ class World(WatchedIndex):
 
     def watcher(self) -> Watcher:
         watcher = Watcher(self, self.said.append, SystemEvents(self.said.append), lambda: self.now)
-        watcher.look()
+        watcher.check()
         self.refreshed.clear()
         return watcher
 
-    def look_after(self, watcher: Watcher, seconds: float) -> bool:
+    def check_after(self, watcher: Watcher, seconds: float) -> bool:
         self.now += seconds
-        return watcher.look()
+        return watcher.check()
 
 
 def test_the_first_look_makes_up_for_what_was_missed() -> None:
     world = World()
-    Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now).look()
+    Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now).check()
     assert world.refreshed == ["notes", "work"]
 
 
 def test_nothing_changed_means_nothing_to_do() -> None:
     world = World()
     watcher = world.watcher()
-    assert world.look_after(watcher, 5) is False
+    assert world.check_after(watcher, 5) is False
     assert world.refreshed == []
 
 
@@ -87,11 +87,11 @@ def test_a_change_is_taken_over_once_it_rests_and_only_its_collection() -> None:
     world = World()
     watcher = world.watcher()
     world.files["notes"]["b.md"] = (1, 1)
-    assert world.look_after(watcher, 1) is True
+    assert world.check_after(watcher, 1) is True
     assert world.refreshed == []
-    assert world.look_after(watcher, DEBOUNCE_S + 0.1) is False
+    assert world.check_after(watcher, DEBOUNCE_S + 0.1) is False
     assert world.refreshed == ["notes"]
-    world.look_after(watcher, 5)
+    world.check_after(watcher, 5)
     assert world.refreshed == ["notes"]
 
 
@@ -99,11 +99,11 @@ def test_changed_and_deleted_files_count() -> None:
     world = World()
     watcher = world.watcher()
     world.files["notes"]["a.md"] = (1, 2)
-    world.look_after(watcher, 1)
-    world.look_after(watcher, 1)
+    world.check_after(watcher, 1)
+    world.check_after(watcher, 1)
     del world.files["notes"]["a.md"]
-    world.look_after(watcher, 1)
-    world.look_after(watcher, 1)
+    world.check_after(watcher, 1)
+    world.check_after(watcher, 1)
     assert world.refreshed == ["notes", "notes"]
 
 
@@ -116,11 +116,11 @@ def test_a_file_that_came_during_a_refresh_and_went_after_it_does_not_stay_in_th
 
     world = Busy(known=[NOTES])
     watcher = Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now)
-    watcher.look()
+    watcher.check()
     del world.files["notes"]["brief.md"]
-    world.look_after(watcher, 5)
+    world.check_after(watcher, 5)
     assert world.refreshed == ["notes", "notes"]
-    world.look_after(watcher, 5)
+    world.check_after(watcher, 5)
     assert world.refreshed == ["notes", "notes"]
 
 
@@ -129,7 +129,7 @@ def test_files_that_keep_changing_are_taken_over_after_a_while() -> None:
     watcher = world.watcher()
     for step in range(int(MAX_DELAY_S / 0.5) + 1):
         world.files["notes"]["a.md"] = (100 + step, 1)
-        world.look_after(watcher, 0.5)
+        world.check_after(watcher, 0.5)
     assert world.refreshed == ["notes"]
 
 
@@ -137,9 +137,9 @@ def test_a_change_undone_before_it_rests_is_forgotten() -> None:
     world = World()
     watcher = world.watcher()
     world.files["notes"]["b.md"] = (1, 1)
-    world.look_after(watcher, 0.1)
+    world.check_after(watcher, 0.1)
     del world.files["notes"]["b.md"]
-    assert world.look_after(watcher, 5) is False
+    assert world.check_after(watcher, 5) is False
     assert world.refreshed == []
 
 
@@ -148,12 +148,12 @@ def test_a_missing_folder_is_told_once_and_taken_up_again() -> None:
     watcher = world.watcher()
     world.missing.add("notes")
     for _ in range(3):
-        world.look_after(watcher, 1)
+        world.check_after(watcher, 1)
     assert world.said == ["notes: folder of 'notes' is missing"]
     world.missing.clear()
     world.files["notes"]["new.md"] = (1, 1)
-    world.look_after(watcher, 1)
-    world.look_after(watcher, 1)
+    world.check_after(watcher, 1)
+    world.check_after(watcher, 1)
     assert world.refreshed == ["notes"]
 
 
@@ -162,10 +162,10 @@ def test_a_busy_index_is_tried_again() -> None:
     watcher = world.watcher()
     world.files["notes"]["b.md"] = (1, 1)
     world.is_busy = True
-    world.look_after(watcher, 1)
-    assert world.look_after(watcher, 1) is True
+    world.check_after(watcher, 1)
+    assert world.check_after(watcher, 1) is True
     world.is_busy = False
-    world.look_after(watcher, 1)
+    world.check_after(watcher, 1)
     assert world.refreshed == ["notes"]
 
 
@@ -173,13 +173,13 @@ def test_new_collections_are_taken_up_and_removed_ones_let_go() -> None:
     world = World(known=[NOTES])
     watcher = world.watcher()
     world.known = [WORK]
-    world.look_after(watcher, 1)
+    world.check_after(watcher, 1)
     assert world.refreshed == ["work"]
 
 
 @dataclass
 class Script(SystemEvents):
-    """Events that come as written down; the run is interrupted at the end."""
+    """Scripted events; the last one interrupts the run."""
 
     world: World
     reports: list[frozenset[str]]
@@ -246,23 +246,23 @@ def test_a_missing_model_is_told_once_and_tried_again_with_the_next_change() -> 
     watcher = world.watcher()
     for _ in range(3):
         assert watcher.embed() is False
-        world.look_after(watcher, 5)
+        world.check_after(watcher, 5)
     assert world.said == ["notes: no model"]
     world.model_failure = None
     world.files["notes"]["a.md"] = (9, 9)
-    world.look_after(watcher, 5)
-    world.look_after(watcher, 5)
+    world.check_after(watcher, 5)
+    world.check_after(watcher, 5)
     watcher.embed()
     assert world.embedded == ["notes"]
 
 
 def changed_and_reported(world: World) -> Watcher:
-    """A watcher that looked at once when a change was reported, and has taken it over."""
+    """Watcher that has indexed a change after an event."""
     watcher = world.watcher()
     world.files["notes"]["b.md"] = (1, 1)
     world.now += 0.1
-    assert watcher.look(frozenset({"notes"})) is True
-    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    assert watcher.check(frozenset({"notes"})) is True
+    world.check_after(watcher, DEBOUNCE_S + 0.1)
     assert world.refreshed == ["notes"]
     world.refreshed.clear()
     return watcher
@@ -280,9 +280,9 @@ def test_a_collection_whose_changes_are_reported_is_looked_at_rarely() -> None:
 
     world.snapshot = counted  # type: ignore[method-assign]
     for _ in range(10):
-        world.look_after(watcher, 1.5)
+        world.check_after(watcher, 1.5)
     assert looked == []
-    world.look_after(watcher, REPORTED_INTERVAL_S)
+    world.check_after(watcher, REPORTED_INTERVAL_S)
     assert looked == ["notes"]
 
 
@@ -290,11 +290,11 @@ def test_a_change_that_was_not_reported_brings_back_regular_looks() -> None:
     world = World(known=[NOTES])
     watcher = changed_and_reported(world)
     world.files["notes"]["c.md"] = (1, 1)
-    world.look_after(watcher, REPORTED_INTERVAL_S)
-    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    world.check_after(watcher, REPORTED_INTERVAL_S)
+    world.check_after(watcher, DEBOUNCE_S + 0.1)
     world.files["notes"]["d.md"] = (1, 1)
-    world.look_after(watcher, 1.5)
-    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    world.check_after(watcher, 1.5)
+    world.check_after(watcher, DEBOUNCE_S + 0.1)
     assert world.refreshed == ["notes", "notes"]
 
 

@@ -1,4 +1,4 @@
-"""The watch goes on whatever a file or the configuration holds."""
+"""The watch continues with hostile files and invalid configurations."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_hostile_files_do_not_end_the_watch(
     actions: WatchedIndex, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes" / "integer.md").write_text("+++\nn = " + "9" * 5_000 + "\n+++\n")
-    Watcher(actions, print, SystemEvents(print)).look()
+    Watcher(actions, print, SystemEvents(print)).check()
     assert "2 new" in capsys.readouterr().err
 
 

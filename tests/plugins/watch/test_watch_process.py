@@ -37,7 +37,7 @@ def watcher(environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         env=environ,
         stderr=subprocess.PIPE,
         text=True,
-        # Tests that run as a background job of a shell inherit that Ctrl-C is ignored, and so would the watcher.
+        # Tests that run as a background job of a shell ignore Ctrl-C, and the watcher would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stderr is not None and "watching notes" in process.stderr.readline()
@@ -47,7 +47,7 @@ def watcher(environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_an_interrupt_during_the_first_round_ends_it_well(watcher: subprocess.Popen[str]) -> None:
-    # The model is loaded now, and native packages swallow an interrupt that is raised while they are imported.
+    # The model is loaded now; native packages swallow an interrupt during their import.
     time.sleep(0.3)
     watcher.send_signal(signal.SIGINT)
     _, said = watcher.communicate(timeout=60)
