@@ -15,6 +15,7 @@ from qmd.file_names import suffix_of
 from qmd.indexing.reading import short_reason, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
 from qmd.ingest.document import parse_text
+from qmd.ingest.outline import kind_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
 from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, StoredFile
@@ -114,9 +115,10 @@ class _Texts:
 
     def _new_document(self, file: StoredFile, text: str) -> NewDocument | None:
         try:
-            document = parse_text(file.path, text)
+            kind = kind_of(file.path)
+            document = parse_text(file.path, kind, text)
             try:
-                document = with_declarations(document)
+                document = with_declarations(document, kind)
             except GrammarError:
                 self.plain[file.collection].add(suffix_of(file.path))
             # The parser saw blanks for what it would not take.

@@ -129,14 +129,14 @@ class _Update(Struct):
         """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
         if known is None or (known.mtime_ns, known.size_bytes) != (UNKNOWN_TIME_NS, entry.size_bytes):
             return False
-        from qmd.indexing.reading import is_converted
         from qmd.ingest.document import read_hash
+        from qmd.ingest.outline import kind_of
 
-        if is_converted(entry):
+        if (kind := kind_of(entry.path)).is_converted:
             return False
         read_at_ns = time.time_ns()
         with suppress(UnindexableFileError):
-            if read_hash(entry) == known.hash:
+            if read_hash(entry, kind) == known.hash:
                 # No later look asks again, unless this one comes within the tick as well.
                 if settled_time(entry.mtime_ns, read_at_ns) == entry.mtime_ns:
                     self.settled.append((known.document_id, entry))
@@ -245,16 +245,18 @@ def _refuse_mass_change(
     Raises:
         TooManyChangesError: It is one of these.
     """
-    from qmd.ingest.outline import bytes_read, kind_of
+    from qmd.ingest.outline import kind_of
 
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
+    kinds = [kind_of(entry.path) for entry in news]
     # To make the text of one takes up to a second.
-    n_converted = sum(bool(kind_of(entry.path).needs) for entry in news)
+    n_converted = sum(bool(kind.needs) for kind in kinds)
+    n_bytes = sum(kind.bytes_read(entry.size_bytes) for kind, entry in zip(kinds, news, strict=True))
     n_changes = len(news) + len(gone)
     if is_emptied:
         raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
-    if n_changes > QUICK_FILES or n_converted > 1 or sum(map(bytes_read, news)) > QUICK_BYTES:
+    if n_changes > QUICK_FILES or n_converted > 1 or n_bytes > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 

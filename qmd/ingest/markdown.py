@@ -46,6 +46,14 @@ class FrontMatter(Struct, frozen=True):
     body_offset: int = 0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str | None:
+        """The title that it gives the note, as plain text."""
+        title = self.metadata.get("title")
+        if isinstance(title, bool) or not isinstance(title, (str, int, float)) or not str(title).strip():
+            return None
+        return plain_text(" ".join(str(title).split()))
+
 
 def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
     """Headings from `body_offset` on, and the spans of fenced code, both ascending."""

@@ -126,9 +126,10 @@ def _passage(hit: Hit, matches: Matcher) -> str:
 
 
 def _text(path: str, text: str, around: NoteContext) -> str:
-    if not kind_of(path).is_markdown:
+    kind = kind_of(path)
+    if not kind.is_markdown:
         return plain_html(text, around)
-    outline = read_outline(path, text)
+    outline = read_outline(kind, text)
     return markdown_html(without_comments(text, outline.front.body_offset, outline.fences), around)
 
 
@@ -190,7 +191,7 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
 
 def _places(view: View, document: StoredDocument, text: str, terms: Sequence[LexicalTerm]) -> str:
     """The sections of a note that hold as much of the query as the one that was found, where there are several."""
-    outline, lines, rows = read_outline(document.path, text), text.split("\n"), ""
+    outline, lines, rows = read_outline(kind_of(document.path), text), text.split("\n"), ""
     places = _matching_sections(outline, text, terms, view.line - 1)
     for section, line in places[:MOST_PLACES] if len(places) > 1 else ():
         name, said = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")
