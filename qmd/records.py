@@ -109,6 +109,8 @@ class Document(Struct, frozen=True):
     """Every date in its path, front matter and headings."""
     links: tuple[Link, ...] = ()
     warnings: tuple[str, ...] = ()
+    unread_line: int | None = None
+    """The line that could not be read, where it is known."""
 
 
 class Chunk(Struct, frozen=True):

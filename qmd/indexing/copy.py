@@ -18,7 +18,7 @@ from qmd.ingest.document import parse_text
 from qmd.ingest.outline import kind_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
-from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, StoredFile
+from qmd.store.records import KnownFile, NewDocument, OtherFiles, StoredFile
 
 OnProgress = Callable[[str, int, int], None]
 """Gets what is copied (`Texts`, `Vectors`), how many are done, and of how many."""
@@ -160,7 +160,7 @@ def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, 
     with writer.transaction():
         writer.put_skipped(name, reader.left_out(name))
         writer.record_folders(name, reader.recorded_folders(name))
-        writer.set_facts({OTHER_KINDS + name: reader.facts().get(OTHER_KINDS + name)})
+        writer.set_facts(OtherFiles(OtherFiles.of(reader.facts(), name).counts, frozenset()).as_facts(name))
         writer.settle(name)
         stamp_analysis(writer, name, plain)
 

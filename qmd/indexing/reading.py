@@ -40,25 +40,26 @@ class FileReading(Struct, frozen=True):
     """The time by which the next update may know an unchanged file again."""
     losses: tuple[str, ...] = ()
     """What of the document could not be read."""
+    unread_line: int | None = None
+    """The line that could not be read, where it is known."""
 
     def pack(self) -> bytes:
         """All but `entry`, for another process."""
         failure = self.failure and (self.failure.message, self.failure.code, self.failure.hint)
-        return msgspec.msgpack.encode(
-            (self.document, self.warnings, failure, self.is_plain, self.mtime_ns, self.losses)
-        )
+        rest = (self.warnings, failure, self.is_plain, self.mtime_ns, self.losses, self.unread_line)
+        return msgspec.msgpack.encode((self.document, *rest))
 
     @classmethod
     def unpack(cls, entry: FileEntry, packed: bytes) -> Self:
         """What `pack` was called on, given its `entry`."""
-        document, warnings, failure, is_plain, mtime_ns, losses = _DECODER.decode(packed)
+        document, warnings, failure, is_plain, mtime_ns, losses, line = _DECODER.decode(packed)
         failed = failure and UnindexableFileError(*failure)
-        return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses)
+        return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses, line)
 
 
 _Failure = tuple[str, UnindexableReason, str | None]
 _Words = tuple[str, ...]
-_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words])
+_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words, int | None])
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
@@ -76,7 +77,6 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
         if kind.is_converted and not runs_in_subprocess:
             raise UnindexableFileError(f"'{entry.path}' needs a process of its own: none can be started", "unreadable")
         document = read_document(entry, kind)
-        losses = document.warnings
         try:
             document = with_declarations(document, kind)
         except GrammarError as exc:
@@ -85,7 +85,8 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
         new = stored_form(document, entry.size_bytes, mtime_ns, read_at_ns, entry.mtime_ns)
         # What the index cannot store must be noticed here, where it concerns this file alone.
         "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
-        return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=mtime_ns, losses=losses)
+        losses, line = document.warnings, document.unread_line
+        return FileReading(entry, new, tuple(warnings), None, is_plain, mtime_ns, losses, line)
     except UnindexableFileError as exc:
         failure = exc
     except MemoryError:

@@ -19,7 +19,7 @@ from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.status import INDEXED, SkippedFile
 from qmd.store.base import IndexWriter
-from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
+from qmd.store.records import KnownFile, NewDocument, OtherFiles
 from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
@@ -192,15 +192,18 @@ class _Update(Struct):
         )
 
     def _losses_of(self, batch: Sequence[FileReading]) -> list[SkippedFile]:
-        reasons = {read.entry.path: "; ".join(read.losses) for read in batch if read.losses}
-        if not reasons:
+        lossy = [read for read in batch if read.losses]
+        if not lossy:
             return []
         from qmd.ingest.exclusion import template_places
 
         # Nobody has to repair a template.
         places = template_places(batch[0].entry.folder)
-        lost = [SkippedFile(self.collection, path, reason, 0, 0, INDEXED) for path, reason in reasons.items()]
-        return [one for one in lost if not one.path.startswith(places)]
+        return [
+            SkippedFile(self.collection, one.entry.path, "; ".join(one.losses), 0, 0, INDEXED, one.unread_line)
+            for one in lossy
+            if not one.entry.path.startswith(places)
+        ]
 
     def _write(self, batch: Sequence[FileReading]) -> None:
         documents: list[NewDocument] = []
@@ -312,9 +315,9 @@ def update_collection(
         writer.settle(name)
         update.put_skipped()
         writer.record_folders(name, scan.folders, below)
-        others = kinds_as_fact(scan.others) or None
-        if not below and others != writer.facts().get(OTHER_KINDS + name):
-            writer.set_facts({OTHER_KINDS + name: others})
+        others = OtherFiles.of(writer.facts(), name)
+        if not below and others.counts != scan.others:
+            writer.set_facts(OtherFiles(scan.others, others.reported).as_facts(name))
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)

@@ -87,7 +87,7 @@ def parse_text(path: str, kind: Kind, text: str, warnings: tuple[str, ...] = ())
     """Return the document of a text, from a file or as the index has it; `warnings` are of its decoding."""
     name, outline = file_name(path), read_outline(kind, text)
     headings, front = outline.headings, outline.front
-    metadata, warnings = front.metadata, warnings + front.warnings
+    metadata = front.metadata
     tags: tuple[str, ...] = ()
     links = outline.links
     if kind.is_markdown:
@@ -116,7 +116,8 @@ def parse_text(path: str, kind: Kind, text: str, warnings: tuple[str, ...] = ())
         date=dates.own,
         dates=dates.all,
         links=links,
-        warnings=warnings,
+        warnings=warnings + front.warnings,
+        unread_line=front.unread_line,
     )
 
 

@@ -45,6 +45,8 @@ class FrontMatter(Struct, frozen=True):
     metadata: dict[str, MetadataValue] = field(default_factory=dict)
     body_offset: int = 0
     warnings: tuple[str, ...] = ()
+    unread_line: int | None = None
+    """The line that could not be read, where it is known."""
 
     @property
     def title(self) -> str | None:
