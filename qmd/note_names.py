@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from qmd.file_names import file_name
-
 MAX_ALIASES = 50
 
 
@@ -48,9 +46,8 @@ def page_path(path: str) -> str:
     return unquote(path.replace("___", "/"))
 
 
-def page_aliases(path: str) -> Iterator[str]:
-    """What programs call the note of a file beside its name: a page without its namespace, a journal, a number."""
-    name = file_name(path)
+def page_aliases(name: str) -> Iterator[str]:
+    """Yield what programs call the note of a file of this name: a page without its namespace, a journal, a number."""
     if (page := page_path(name)) != name:
         yield from (page, page.rpartition("/")[2])
     elif (number := re.match(_NUMBER, name)) is not None:

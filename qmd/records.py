@@ -88,6 +88,8 @@ class Document(Struct, frozen=True):
     """A parsed file. `text` is the whole decoded file; `body_offset` is where prose starts, after front matter."""
 
     path: str
+    name: str
+    """The name of its file without folder and ending: what a wiki link calls the note."""
     title: str
     title_source: Literal["front matter", "heading", "file"]
     text: str
@@ -107,6 +109,8 @@ class Document(Struct, frozen=True):
     """Every date in its path, front matter and headings."""
     links: tuple[Link, ...] = ()
     warnings: tuple[str, ...] = ()
+    unread_line: int | None = None
+    """The line that could not be read, where it is known."""
 
 
 class Chunk(Struct, frozen=True):

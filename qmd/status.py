@@ -33,18 +33,20 @@ INDEXED = "indexed"
 """In place of a version: the file is in the index, without what could not be read of it."""
 
 
-class SkippedFile(Struct, frozen=True):
+class SkippedFile(Struct, frozen=True, rename={"message": "reason"}):
     """A file that a collection selects but the index does not hold as it is now, or not all of it."""
 
     collection: str
     path: str
-    reason: str
-    """One line that names the file; of one that is indexed what is lost, and ` (line 4)` where that is known."""
+    message: str
+    """One line that names the file; of an indexed file, the part that could not be read."""
     size_bytes: int = -1
     mtime_ns: int = -1
     """Size and time of the file that was left out; an equal one need not be tried again. -1 for always."""
     program: str = ""
     """Version of the program that could not take it; another one may. `INDEXED` where the index holds the rest."""
+    line: int | None = None
+    """The line that could not be read, where it is known."""
 
     @property
     def is_indexed(self) -> bool:
@@ -52,16 +54,15 @@ class SkippedFile(Struct, frozen=True):
         return self.program == INDEXED
 
     @property
-    def line(self) -> int | None:
-        """The line that could not be read, where that is known."""
-        number = self.reason.rpartition(" (line ")[2].removesuffix(")") if self.is_indexed else ""
-        return int(number) if number.isdecimal() and len(number) < 10 else None
+    def reason(self) -> str:
+        """The message, with ` (line 4)` where the line is known."""
+        return self.message if self.line is None else f"{self.message} (line {self.line})"
 
     @property
     def as_grep_line(self) -> str:
-        """`path:4: reason`, as programs that jump to a place read it."""
+        """`path:4: message`, as programs that jump to a place read it."""
         line = "" if self.line is None else f":{self.line}"
-        return f"{self.path}{line}: {self.reason.removesuffix(f' (line {self.line})')}"
+        return f"{self.path}{line}: {self.message}"
 
 
 Runner = Literal["embed", "watch", "server", "cleanup", "copy"]

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
-from qmd.ingest.document import parse_document
 from qmd.records import Collection, Document, MetadataValue, SearchResponse, StoredDocument
 from qmd.store.records import NewDocument
 from qmd.store.sqlite.opening import open_writer
 from qmd.store.sqlite.writer import SqliteWriter
+from tests.parsing import parse_document
 
 
 @cache

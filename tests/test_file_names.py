@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
+from qmd.file_names import file_name
 from qmd.note_names import page_aliases, page_path
 from qmd.records import Collection
 
@@ -55,4 +56,4 @@ def test_a_path_through_a_link_belongs_to_the_collection_that_it_leads_into(tmp_
     ],
 )
 def test_the_name_of_a_page_in_its_program_follows_from_its_file(path: str, page: str, aliases: list[str]) -> None:
-    assert (page_path(path), list(page_aliases(path))) == (page, aliases)
+    assert (page_path(path), list(page_aliases(file_name(path)))) == (page, aliases)

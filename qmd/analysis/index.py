@@ -22,18 +22,17 @@ def analyze_document(document: Document) -> IndexTerms:
     path, text = document.path, document.text
     names = "\n".join(note_names(document))
     derived = f"{path}\n{names}\n{text}"
-    dates: list[str] = []
-    if document.dates:
-        from qmd.analysis.dates import date_terms
-
-        dates = date_terms(document.dates)
     language = language_of_words(text[:_BEGINNING].lower().split(), _SIGNS)
     marks = [f"{LANGUAGE_MARK}{language}0"] if language in LANGUAGES else []
     parts = [part for word in camel_words(derived) for part in identifier_parts(word) if len(part) > 1]
+    if document.dates:
+        from qmd.analysis.dates import date_terms
+
+        parts += date_terms(document.dates)
     return IndexTerms(
         title=analyze_text(names),
         headings=analyze_text("\n".join([heading.text for heading in document.headings])),
         path=analyze_text(path),
         body=analyze_text(text),
-        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *dates, *marks])),
+        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *marks])),
     )

@@ -10,7 +10,6 @@ from functools import lru_cache
 from msgspec import Struct
 
 from qmd.analysis.scripts import normalize, without_accents
-from qmd.file_names import file_name
 from qmd.note_names import is_descriptive, page_path
 from qmd.records import Document, NameKind
 
@@ -34,11 +33,22 @@ def name_key(name: str) -> str:
 
 def note_names(document: Document) -> tuple[str, ...]:
     """Return title, descriptive file name and aliases; of equal names the first."""
-    file = file_name(document.path)
-    named: dict[str, str] = {}
-    for name in (document.title, *([file] if is_descriptive(file) else ()), *document.aliases):
-        named.setdefault(name_key(name), name)
-    return tuple(named.values())
+    names: dict[str, str] = {}
+    for name in (document.title, *([document.name] if is_descriptive(document.name) else ()), *document.aliases):
+        names.setdefault(name_key(name), name)
+    return tuple(names.values())
+
+
+def name_kinds(document: Document) -> dict[str, NameKind]:
+    """Return the keys of all names of a document; the first meaning of a key counts."""
+    kinds: dict[str, NameKind] = {name_key(document.name): "file"}
+    # Markdown alone is linked to without its ending.
+    if not document.path.lower().endswith(".md"):
+        kinds.setdefault(name_key(document.path.rpartition("/")[2]), "file")
+    kinds.setdefault(name_key(document.title), "title")
+    for alias in (*document.aliases, *document.labels):
+        kinds.setdefault(name_key(alias), "alias")
+    return kinds
 
 
 _KINDS: tuple[NameKind, ...] = ("file", "title", "alias")

@@ -169,9 +169,10 @@ def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
     """
     from qmd.ingest.outline import kind_of, read_outline
 
-    form = kind_of(document.path).place
+    kind = kind_of(document.path)
+    form = kind.place
     found = _block(text, fragment) if fragment.startswith("^") else None
-    headings = read_outline(document.path, text).headings
+    headings = read_outline(kind, text).headings
     if found is None and not fragment.startswith("^"):
         found = _below(text, headings, [name_key(part) for part in fragment.split("#") if part.strip()])
         if found is None and form and form == form_of_place(fragment):
@@ -179,9 +180,9 @@ def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
     if found is not None:
         return found
     named = ", ".join(f"'{heading.text}'" for heading in headings[:_HEADINGS_NAMED])
-    kind = "block" if fragment.startswith("^") else "heading"
+    part = "block" if fragment.startswith("^") else "heading"
     hint = f"its headings: {named}" if named else f"qmd get {document.docid}"
-    raise NotFoundError(f"'{document.uri}' has no {kind} '{fragment.removeprefix('^')}'", hint)
+    raise NotFoundError(f"'{document.uri}' has no {part} '{fragment.removeprefix('^')}'", hint)
 
 
 def _below(text: str, headings: tuple[Heading, ...], wanted: list[str]) -> Section | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from qmd.file_names import to_text
 from qmd.plugins import KINDS, find
-from qmd.store.records import OTHER_KINDS, kinds_of_fact
+from qmd.store.records import OtherFiles
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -27,7 +27,7 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
     """Return ending → number of files in the folders of all collections, or of one, that no collection includes."""
     collections, facts, found = index.collections(), index.facts(), dict[Path, Counter[str]]()
     for one in collections:
-        kinds = kinds_of_fact(facts.get(OTHER_KINDS + one.name, "")) if name in (None, one.name) else {}
+        kinds = OtherFiles.of(facts, one.name).counts if name in (None, one.name) else {}
         # Another collection over the same folder may include them.
         around = [two for two in collections if two != one and one.path.is_relative_to(two.path)] if kinds else []
         for two in around:

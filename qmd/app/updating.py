@@ -17,7 +17,7 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 from qmd.process import lower_thread_priority, usable_cpus
-from qmd.store.records import OTHER_KINDS, REPORTED_FILE_TYPES, kinds_of_fact
+from qmd.store.records import OtherFiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,14 +72,13 @@ class Update:
 
     def unreported_file_types(self, collection: Collection, *, again: bool) -> Counter[str]:
         """Ending → number of files in a folder that no collection takes; if not `again`, only with new endings."""
-        facts, fact = self._writer.facts(), REPORTED_FILE_TYPES + collection.name
-        told, counted = set(facts.get(fact, "").split()), facts.get(OTHER_KINDS + collection.name, "")
-        if again or not kinds_of_fact(counted).keys() <= told:
+        known = OtherFiles.of(self._writer.facts(), collection.name)
+        if again or not known.counts.keys() <= known.reported:
             from qmd.app.file_types import other_kinds
 
             found = other_kinds(self._writer, collection.name)
-            if again or not found.keys() <= told:
-                self._writer.set_facts({fact: " ".join(sorted(found)) or None})
+            if again or not found.keys() <= known.reported:
+                self._writer.set_facts(OtherFiles(known.counts, found.keys()).as_facts(collection.name))
                 return found
         return Counter()
 

@@ -15,9 +15,10 @@ from qmd.file_names import suffix_of
 from qmd.indexing.reading import short_reason, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
 from qmd.ingest.document import parse_text
+from qmd.ingest.outline import kind_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
-from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, StoredFile
+from qmd.store.records import KnownFile, NewDocument, OtherFiles, StoredFile
 
 OnProgress = Callable[[str, int, int], None]
 """Gets what is copied (`Texts`, `Vectors`), how many are done, and of how many."""
@@ -114,9 +115,10 @@ class _Texts:
 
     def _new_document(self, file: StoredFile, text: str) -> NewDocument | None:
         try:
-            document = parse_text(file.path, text)
+            kind = kind_of(file.path)
+            document = parse_text(file.path, kind, text)
             try:
-                document = with_declarations(document)
+                document = with_declarations(document, kind)
             except GrammarError:
                 self.plain[file.collection].add(suffix_of(file.path))
             # The parser saw blanks for what it would not take.
@@ -158,7 +160,7 @@ def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, 
     with writer.transaction():
         writer.put_skipped(name, reader.left_out(name))
         writer.record_folders(name, reader.recorded_folders(name))
-        writer.set_facts({OTHER_KINDS + name: reader.facts().get(OTHER_KINDS + name)})
+        writer.set_facts(OtherFiles(OtherFiles.of(reader.facts(), name).counts, frozenset()).as_facts(name))
         writer.settle(name)
         stamp_analysis(writer, name, plain)
 

@@ -19,6 +19,7 @@ from qmd.indexing.reading import find_declarations, short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_text
+from qmd.ingest.outline import kind_of
 from qmd.note_names import is_descriptive
 from qmd.progress import Pace, Progress
 from qmd.records import Chunk, Document, Heading
@@ -28,6 +29,7 @@ from qmd.store.records import ChunkRecord, PendingContent
 if TYPE_CHECKING:
     from qmd.chunking.split import Declaration
     from qmd.inference.base import Embedder
+    from qmd.plugins import Kind
 
 COMMIT_S = 3.0
 """Work that a killed process may lose, in seconds; the number of texts per commit follows the model's speed."""
@@ -67,9 +69,10 @@ class Chunker(Struct):
 
     def _split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
         try:
-            document = parse_text(content.path, content.text)
+            kind = kind_of(content.path)
+            document = parse_text(content.path, kind, content.text)
             token_starts = self.embedder.token_starts(content.text)
-            declarations = self._declarations(content) if self.cut_declarations else ()
+            declarations = self._declarations(content, kind) if self.cut_declarations else ()
             limit = self.embedder.max_tokens
             if declarations:
                 chunks = split_code(content.text, declarations, token_starts, limit)
@@ -83,9 +86,9 @@ class Chunker(Struct):
             self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
             return []
 
-    def _declarations(self, content: PendingContent) -> tuple[Declaration, ...]:
+    def _declarations(self, content: PendingContent, kind: Kind) -> tuple[Declaration, ...]:
         try:
-            return find_declarations(content.path, content.text)
+            return find_declarations(content.path, kind, content.text)
         except GrammarError as exc:
             self.plain.add(suffix_of(content.path))
             self.warnings[f"{exc.message}; {exc.hint}"] = None

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from qmd.batching import batches
-from qmd.indexing.reading import FileReading, is_converted, read_files
-from qmd.ingest.outline import bytes_read, kind_of
+from qmd.indexing.reading import FileReading, read_files
+from qmd.ingest.outline import kind_of
+from qmd.plugins import Kind
 from qmd.process import usable_cpus
 from qmd.records import FileEntry
 
@@ -85,15 +86,15 @@ def read_ahead(
 
 
 def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
+    files = [(kind := kind_of(entry.path), kind.bytes_read(entry.size_bytes)) for entry in entries]
     n_cores = usable_cpus()
-    if n_cores > 1 and sum(map(bytes_read, entries)) >= _PROCESS_BYTES:
+    if n_cores > 1 and sum(n_bytes for _, n_bytes in files) >= _PROCESS_BYTES:
         return min(n_cores, _MAX_PROCESSES)
-    return 0 if all(map(_is_harmless, entries)) else 1
+    return 0 if all(_is_harmless(*file) for file in files) else 1
 
 
-def _is_harmless(entry: FileEntry) -> bool:
-    limit = _HARMLESS_CODE_BYTES if kind_of(entry.path).is_source else _HARMLESS_BYTES
-    return bytes_read(entry) <= limit and not is_converted(entry)
+def _is_harmless(kind: Kind, n_bytes: int) -> bool:
+    return n_bytes <= (_HARMLESS_CODE_BYTES if kind.is_source else _HARMLESS_BYTES) and not kind.is_converted
 
 
 @contextmanager

@@ -15,13 +15,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from typing import Self
 
-from qmd.indexing.reading import FileReading, is_converted, read_file, read_files, skip_file
+from qmd.errors import UnindexableFileError, UnindexableReason
+from qmd.indexing.reading import EXCLUDE, FileReading, read_file, read_files
+from qmd.ingest.outline import kind_of
 from qmd.records import FileEntry
+from qmd.times import settled_time
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.reader_process import serve; serve()"
 """The parent's path is taken over: a program may have been started from anywhere."""
@@ -43,7 +47,8 @@ _POLL_S = 0.25
 
 def time_budget_s(entry: FileEntry) -> float:
     """Seconds after which a file is given up."""
-    return _CONVERTED_S if is_converted(entry) else _BASE_S + _PER_MEGABYTE_S * entry.size_bytes / 1_000_000
+    is_converted = kind_of(entry.path).is_converted
+    return _CONVERTED_S if is_converted else _BASE_S + _PER_MEGABYTE_S * entry.size_bytes / 1_000_000
 
 
 class ReaderProcess:
@@ -95,9 +100,9 @@ class ReaderProcess:
                     continue
                 if self._is_expired:
                     seconds = f"{self._budget_s(entry):.0f} s"
-                    readings.append(skip_file(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
+                    readings.append(_skip(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
                 elif suspect is entry:
-                    readings.append(skip_file(entry, f"'{entry.path}' crashed the process that read it", "crash"))
+                    readings.append(_skip(entry, f"'{entry.path}' crashed the process that read it", "crash"))
                 # Once it may have been another's doing: the system ends processes when memory runs out.
                 suspect = entry
                 break
@@ -175,6 +180,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
 
 
+def _skip(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
+    failure = UnindexableFileError(message, reason, EXCLUDE)
+    return FileReading(entry, None, (message,), failure, mtime_ns=settled_time(entry.mtime_ns, time.time_ns()))
+
+
 def serve() -> None:
     """Answer tasks until stdin ends: what a reader process runs."""
     # Ctrl-C reaches every process of the terminal; the parent decides what it means.
@@ -191,12 +201,13 @@ def serve() -> None:
         except EOFError:
             return
         for entry in entries:
-            if is_converted(entry):
+            kind = kind_of(entry.path)
+            if kind.is_converted:
                 _leave_network()
-            _limit_memory(_CONVERTED_MEMORY_BYTES if is_converted(entry) else _MEMORY_BYTES)
+            _limit_memory(_CONVERTED_MEMORY_BYTES if kind.is_converted else _MEMORY_BYTES)
             # Where nobody waits any more, nobody else ends a parser that does not.
             alarm(int(2 * time_budget_s(entry)))
-            packed = read_file(entry).pack()
+            packed = read_file(entry, kind).pack()
             alarm(0)
             results.write(len(packed).to_bytes(_SIZE_BYTES) + packed)
             results.flush()

@@ -11,19 +11,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.index import analyze_document
-from qmd.analysis.note_names import name_key
+from qmd.analysis.note_names import name_kinds
 from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
-from qmd.file_names import file_name, suffix_of
 from qmd.ingest.document import read_document
-from qmd.ingest.outline import kind_of
-from qmd.plugins import KINDS, find, hooks
-from qmd.records import Document, FileEntry, Heading, NameKind
+from qmd.ingest.outline import UNKNOWN, kind_of
+from qmd.plugins import Kind, hooks
+from qmd.records import Document, FileEntry, Heading
 from qmd.store.records import NewDocument, pack_links, pack_text
 from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
     from qmd.chunking.split import Declaration
 
+EXCLUDE = "exclude it with a .qmdignore file"
 _MAX_REASON_CHARACTERS = 160
 
 
@@ -40,98 +40,86 @@ class FileReading(Struct, frozen=True):
     """The time by which the next update may know an unchanged file again."""
     losses: tuple[str, ...] = ()
     """What of the document could not be read."""
+    unread_line: int | None = None
+    """The line that could not be read, where it is known."""
 
     def pack(self) -> bytes:
         """All but `entry`, for another process."""
         failure = self.failure and (self.failure.message, self.failure.code, self.failure.hint)
-        return msgspec.msgpack.encode(
-            (self.document, self.warnings, failure, self.is_plain, self.mtime_ns, self.losses)
-        )
+        rest = (self.warnings, failure, self.is_plain, self.mtime_ns, self.losses, self.unread_line)
+        return msgspec.msgpack.encode((self.document, *rest))
 
     @classmethod
     def unpack(cls, entry: FileEntry, packed: bytes) -> Self:
         """What `pack` was called on, given its `entry`."""
-        document, warnings, failure, is_plain, mtime_ns, losses = _DECODER.decode(packed)
+        document, warnings, failure, is_plain, mtime_ns, losses, line = _DECODER.decode(packed)
         failed = failure and UnindexableFileError(*failure)
-        return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses)
+        return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses, line)
 
 
 _Failure = tuple[str, UnindexableReason, str | None]
 _Words = tuple[str, ...]
-_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words])
+_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words, int | None])
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
     """The files read, parsed and analysed, in order; what cannot be indexed, or only by another process, says why."""
-    return [read_file(entry, runs_in_subprocess=False) for entry in entries]
+    return [read_file(entry, kind_of(entry.path), runs_in_subprocess=False) for entry in entries]
 
 
-def is_converted(entry: FileEntry) -> bool:
-    """Whether a file's text is made by the extra `files`, in a process of its own."""
-    kind = kind_of(entry.path)
-    return bool(kind.needs) and not kind.is_missing
-
-
-def read_file(entry: FileEntry, *, runs_in_subprocess: bool = True) -> FileReading:
-    """A file read, parsed and analysed. Whatever goes wrong in it is its own failure and nobody else's."""
+def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) -> FileReading:
+    """Read, parse and analyse a file; an error in it fails this file alone."""
     read_at_ns = time.time_ns()
+    mtime_ns = settled_time(entry.mtime_ns, read_at_ns)
+    # A row of this ending, or a grammar, may be there one day.
+    warnings, is_plain = list[str](), kind is UNKNOWN
     try:
-        if is_converted(entry) and not runs_in_subprocess:
+        if kind.is_converted and not runs_in_subprocess:
             raise UnindexableFileError(f"'{entry.path}' needs a process of its own: none can be started", "unreadable")
-        return _read(entry, read_at_ns)
+        document = read_document(entry, kind)
+        try:
+            document = with_declarations(document, kind)
+        except GrammarError as exc:
+            warnings.append(f"{exc.message}; {exc.hint}")
+            is_plain = True
+        new = stored_form(document, entry.size_bytes, mtime_ns, read_at_ns, entry.mtime_ns)
+        # What the index cannot store must be noticed here, where it concerns this file alone.
+        "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
+        losses, line = document.warnings, document.unread_line
+        return FileReading(entry, new, tuple(warnings), None, is_plain, mtime_ns, losses, line)
     except UnindexableFileError as exc:
-        return FileReading(entry, None, (exc.message,), exc, mtime_ns=settled_time(entry.mtime_ns, read_at_ns))
+        failure = exc
     except MemoryError:
-        return skip_file(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
-    # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
+        failure = UnindexableFileError(f"'{entry.path}' needs more memory than one file may use", "failed", EXCLUDE)
+    # A parser can raise any exception; this broad net keeps the rest of the run.
     except Exception as exc:
-        return skip_file(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")
+        message = f"'{entry.path}' cannot be parsed: {short_reason(exc)}"
+        failure = UnindexableFileError(message, "failed", EXCLUDE)
+    return FileReading(entry, None, (failure.message,), failure, mtime_ns=mtime_ns)
 
 
 def short_reason(error: Exception) -> str:
-    """An unforeseen error on one line of bounded length."""
+    """Return an unforeseen error on one line of bounded length."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_REASON_CHARACTERS]
 
 
-def skip_file(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
-    """What stands for a file that was given up."""
-    failure = UnindexableFileError(message, reason, "exclude it with a .qmdignore file")
-    return FileReading(entry, None, (message,), failure, mtime_ns=settled_time(entry.mtime_ns, time.time_ns()))
-
-
-def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
-    document = read_document(entry)
-    losses, warnings = document.warnings, list[str]()
-    # A row of this ending, or a grammar, may be there one day.
-    is_plain = find(KINDS, suffix_of(entry.path)) is None
-    try:
-        document = with_declarations(document)
-    except GrammarError as exc:
-        warnings.append(f"{exc.message}; {exc.hint}")
-        is_plain = True
-    new = stored_form(document, entry.size_bytes, settled_time(entry.mtime_ns, read_at_ns), read_at_ns, entry.mtime_ns)
-    # What the index cannot store must be noticed here, where it concerns this file alone.
-    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
-    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns, losses=losses)
-
-
-def with_declarations(document: Document) -> Document:
+def with_declarations(document: Document, kind: Kind) -> Document:
     """A file of source code with the names that it declares as its headings; any other as it is.
 
     Raises:
         GrammarError: The grammar of its language is missing.
     """
-    headings = tuple(declared_headings(find_declarations(document.path, document.text)))
+    headings = tuple(declared_headings(find_declarations(document.path, kind, document.text)))
     return replace(document, headings=headings) if headings else document
 
 
-def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
+def find_declarations(path: str, kind: Kind, text: str) -> tuple[Declaration, ...]:
     """The outermost declarations of a text, with what they hold inside; of source code alone.
 
     Raises:
         GrammarError: The grammar of its language is missing.
     """
-    return hooks.find_declarations(path, text) if kind_of(path).is_source else ()
+    return hooks.find_declarations(path, text) if kind.is_source else ()
 
 
 def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> Iterator[Heading]:
@@ -158,27 +146,15 @@ def stored_form(
         title=document.title,
         hash=document.hash,
         n_chars=len(document.text),
+        created_at=file_time_text(created_ns),
+        modified_at=file_time_text(modified_ns),
         doc=pack_text(document.text),
+        links=pack_links(document.links) if document.links else None,
         terms=analyze_document(document),
+        names=name_kinds(document),
         metadata_json=msgspec.json.encode(document.metadata).decode() if document.metadata else "{}",
         size_bytes=size_bytes,
         mtime_ns=known_mtime_ns,
-        created_at=file_time_text(created_ns),
-        modified_at=file_time_text(modified_ns),
         heading=document.title if document.title_source == "heading" else None,
-        names=_names(document),
         date=document.date,
-        links=pack_links(document.links) if document.links else None,
     )
-
-
-def _names(document: Document) -> dict[str, NameKind]:
-    """What a document is called; the first meaning of a key counts."""
-    file = document.path.rpartition("/")[2]
-    named: list[tuple[str, NameKind]] = [(file_name(file), "file"), (document.title, "title")]
-    # Markdown alone is linked to without its ending.
-    named[1:1] = [] if file.lower().endswith(".md") else [(file, "file")]
-    names: dict[str, NameKind] = {}
-    for name, kind in (*named, *((alias, "alias") for alias in (*document.aliases, *document.labels))):
-        names.setdefault(name_key(name), kind)
-    return names

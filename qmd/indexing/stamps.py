@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import filterfalse
 from typing import Self
 
 from msgspec import Struct
@@ -15,22 +16,24 @@ from qmd.store.base import IndexReader, IndexWriter
 
 
 class Stamp(Struct, frozen=True):
-    """A version, and the endings that it had to treat as plain text for want of a grammar or a row of `KINDS`.
-
-    That of an analysis has the versions of readers among them (`.html=1`).
-    """
+    """The version that made a part of the index, and what was installed then."""
 
     version: int
     plain: frozenset[str] = frozenset()
+    """Suffixes that it treated as plain text, because a grammar or a row of `KINDS` was missing."""
+    readers: Mapping[str, int] = {}
+    """Suffix → version of its reader; of an analysis alone."""
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """The stamp that `str` wrote; version 0 for none."""
-        version, *plain = (text or "0").split()
-        return cls(int(version), frozenset(plain))
+        """Return the stamp that `str` wrote (`5 .html=1 .py`), or version 0 for None."""
+        version, *others = (text or "0").split()
+        readers = {suffix: int(number) for suffix, _, number in (one.partition("=") for one in others) if number}
+        return cls(int(version), frozenset(one for one in others if "=" not in one), readers)
 
     def __str__(self) -> str:
-        return " ".join([str(self.version), *sorted(self.plain)])
+        readers = [f"{suffix}={version}" for suffix, version in self.readers.items()]
+        return " ".join([str(self.version), *sorted([*self.plain, *readers])])
 
     def outdated(self, version: int) -> Callable[[str], bool] | None:
         """Whether what was made of the file at a path under this stamp has to be made again by `version`.
@@ -39,38 +42,29 @@ class Stamp(Struct, frozen=True):
         """
         if self.version != version:
             return lambda _: True
-        anew = self._regained() | (_readers() - self.plain)
-        if not anew:
-            return None
-        suffixes = {one.partition("=")[0] for one in anew}
-        return lambda path: suffix_of(path) in suffixes
+        changed = {suffix for suffix, _ in self.readers.items() ^ _readers().items() if find(KINDS, suffix)}
+        suffixes = changed | set(filter(_is_installed, self.plain))
+        return (lambda path: suffix_of(path) in suffixes) if suffixes else None
 
     def still_plain(self, version: int) -> frozenset[str]:
-        """Endings that nothing has changed for: same version, and the grammar is still missing."""
-        return self.plain - self._regained() if self.version == version else frozenset()
-
-    def _regained(self) -> frozenset[str]:
-        """Endings whose grammar, or whose row, has been installed since."""
-        return frozenset(suffix for suffix in self.plain if _is_reported(suffix))
+        """Return the suffixes for which nothing has changed: same version, and the grammar is still missing."""
+        return frozenset(filterfalse(_is_installed, self.plain)) if self.version == version else frozenset()
 
 
-def _is_reported(plain: str) -> bool:
-    """Whether files with an ending have a row, and a grammar where that takes them for source code; or a new reader."""
-    suffix, _, version = plain.partition("=")
+def _is_installed(suffix: str) -> bool:
+    """Return whether files of this suffix have a row, and a grammar if they are source code."""
     kind = find(KINDS, suffix)
-    if kind is None or version:
-        return kind is not None and version != str(kind.version)
-    return not kind.is_source or hooks.has_grammar(f"x{suffix}")
+    return kind is not None and (not kind.is_source or hooks.has_grammar(f"x{suffix}"))
 
 
-def _readers() -> frozenset[str]:
-    """The versions of readers in force, as the stamp of an analysis has them: `.html=1`."""
-    return frozenset(f"{suffix}={kind.version}" for suffix, kind in KINDS.items() if kind.version)
+def _readers() -> dict[str, int]:
+    """Return the versions of the installed readers."""
+    return {suffix: kind.version for suffix, kind in KINDS.items() if kind.version}
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:
     """Note that this version analysed all of a collection; `plain` as in `Stamp`."""
-    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, _readers().union(plain))))
+    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, frozenset(plain), _readers())))
 
 
 def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[str]:

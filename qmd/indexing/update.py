@@ -19,7 +19,7 @@ from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.status import INDEXED, SkippedFile
 from qmd.store.base import IndexWriter
-from qmd.store.records import OTHER_KINDS, KnownFile, NewDocument, kinds_as_fact
+from qmd.store.records import KnownFile, NewDocument, OtherFiles
 from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
@@ -129,14 +129,14 @@ class _Update(Struct):
         """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
         if known is None or (known.mtime_ns, known.size_bytes) != (UNKNOWN_TIME_NS, entry.size_bytes):
             return False
-        from qmd.indexing.reading import is_converted
         from qmd.ingest.document import read_hash
+        from qmd.ingest.outline import kind_of
 
-        if is_converted(entry):
+        if (kind := kind_of(entry.path)).is_converted:
             return False
         read_at_ns = time.time_ns()
         with suppress(UnindexableFileError):
-            if read_hash(entry) == known.hash:
+            if read_hash(entry, kind) == known.hash:
                 # No later look asks again, unless this one comes within the tick as well.
                 if settled_time(entry.mtime_ns, read_at_ns) == entry.mtime_ns:
                     self.settled.append((known.document_id, entry))
@@ -192,15 +192,18 @@ class _Update(Struct):
         )
 
     def _losses_of(self, batch: Sequence[FileReading]) -> list[SkippedFile]:
-        reasons = {read.entry.path: "; ".join(read.losses) for read in batch if read.losses}
-        if not reasons:
+        lossy = [read for read in batch if read.losses]
+        if not lossy:
             return []
         from qmd.ingest.exclusion import template_places
 
         # Nobody has to repair a template.
         places = template_places(batch[0].entry.folder)
-        lost = [SkippedFile(self.collection, path, reason, 0, 0, INDEXED) for path, reason in reasons.items()]
-        return [one for one in lost if not one.path.startswith(places)]
+        return [
+            SkippedFile(self.collection, one.entry.path, "; ".join(one.losses), 0, 0, INDEXED, one.unread_line)
+            for one in lossy
+            if not one.entry.path.startswith(places)
+        ]
 
     def _write(self, batch: Sequence[FileReading]) -> None:
         documents: list[NewDocument] = []
@@ -245,16 +248,18 @@ def _refuse_mass_change(
     Raises:
         TooManyChangesError: It is one of these.
     """
-    from qmd.ingest.outline import bytes_read, kind_of
+    from qmd.ingest.outline import kind_of
 
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
+    kinds = [kind_of(entry.path) for entry in news]
     # To make the text of one takes up to a second.
-    n_converted = sum(bool(kind_of(entry.path).needs) for entry in news)
+    n_converted = sum(bool(kind.needs) for kind in kinds)
+    n_bytes = sum(kind.bytes_read(entry.size_bytes) for kind, entry in zip(kinds, news, strict=True))
     n_changes = len(news) + len(gone)
     if is_emptied:
         raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
-    if n_changes > QUICK_FILES or n_converted > 1 or sum(map(bytes_read, news)) > QUICK_BYTES:
+    if n_changes > QUICK_FILES or n_converted > 1 or n_bytes > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 
@@ -310,9 +315,9 @@ def update_collection(
         writer.settle(name)
         update.put_skipped()
         writer.record_folders(name, scan.folders, below)
-        others = kinds_as_fact(scan.others) or None
-        if not below and others != writer.facts().get(OTHER_KINDS + name):
-            writer.set_facts({OTHER_KINDS + name: others})
+        others = OtherFiles.of(writer.facts(), name)
+        if not below and others.counts != scan.others:
+            writer.set_facts(OtherFiles(scan.others, others.reported).as_facts(name))
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)

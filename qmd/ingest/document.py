@@ -12,11 +12,11 @@ from qmd.errors import UnindexableFileError
 from qmd.file_names import file_name, suffix_of
 from qmd.files import read_regular_file, sha256
 from qmd.ingest.links import MAX_LINKS, find_links
-from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
+from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags
 from qmd.ingest.note_dates import dates_of
-from qmd.ingest.outline import Outline, kind_of, outline_as
+from qmd.ingest.outline import Outline, read_outline
 from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
-from qmd.plugins import load
+from qmd.plugins import Kind, load
 from qmd.records import Document, FileEntry, Heading, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
@@ -28,31 +28,32 @@ MAX_CONVERTED_BYTES = 64 * 1024 * 1024
 _SNIFFED_BYTES = 8192
 
 
-def read_document(entry: FileEntry, *, max_size_bytes: int | None = None) -> Document:
-    """The parsed file of a scan.
+def read_document(entry: FileEntry, kind: Kind) -> Document:
+    """Return the parsed file of a scan.
 
     Raises:
-        UnindexableFileError: If the file cannot be read, by what is installed, or is larger than `max_size_bytes`.
+        UnindexableFileError: The file cannot be read, by what is installed, or is too large; or its bytes are not those
+            of its kind.
     """
-    kind = kind_of(entry.path)
     if kind.is_missing:
         from qmd.installation import install_command
 
         # The same words for all of them, so that they are said once.
         what = f"files that end in {suffix_of(entry.path)} are left out"
         raise UnindexableFileError(f"{what}; to read them: {install_command('files')}", "unreadable")
-    max_size_bytes = max_size_bytes or (MAX_CONVERTED_BYTES if kind.needs else MAX_SIZE_BYTES)
-    return parse_document(entry.path, _read(entry, max_size_bytes))
+    text, warnings = decode_file(entry.path, kind, _read(entry, kind))
+    return parse_text(entry.path, kind, text, warnings)
 
 
-def read_hash(entry: FileEntry) -> str:
-    """The hash that the document of a file has, unparsed; raises as `read_document` does."""
-    return _hash(_decode(entry.path, _read(entry, MAX_SIZE_BYTES))[0])
+def read_hash(entry: FileEntry, kind: Kind) -> str:
+    """Return the hash that the document of a file has, unparsed; raises as `read_document` does."""
+    return _hash(decode_file(entry.path, kind, _read(entry, kind))[0])
 
 
-def _read(entry: FileEntry, max_size_bytes: int) -> bytes:
-    if kind_of(entry.path).is_name:
+def _read(entry: FileEntry, kind: Kind) -> bytes:
+    if kind.is_name:
         return b""
+    max_size_bytes = MAX_CONVERTED_BYTES if kind.needs else MAX_SIZE_BYTES
     try:
         raw = b"" if entry.size_bytes > max_size_bytes else read_regular_file(entry.absolute, max_size_bytes + 1)
     except OSError as exc:
@@ -68,24 +69,25 @@ def _read(entry: FileEntry, max_size_bytes: int) -> bytes:
     return raw
 
 
-def parse_document(path: str, raw: bytes) -> Document:
-    """The document in `raw`; `path` gives the kind (by extension) and the title of last resort.
+def decode_file(path: str, kind: Kind, raw: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a file and what was wrong with its bytes.
 
-    Whitespace alone gives an empty text, so that it replaces what the index held.
+    Whitespace alone gives an empty text, so that it replaces the text in the index.
 
     Raises:
-        UnindexableFileError: If the bytes are not what the kind of file should hold.
+        UnindexableFileError: The bytes are not those of a file of this kind.
     """
-    text, warnings = _decode(path, raw)
-    return parse_text(path, text, warnings)
+    # As for `read_outline`.
+    decode = cast("Callable[[str, bytes], tuple[str, tuple[str, ...]]]", load(kind.decode))
+    text, warnings = decode(path, raw)
+    return "" if text.isspace() else text, warnings
 
 
-def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document:
-    """The document of a text, from a file or as the index has it; `warnings` are of its decoding."""
-    kind = kind_of(path)
-    outline = outline_as(kind, text)
+def parse_text(path: str, kind: Kind, text: str, warnings: tuple[str, ...] = ()) -> Document:
+    """Return the document of a text, from a file or as the index has it; `warnings` are of its decoding."""
+    name, outline = file_name(path), read_outline(kind, text)
     headings, front = outline.headings, outline.front
-    metadata, warnings = front.metadata, warnings + front.warnings
+    metadata = front.metadata
     tags: tuple[str, ...] = ()
     links = outline.links
     if kind.is_markdown:
@@ -97,14 +99,15 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
             warnings = (*warnings, f"only the first {limit:,} {what} are taken")
     if tags:
         metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
-    title = _title_of(path, outline)
-    dates = dates_of(path, metadata, headings, title.text)
+    title = _choose_title(path, name, outline)
+    dates = dates_of(path, name, metadata, headings, title.text)
     return Document(
         path=path,
+        name=name,
         title=title.text,
         title_source=title.source,
         aliases=aliases_of(metadata),
-        labels=(*outline.labels, *page_aliases(path)),
+        labels=(*outline.labels, *page_aliases(name)),
         text=text,
         hash=_hash(text),
         body_offset=front.body_offset,
@@ -113,20 +116,13 @@ def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document
         date=dates.own,
         dates=dates.all,
         links=links,
-        warnings=warnings,
+        warnings=warnings + front.warnings,
+        unread_line=front.unread_line,
     )
 
 
 def _hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass"))
-
-
-def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
-    """The text of a file and what was wrong with its bytes."""
-    # As for `outline_as`.
-    decode = cast("Callable[[str, bytes], tuple[str, tuple[str, ...]]]", load(kind_of(path).decode))
-    text, warnings = decode(path, raw)
-    return "" if text.isspace() else text, warnings
 
 
 def decode_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
@@ -159,33 +155,32 @@ def _as_tuple(value: MetadataValue | None) -> tuple[str, ...]:
 
 
 class _Title(Struct, frozen=True):
-    """A note's title and what it was taken from; `file` for its name or its folder's."""
+    """The title of a note and its source; `file` for the name of its file or folder."""
 
     text: str
     source: Literal["front matter", "heading", "file"]
 
 
-def _title_of(path: str, outline: Outline) -> _Title:
-    """The title: front matter, else what the text calls itself, else a heading of level 1 that stands above it all.
+def _choose_title(path: str, name: str, outline: Outline) -> _Title:
+    """Return the title: front matter, else what the text calls itself, else a heading of level 1 above all others.
 
     Else the file's name. One that says nothing (`index`, `3f9a01c2`, `12`) gives way to the first heading of level 1
     or 2, and that of an index to its folder's name. Whether a heading names many notes alike only the index knows.
     """
-    named = outline.front.metadata.get("title")
-    if isinstance(named, (str, int, float)) and not isinstance(named, bool) and str(named).strip():
-        return _Title(plain_text(" ".join(str(named).split())), "front matter")
-    name, headings = page_path(file_name(path)), outline.headings
+    if outline.front.title is not None:
+        return _Title(outline.front.title, "front matter")
+    page, headings = page_path(name), outline.headings
     heading = outline.title or _top_heading(headings)
-    if heading is None and not is_descriptive(name):
+    if heading is None and not is_descriptive(page):
         heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)
     if heading is not None:
         return _Title(heading, "heading")
     folder = path.rpartition("/")[0].rpartition("/")[2]
-    return _Title(folder if folder and name.casefold() in OF_THE_FOLDER else name, "file")
+    return _Title(folder if folder and page.casefold() in OF_THE_FOLDER else page, "file")
 
 
 def _top_heading(headings: Sequence[Heading]) -> str | None:
-    """The text's one heading of level 1, where no other precedes it; several of them are the parts of a text."""
+    """Return the one heading of level 1, where no other precedes it; several of them are the parts of a text."""
     if not headings or headings[0].level != 1 or is_common(headings[0].text):
         return None
     return headings[0].text if all(heading.level > 1 for heading in headings[1:]) else None

@@ -57,7 +57,11 @@ class _NotSimpleError(ValueError):
 
 
 class _UnreadableError(ValueError):
-    """The block is malformed or too much; one line says why, with the line of the file where that is known."""
+    """The block is malformed or too large: one line with the reason, and the line of the file where it is known."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -93,7 +97,7 @@ def read_front_matter(text: str) -> FrontMatter:
         # A template, which a program has yet to fill in: nobody has to repair it.
         if re.search(_PLACEHOLDER, block[:MAX_CHARACTERS]):
             return FrontMatter({}, match.end())
-        return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
+        return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",), exc.line)
 
 
 def _page_properties(text: str) -> dict[str, MetadataValue]:
@@ -124,8 +128,8 @@ def _parse_yaml(block: str) -> dict[str, MetadataValue]:
     except UnreadableYamlError as exc:
         problem = " ".join(str(getattr(exc.__cause__, "problem", None) or exc).split())[:_MAX_REASON_CHARACTERS]
         mark = getattr(exc.__cause__, "problem_mark", None)
-        where = f" (line {mark.line + 2})" if mark is not None else ""
-        raise _UnreadableError(re.sub(_NEEDS_QUOTES, r"\1 needs quotes", problem) + where) from exc
+        line = mark.line + 2 if mark is not None else None
+        raise _UnreadableError(re.sub(_NEEDS_QUOTES, r"\1 needs quotes", problem), line) from exc
     if not isinstance(loaded, dict):
         raise _UnreadableError("expected a list of keys and values")
     return _flatten(loaded)

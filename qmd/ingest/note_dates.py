@@ -13,7 +13,6 @@ from msgspec import Struct
 from qmd.dates.days import DateSpan, month_of
 from qmd.dates.reading import YEAR, find_dates
 from qmd.dates.words import MONTHS
-from qmd.file_names import file_name
 from qmd.records import Heading, MetadataValue
 
 MAX_DATES = 5_000
@@ -43,20 +42,22 @@ class NoteDates(Struct, frozen=True):
     all: tuple[DateSpan, ...]
 
 
-def dates_of(path: str, metadata: Mapping[str, MetadataValue], headings: Sequence[Heading], title: str) -> NoteDates:
+def dates_of(
+    path: str, name: str, metadata: Mapping[str, MetadataValue], headings: Sequence[Heading], title: str
+) -> NoteDates:
     """What path, front matter and headings say; for the note's own date the first that says anything counts.
 
     In this order: file name, front matter, folders with what the file name adds to them, title or first heading.
     """
-    name = find_dates(file_name(path))
+    named = find_dates(name)
     told = _told(metadata)
     written: Sequence[DateSpan] = next((told[key] for key in _OWN_KEYS if key in told), ())
     folder = _folder_date(path)
     # No date crosses lines, and none is without a year.
     said = find_dates("\n".join([one.text for one in headings if "20" in one.text or "19" in one.text]))
     first = find_dates("\n".join([title, *(heading.text for heading in headings[:1])]))
-    own = name or written or folder or first
-    every = [*name, *(one for found in told.values() for one in found), *folder, *first, *said]
+    own = named or written or folder or first
+    every = [*named, *(one for found in told.values() for one in found), *folder, *first, *said]
     unique = {(one.first, one.last): one for one in every[:MAX_DATES]}
     return NoteDates(own[0].iso if own else None, tuple(unique.values()))
 

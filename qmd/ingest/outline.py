@@ -10,9 +10,10 @@ from msgspec import Struct, field
 from qmd.file_names import suffix_of
 from qmd.ingest.markdown import FrontMatter, Span, find_headings
 from qmd.plugins import KINDS, Kind, find, load
-from qmd.records import FileEntry, Heading, Link
+from qmd.records import Heading, Link
 
-_TEXT = KINDS[".txt"]
+UNKNOWN = Kind(KINDS[""].outline)
+"""The kind of a file whose ending has no row: plain text until a row is installed."""
 
 
 class Outline(Struct, frozen=True):
@@ -31,30 +32,19 @@ class Outline(Struct, frozen=True):
 
 
 def kind_of(path: str) -> Kind:
-    """The kind of a file by the ending of its name; text where no kind is known."""
-    return find(KINDS, suffix_of(path)) or _TEXT
+    """Return the kind of a file by the ending of its name; `UNKNOWN` where no row has it."""
+    return find(KINDS, suffix_of(path)) or UNKNOWN
 
 
-def bytes_read(entry: FileEntry) -> int:
-    """How much of a file its kind reads."""
-    return 0 if kind_of(entry.path).is_name else entry.size_bytes
-
-
-def read_outline(path: str, text: str) -> Outline:
-    """The outline of a text in the format that its path tells."""
-    return outline_as(kind_of(path), text)
-
-
-def outline_as(kind: Kind, text: str) -> Outline:
+def read_outline(kind: Kind, text: str) -> Outline:
     """Return the outline of a text of this kind."""
     # `tests/plugins/test_hooks.py` checks the signature that each row names.
     return cast("Callable[[str], Outline]", load(kind.outline))(text)
 
 
-def outline_passage(path: str, text: str) -> Outline:
-    """The outline of a part of a text, in which nothing is front matter."""
-    kind = kind_of(path)
-    return Outline(FrontMatter(), *find_headings(text)) if kind.is_markdown else read_outline(path, text)
+def outline_passage(kind: Kind, text: str) -> Outline:
+    """Return the outline of a part of a text, in which nothing is front matter."""
+    return Outline(FrontMatter(), *find_headings(text)) if kind.is_markdown else read_outline(kind, text)
 
 
 def outline_text(text: str) -> Outline:

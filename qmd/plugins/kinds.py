@@ -41,6 +41,15 @@ class Kind(NamedTuple):
 
         return find_spec(self.needs) is None
 
+    @property
+    def is_converted(self) -> bool:
+        """Whether the extra `files` makes the text of these files, in a process of its own."""
+        return bool(self.needs) and not self.is_missing
+
+    def bytes_read(self, size_bytes: int) -> int:
+        """Return how much is read of a file of this size."""
+        return 0 if self.is_name else size_bytes
+
 
 _MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"
 _SOURCE = (

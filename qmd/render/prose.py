@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
-from qmd.ingest.outline import outline_passage
+from qmd.ingest.outline import kind_of, outline_passage
 from qmd.render.drawing import shorten, wrap
 from qmd.render.note_marks import BOXES, CALLOUT, MATH, SIGN
 from qmd.render.terminal import visible
@@ -62,7 +62,7 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
     if is_code:
         rows = _code_rows(lines, width, mark)
         return [Block([row], number, number) for number, row in enumerate(rows) if row.plain.strip()]
-    outline = outline_passage(path, shown)
+    outline = outline_passage(kind_of(path), shown)
     layout = Layout(shown, outline.headings, outline.fences, is_source=False)
     blocks: list[Block] = []
     formulas = _formula_lines(lines)

@@ -69,13 +69,13 @@ def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     documents = reader.documents([candidate.document_id for candidate in holding])
     if not documents:
         return []
-    from qmd.ingest.outline import read_outline
+    from qmd.ingest.outline import kind_of, read_outline
 
     key = name_key(text)
     texts = reader.texts([document.hash for document in documents.values()])
     found = []
     for document in documents.values():
-        headings = read_outline(document.path, texts.get(document.hash, "")).headings
+        headings = read_outline(kind_of(document.path), texts.get(document.hash, "")).headings
         if any(name_key(heading.text) == key for heading in headings):
             found.append(document.id)
     return found if len(found) <= MANY_HEADINGS else []

@@ -148,8 +148,8 @@ class _Chooser:
     ) -> None:
         from qmd.ingest.outline import kind_of, read_outline
 
-        outline = read_outline(path or ".md", text)
-        self._is_source = kind_of(path).is_source
+        outline = read_outline(kind := kind_of(path or ".md"), text)
+        self._is_source = kind.is_source
         self._body = outline.front.body_offset
         self._layout = Layout(text, outline.headings, outline.fences, is_source=self._is_source)
         self._places = TermPlaces(self._layout, terms, matched)

@@ -7,31 +7,50 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Self
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from qmd.records import Candidate, IndexTerms, Link, NameKind
+from qmd.status import SkippedFile
 
 COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told")
 """Facts of the index that belong to a collection, whose name follows a colon."""
 
-OTHER_KINDS = "other_kinds:"
-"""With the name of a collection: the fact that counts the other files in its folder."""
 
-REPORTED_FILE_TYPES = "kinds_told:"
-"""With the name of a collection: the fact with the reported suffixes."""
+class OtherFiles(Struct, frozen=True):
+    """Files in the folder of a collection that it does not select, by suffix."""
+
+    counts: Mapping[str, int]
+    reported: Set[str]
+    """Suffixes that were reported to the user."""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, str], collection: str) -> Self:
+        """Decode the facts of a collection; ignore any other content, as the index may be untrusted."""
+        counted = re.findall(r"(\.[a-zA-Z0-9]+)=([0-9]{1,12})", facts.get(f"other_kinds:{collection}", ""))
+        counts = {suffix: int(n_files) for suffix, n_files in counted}
+        return cls(counts, frozenset(facts.get(f"kinds_told:{collection}", "").split()))
+
+    def as_facts(self, collection: str) -> dict[str, str | None]:
+        """Encode the facts that `of` decodes: `.pdf=3 .png=212` and `.pdf .png`."""
+        counts = [f"{suffix}={n_files}" for suffix, n_files in sorted(self.counts.items())]
+        reported = " ".join(sorted(self.reported))
+        return {f"other_kinds:{collection}": " ".join(counts) or None, f"kinds_told:{collection}": reported or None}
 
 
-def kinds_as_fact(kinds: Mapping[str, int]) -> str:
-    """Encode numbers of files by suffix as a fact: `.pdf=3 .png=212`."""
-    return " ".join(f"{ending}={n_files}" for ending, n_files in sorted(kinds.items()))
+def pack_skipped(file: SkippedFile) -> SkippedFile:
+    """Return the stored form of a skipped file: the message ends with ` (line 4)`."""
+    return replace(file, message=file.reason, line=None)
 
 
-def kinds_of_fact(fact: str) -> dict[str, int]:
-    """Decode a fact into suffix → number of files; ignore any other content, as the index may be untrusted."""
-    return {ending: int(n_files) for ending, n_files in re.findall(r"(\.[a-zA-Z0-9]+)=([0-9]{1,12})", fact)}
+def unpack_skipped(file: SkippedFile) -> SkippedFile:
+    """Return the skipped file that `pack_skipped` was given."""
+    found = re.fullmatch(r"(.*) \(line ([0-9]{1,9})\)", file.message, re.DOTALL) if file.is_indexed else None
+    return replace(file, message=found[1], line=int(found[2])) if found is not None else file
 
 
 class NewDocument(Struct, frozen=True):

@@ -6,9 +6,9 @@ import apsw
 import pytest
 
 from qmd.analysis.index import analyze_document
-from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
 from qmd.store.sqlite.schema import TOKENIZER
+from tests.parsing import parse_document
 
 Search = Callable[[dict[str, str], Sequence[LexicalTerm]], list[str]]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from qmd.analysis.index import analyze_document
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.analysis.scripts import analyze_text, normal_form, normalize
-from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
+from tests.parsing import parse_document
 
 Search = Callable[[dict[str, str], Sequence[LexicalTerm]], list[str]]
 

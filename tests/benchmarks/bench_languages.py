@@ -25,7 +25,6 @@ from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.ingest.document import parse_document
 from qmd.plugins.bench.fixture import read_fixture, same_file
 from qmd.plugins.bench.running import BACKENDS
 from qmd.records import Collection
@@ -35,6 +34,7 @@ from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
 from tests.benchmarks.bootstrap import compare_runs
 from tests.benchmarks.metrics import average
+from tests.parsing import parse_document
 
 MODES = {"hybrid": "full", "fused": "hybrid", "lexical": "bm25", "dense": "vector"}
 MEASURES = ("first", "three", "rr", "original", "warnings")

@@ -8,12 +8,12 @@ from pathlib import Path
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
-from qmd.ingest.document import parse_document
 from qmd.progress import Progress
 from qmd.records import Collection, StoredDocument
 from qmd.store.opening import open_writer
 from qmd.store.records import NewDocument
 from tests.benchmarks.judged import CorpusText, read_corpus
+from tests.parsing import parse_document
 
 COLLECTION = "corpus"
 SUFFIX = ".md"

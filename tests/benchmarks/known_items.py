@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from qmd.ingest.outline import read_outline
+from qmd.ingest.outline import kind_of, read_outline
 from qmd.records import Scope
 from qmd.store.base import IndexReader
 from tests.benchmarks.judged import JudgedQueries
@@ -39,7 +39,7 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
 
 
 def _headings(path: str, text: str, name: str) -> list[tuple[str, str]]:
-    headings = read_outline(path, text).headings
+    headings = read_outline(kind_of(path), text).headings
     return [(_clean(heading.text), name) for heading in headings if heading.level in _LEVELS]
 
 

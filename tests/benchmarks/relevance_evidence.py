@@ -21,6 +21,7 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
 from qmd.ingest.document import parse_text
+from qmd.ingest.outline import kind_of
 from qmd.plugins.bench.fixture import read_fixture, same_file
 from qmd.records import Collection, StoredDocument
 from qmd.retrieval import pipeline
@@ -218,7 +219,7 @@ def _of_small(
         index = Path(folder) / "index.sqlite"
         with open_writer(index) as writer:
             writer.mirror_config([Collection(COLLECTION, Path(folder))], None, "bench")
-            parsed = [parse_text(document.path, text) for document, text in part]
+            parsed = [parse_text(document.path, kind_of(document.path), text) for document, text in part]
             writer.put_documents(COLLECTION, [stored_form(document, 0, 0, 0, 0) for document in parsed])
             if engines.embedder is not None:
                 embed_pending(writer, engines.embedder)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.chunking.split import split_document
-from qmd.ingest.document import parse_document
 from qmd.records import Chunk, Document
+from tests.parsing import parse_document
 from tests.regex_tokens import regex_token_starts
 
 

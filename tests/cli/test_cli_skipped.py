@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qmd.records import DEFAULT_PATTERN
-from qmd.store.records import kinds_as_fact, kinds_of_fact
+from qmd.store.records import OtherFiles
 from tests.program import Qmd
 
 
@@ -231,8 +231,10 @@ def test_templates_of_obsidian_are_no_problems_and_its_settings_are_only_compare
 
 def test_counts_that_a_stranger_wrote_into_an_index_hold_no_more_than_endings() -> None:
     fact = ".png=3 .\x1b[31m=4 .txt=x .md=" + "9" * 400 + " ../etc=5 " + "." * 100_000
-    assert set(kinds_of_fact(fact)) <= {".png", ".md"}
-    assert kinds_of_fact(kinds_as_fact({".png": 2, ".MD": 1})) == {".MD": 1, ".png": 2}
+    assert set(OtherFiles.of({"other_kinds:notes": fact}, "notes").counts) <= {".png", ".md"}
+    known = OtherFiles({".png": 2, ".MD": 1}, {".png"})
+    stored = {"other_kinds:notes": ".MD=1 .png=2", "kinds_told:notes": ".png"}
+    assert known.as_facts("notes") == stored and OtherFiles.of(stored, "notes") == known
 
 
 def test_counts_of_what_is_left_out_have_separators(qmd: Qmd, home: Path) -> None:

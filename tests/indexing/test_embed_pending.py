@@ -11,12 +11,12 @@ import pytest
 
 from qmd.indexing.embed import chunk_key, embed_pending, embedded_text
 from qmd.indexing.update import update_collection
-from qmd.ingest.document import parse_document
 from qmd.progress import Progress
 from qmd.records import Chunk, Collection, Scope
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.fakes import HashingEmbedder
+from tests.parsing import parse_document
 
 
 def index(writer: SqliteWriter, folder: Path) -> None:

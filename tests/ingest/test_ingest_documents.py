@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.errors import UnindexableFileError
-from qmd.ingest.document import parse_document, read_document
+from qmd.ingest.document import MAX_SIZE_BYTES, read_document
+from qmd.ingest.outline import kind_of
 from qmd.records import Document, FileEntry
+from tests.parsing import parse_document
 
 
 def parse(text: str, path: str = "notes/file.md") -> Document:
@@ -51,15 +53,15 @@ def test_binary_files_are_refused() -> None:
 
 
 def test_files_over_the_limit_are_refused_before_reading(tmp_path: Path) -> None:
-    entry = FileEntry("big.md", tmp_path, 10_000, 0)
+    entry = FileEntry("big.md", tmp_path, MAX_SIZE_BYTES + 1, 0)
     with pytest.raises(UnindexableFileError) as caught:
-        read_document(entry, max_size_bytes=100)
+        read_document(entry, kind_of("big.md"))
     assert caught.value.code == "too_large"
 
 
 def test_a_vanished_file_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(UnindexableFileError) as caught:
-        read_document(FileEntry("gone.md", tmp_path, 1, 0))
+        read_document(FileEntry("gone.md", tmp_path, 1, 0), kind_of("gone.md"))
     assert caught.value.code == "unreadable"
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qmd.ingest.document import parse_document
 from qmd.records import Document, MetadataValue
+from tests.parsing import parse_document
 
 
 def parse(text: str) -> Document:

@@ -14,10 +14,12 @@ from qmd.analysis.index import analyze_document
 from qmd.chunking.split import split_document
 from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.embed import embedded_text
-from qmd.ingest.document import parse_document, read_document
+from qmd.ingest.document import MAX_SIZE_BYTES, read_document
+from qmd.ingest.outline import kind_of
 from qmd.ingest.scan import scan_collection
 from qmd.plugins import KINDS
 from qmd.records import Collection, FileEntry
+from tests.parsing import parse_document
 from tests.regex_tokens import regex_token_starts
 
 ALIAS_BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -124,13 +126,13 @@ def test_more_tags_or_headings_than_any_note_has_are_cut_with_a_warning() -> Non
 def test_a_file_that_became_a_pipe_after_the_scan_is_left_out_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "n.md")
     with pytest.raises(UnindexableFileError, match="not a regular file"):
-        read_document(FileEntry("n.md", tmp_path, 10, 0))
+        read_document(FileEntry("n.md", tmp_path, 10, 0), kind_of("n.md"))
 
 
 def test_a_file_that_grew_after_the_scan_is_not_read_beyond_the_limit(tmp_path: Path) -> None:
-    (tmp_path / "n.md").write_bytes(b"x" * 1_000)
-    with pytest.raises(UnindexableFileError, match="more than the limit of 100"):
-        read_document(FileEntry("n.md", tmp_path, 10, 0), max_size_bytes=100)
+    (tmp_path / "n.md").write_bytes(b"x" * (MAX_SIZE_BYTES + 100))
+    with pytest.raises(UnindexableFileError, match="has 10,485,761 bytes, more than the limit of 10,485,760"):
+        read_document(FileEntry("n.md", tmp_path, 10, 0), kind_of("n.md"))
 
 
 # --- no shape of text takes more than its share ---------------------------------------------------

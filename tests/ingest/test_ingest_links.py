@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.ingest.document import parse_document
 from qmd.ingest.links import _MARK, MAX_LINKS, _marks, find_links
 from qmd.ingest.markdown import find_headings
 from qmd.records import Link
+from tests.parsing import parse_document
 
 
 def links(text: str) -> list[Link]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from qmd import plugins
-from qmd.ingest.document import parse_document
 from qmd.ingest.outline import kind_of
 from qmd.plugins import KINDS, Kind
 from qmd.plugins.code.languages import language_of
+from tests.parsing import parse_document
 from tests.program import Qmd, foreign_rows, write_notes
 
 PACKAGE = """

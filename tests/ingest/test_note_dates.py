@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qmd.analysis.index import analyze_document
-from qmd.ingest.document import parse_document
 from qmd.records import Document
+from tests.parsing import parse_document
 
 
 def document(path: str, text: str = "word\n") -> Document:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from qmd.analysis.index import analyze_document
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.ingest.document import parse_document
 from qmd.records import Collection, Scope, SearchResponse
 from qmd.retrieval.lookup import resolve_document
 from qmd.retrieval.pipeline import search
@@ -21,6 +20,7 @@ from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.records import NewDocument, pack_text
+from tests.parsing import parse_document
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
 NO_ENGINES = Engines(None, None, None)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from qmd.chunking.split import split_document
 from qmd.indexing.embed import chunk_key, embedded_text
 from qmd.ingest.document import parse_text
+from qmd.ingest.outline import kind_of
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
@@ -51,7 +52,7 @@ def sample_vectors(
         if len(distances) == size:
             break
         text = reader.texts([document.hash]).get(document.hash, "")
-        parsed = parse_text(document.path, text)
+        parsed = parse_text(document.path, kind_of(document.path), text)
         starts = embedder.token_starts(text)
         chunks = split_document(text, parsed.headings, parsed.body_offset, starts, embedder.max_tokens)
         readable = [chunk for chunk in chunks if embedder.embeds(chunk.text)]

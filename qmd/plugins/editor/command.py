@@ -14,8 +14,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out, say, warn
 from qmd.errors import NotFoundError
-from qmd.file_names import suffix_of
-from qmd.plugins import KINDS, find
+from qmd.ingest.outline import UNKNOWN, kind_of
 from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch, plan_viewing
 
 if TYPE_CHECKING:
@@ -75,12 +74,12 @@ def _plan_document(invocation: Invocation, index: OpenIndex, document: StoredDoc
     path = index.disk_paths([document]).get(document.uri)
     if path is None:
         raise NotFoundError(f"the file of '{document.uri}' is missing", "refresh the index: qmd update")
-    kind = find(KINDS, suffix_of(document.path))
-    if kind is not None and (kind.needs or kind.is_name):
+    kind = kind_of(document.path)
+    if kind.needs or kind.is_name:
         pages = re.findall(r"(?m)^### p(\d+)$", index.get(document.uri, max_lines=line).text)
         return plan_viewing(Path(path), int(pages[-1]) if kind.place == "p" and pages else 1)
     # Lines of extracted text are not lines of the file.
-    line = 1 if kind is not None and kind.decode != KINDS[""].decode else line
+    line = line if kind.decode == UNKNOWN.decode else 1
     return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
 
 

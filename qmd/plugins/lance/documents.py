@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from qmd.analysis.note_names import NamedNote, link_key, path_key
 from qmd.batching import batches
@@ -21,7 +22,7 @@ from qmd.records import Collection, Link, NameKind, Scope, StoredDocument
 from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.linking import Written
-from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_text
+from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_skipped, unpack_text
 
 COLUMNS = ("id", "collection", "path", "title", "hash", "modified_at", "n_chars", "metadata", "date")
 """In the order of `StoredDocument`."""
@@ -75,7 +76,7 @@ class Documents(IndexReader):
         inside = "" if collection is None else of_collection(collection)
         rows = self._tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
         found = [
-            msgspec.structs.replace(msgspec.json.decode(row["value"], type=SkippedFile), collection=row["collection"])
+            replace(unpack_skipped(msgspec.json.decode(row["value"], type=SkippedFile)), collection=row["collection"])
             for row in rows
         ]
         return sorted(found, key=lambda one: (one.collection, one.path))

@@ -23,7 +23,7 @@ from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, 
 from qmd.records import Collection, IndexTerms
 from qmd.status import SkippedFile
 from qmd.store.linking import anchors_of, correct_titles
-from qmd.store.records import KnownFile, NewDocument
+from qmd.store.records import KnownFile, NewDocument, pack_skipped
 
 _TITLES = 3
 """Repetitions of the title in the searched text, which has other fields once: near to its weight in `FIELD_WEIGHTS`
@@ -120,7 +120,7 @@ class LanceWriter(Lexical, Dense, HealthWriter):
             return
         with self.transaction():
             self._open.delete("places", both("kind = 'left_out'", of_collection(collection)))
-            values = {path: msgspec.json.encode(one).decode() for path, one in wanted.items()}
+            values = {path: msgspec.json.encode(pack_skipped(one)).decode() for path, one in wanted.items()}
             self._open.add("places", _places("left_out", collection, values))
 
     def put_folders(self, collection: str, changed: Mapping[str, int], gone: Iterable[str]) -> None:

@@ -64,11 +64,12 @@ def resource_text(fetched: DocumentText, *, line_numbers: bool = True) -> str:
 
 def outlined(fetched: DocumentText) -> DocumentText:
     """Replace the lines of a document by its headings, each after its line number and indented by level."""
-    from qmd.ingest.outline import outline_passage, read_outline
+    from qmd.ingest.outline import kind_of, outline_passage, read_outline
 
     text, line, start = fetched.text, fetched.first_line, 0
     lines = []
-    for heading in (read_outline if fetched.is_whole else outline_passage)(fetched.document.path, text).headings:
+    outlined_part = read_outline if fetched.is_whole else outline_passage
+    for heading in outlined_part(kind_of(fetched.document.path), text).headings:
         line, start = line + text.count("\n", start, heading.offset), heading.offset
         lines.append(f"{line}: {'  ' * (heading.level - 1)}{heading.text}")
     end = fetched.first_line + text.removesuffix("\n").count("\n")

@@ -126,9 +126,10 @@ def _passage(hit: Hit, matches: Matcher) -> str:
 
 
 def _text(path: str, text: str, context: NoteContext) -> str:
-    if not kind_of(path).is_markdown:
+    kind = kind_of(path)
+    if not kind.is_markdown:
         return plain_html(text, context)
-    outline = read_outline(path, text)
+    outline = read_outline(kind, text)
     return markdown_html(remove_comments(text, outline.front.body_offset, outline.fences), context)
 
 
@@ -190,7 +191,7 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
 
 def _places(view: View, document: StoredDocument, text: str, terms: Sequence[LexicalTerm]) -> str:
     """List the sections that match the query as well as the found one, if there are several."""
-    outline, lines, rows = read_outline(document.path, text), text.split("\n"), ""
+    outline, lines, rows = read_outline(kind_of(document.path), text), text.split("\n"), ""
     places = _matching_sections(outline, text, terms, view.line - 1)
     for section, line in places[:MOST_PLACES] if len(places) > 1 else ():
         name, extract = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")

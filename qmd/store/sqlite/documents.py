@@ -14,7 +14,7 @@ from qmd.records import Collection, MetadataValue, Scope, StoredDocument
 from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.filters import ScopeWriter
-from qmd.store.records import NamedDocument, StoredFile, unpack_text
+from qmd.store.records import NamedDocument, StoredFile, unpack_skipped, unpack_text
 from qmd.store.sqlite.connection import Database, Row
 
 COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
@@ -87,7 +87,7 @@ class Documents(IndexReader):
     def left_out(self, collection: str | None) -> list[SkippedFile]:
         """With None those of all collections, by collection and path."""
         sql = f"SELECT {SKIPPED_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
-        return [SkippedFile(*row) for row in self.database.rows(sql, (collection,))]
+        return [unpack_skipped(SkippedFile(*row)) for row in self.database.rows(sql, (collection,))]
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
         sql = f"SELECT {COLUMNS} FROM documents WHERE id IN ({{}})"

@@ -14,7 +14,7 @@ from qmd.addresses import is_below
 from qmd.file_names import to_text
 from qmd.records import Collection
 from qmd.status import SkippedFile
-from qmd.store.records import KnownFile, NewDocument
+from qmd.store.records import KnownFile, NewDocument, pack_skipped
 from qmd.store.sqlite.chunks import ChunkWriter
 from qmd.store.sqlite.documents import SKIPPED_COLUMNS
 from qmd.store.sqlite.index import SqliteReader
@@ -76,7 +76,10 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
             self.database.run("DELETE FROM left_out WHERE collection = ?", (collection,))
             self.database.run_many(
                 f"INSERT OR REPLACE INTO left_out ({SKIPPED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                [(collection, one.path, one.reason, one.size_bytes, one.mtime_ns, one.program) for one in files],
+                [
+                    (collection, one.path, one.message, one.size_bytes, one.mtime_ns, one.program)
+                    for one in map(pack_skipped, files)
+                ],
             )
 
     def put_folders(self, collection: str, changed: Mapping[str, int], gone: Iterable[str]) -> None:

@@ -17,9 +17,9 @@ import pytest
 from qmd.app.opening import open_index
 from qmd.errors import QmdError
 from qmd.files import open_below
-from qmd.ingest.document import parse_text
 from qmd.plugins.adding.notes import MAX_BYTES, NewNote, add_note
 from qmd.store.opening import open_writer
+from tests.parsing import parse_document
 from tests.program import Qmd
 
 needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links and pipes need rights there")
@@ -60,7 +60,7 @@ def test_a_text_becomes_a_note_that_the_next_search_finds(indexed: Qmd, notes: P
         "add", FACT, "--title", 'Boiler: "when"? C:\\x', "--tags", "home, Heat/Gas", "--source", "me", "--json"
     )
     assert (run.status, run.json["file"]) == (0, "qmd://notes/boiler-when-c-x.md")
-    found = parse_text("x.md", (notes / "boiler-when-c-x.md").read_text("utf-8"))
+    found = parse_document("x.md", (notes / "boiler-when-c-x.md").read_bytes())
     assert found.title == 'Boiler: "when"? C:\\x'
     assert found.metadata["tags"] == ("home", "heat/gas")
     assert found.metadata["source"] == "me"
@@ -73,7 +73,7 @@ def test_a_text_never_becomes_front_matter(indexed: Qmd, notes: Path, monkeypatc
     text = b"---\r\ntags: [urgent]\r\n---\r\nA text from a pipe\r\n"
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text), isatty=lambda: False))
     assert indexed("add", "-", "--title", "one\u2028---\n---").status == 0
-    found = parse_text("x.md", (notes / "one.md").read_text("utf-8"))
+    found = parse_document("x.md", (notes / "one.md").read_bytes())
     assert (found.title, "tags" in found.metadata) == ("one --- ---", False)
 
 

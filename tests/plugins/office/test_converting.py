@@ -15,12 +15,12 @@ import pytest
 
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading, read_files
-from qmd.ingest.document import parse_document
 from qmd.ingest.scan import scan_collection
 from qmd.installation import install_command
 from qmd.plugins import KINDS
 from qmd.records import Collection
 from qmd.store.records import unpack_text
+from tests.parsing import parse_document
 from tests.plugins.office.samples import PROTECTED_PDF, docx, packed, pdf, pptx, xlsx
 from tests.processes import wait_until
 from tests.program import Qmd, foreign_rows, write_notes

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.ingest.outline import read_outline
+from qmd.ingest.outline import kind_of, read_outline
 from qmd.plugins.page.note_html import NoteContext, markdown_html, plain_html, remove_comments
 
 TAGS = {
@@ -160,7 +160,7 @@ def test_the_block_that_was_found_is_known_by_its_line() -> None:
 
 def test_front_matter_and_comments_are_not_shown_and_lines_keep_their_numbers() -> None:
     text = "---\na: b\n---\nx <!-- c\nd --> y %% z %%\n```\n<!-- code -->\n```\nend <!-- open"
-    outline = read_outline("a.md", text)
+    outline = read_outline(kind_of("a.md"), text)
     shown = remove_comments(text, outline.front.body_offset, outline.fences)
     assert shown == "\n\n\nx \n y \n```\n<!-- code -->\n```\nend <!-- open"
 

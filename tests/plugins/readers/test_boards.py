@@ -5,7 +5,7 @@ import json
 import pytest
 
 from qmd.errors import UnindexableFileError
-from qmd.ingest.document import parse_document
+from tests.parsing import parse_document
 
 NOTEBOOK = {
     "cells": [

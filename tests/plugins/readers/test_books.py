@@ -6,8 +6,8 @@ from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZipFile
 import pytest
 
 from qmd.errors import UnindexableFileError
-from qmd.ingest.document import parse_document
 from qmd.plugins.readers.texts import MAX_CHARACTERS
+from tests.parsing import parse_document
 
 CONTAINER = (
     '<?xml version="1.0"?><c:container><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></c:container>'

@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 from qmd.errors import UnindexableFileError
-from qmd.ingest.document import parse_document
+from tests.parsing import parse_document
 
 HTML = (
     *(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from qmd.ingest.document import parse_document
 from qmd.plugins.readers.texts import MAX_CHARACTERS
+from tests.parsing import parse_document
 
 SRT = """1
 00:00:01,000 --> 00:00:04,200

@@ -2,8 +2,8 @@
 
 import pytest
 
-from qmd.ingest.document import parse_document
 from qmd.records import Document
+from tests.parsing import parse_document
 
 MAIL = """Received: from a (b)\r
 Subject: =?utf-8?q?Br=C3=B6tchen?= *today*\r

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import UnindexableFileError
-from qmd.ingest.document import parse_document
 from qmd.plugins.readers.texts import MAX_CHARACTERS
 from qmd.records import Heading
+from tests.parsing import parse_document
 from tests.program import Qmd, write_notes
 
 PAGE = """<!DOCTYPE html>

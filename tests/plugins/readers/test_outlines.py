@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.ingest.document import parse_document
 from qmd.records import Heading
+from tests.parsing import parse_document
 from tests.program import Qmd, write_notes
 
 RST = """.. _guide:
