@@ -18,7 +18,6 @@ from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
-from qmd.render.listings import NO_COLLECTIONS
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -197,6 +196,8 @@ def update(
     status, failed = 0, []
     with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
+            from qmd.render.listings import NO_COLLECTIONS
+
             out(NO_COLLECTIONS)
             return 0
         with opened.updating(collection, verify=verify) as update:
@@ -265,6 +266,8 @@ def embed(
     }
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if not opened.exists() and not opened.collections():
+            from qmd.render.listings import NO_COLLECTIONS
+
             out(NO_COLLECTIONS)
         else:
             embed_index(invocation, opened, locations, collection or None, **options)
