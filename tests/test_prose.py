@@ -5,32 +5,32 @@ from collections import Counter
 from tests import prose
 
 MOST = {
-    "holds": 92,
-    "what is": 80,
-    "says": 64,
-    "Whether": 96,
-    "stands": 47,
-    "beside": 26,
+    "holds": 89,
+    "what is": 76,
+    "says": 61,
+    "Whether": 92,
+    "stands": 45,
+    "beside": 24,
     "room": 28,
     "said": 20,
     "gone": 9,
-    "held": 7,
+    "held": 6,
 }
 """Words of `prose.FEWER`, and "Whether" in front of a value that is a bool: a number only falls."""
 
 UNTIL_REWRITTEN = {
-    "begins with What": 188,
-    "begins with How": 26,
-    "nobody": 27,
+    "begins with What": 178,
+    "begins with How": 23,
+    "nobody": 24,
     "begins with Where": 20,
-    "begins with Of": 15,
+    "begins with Of": 14,
     "told": 25,
     "class begins with a verb": 11,
     "anew": 3,
     "whoever": 5,
     "begins with Whether": 8,
     "begins with Who": 4,
-    "for want of": 4,
+    "for want of": 3,
 }
 """Findings that are not allowed and still there: a number only falls."""
 
