@@ -21,8 +21,7 @@ from contextlib import suppress
 from functools import cache, lru_cache, partial
 from typing import Self
 
-from qmd.errors import UnindexableFileError, UnindexableReason
-from qmd.indexing.reading import EXCLUDE, FileReading, read_file, read_files
+from qmd.indexing.reading import FileReading, read_file, read_files
 from qmd.ingest.outline import kind_of
 from qmd.records import FileEntry
 from qmd.times import settled_time
@@ -99,10 +98,9 @@ class ReaderProcess:
                     readings.append(reading)
                     continue
                 if self._is_expired:
-                    seconds = f"{self._budget_s(entry):.0f} s"
-                    readings.append(_skip(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
+                    readings.append(_failed(entry, "slow", f"took longer than {self._budget_s(entry):.0f} s to read"))
                 elif suspect is entry:
-                    readings.append(_skip(entry, f"'{entry.path}' crashed the process that read it", "crash"))
+                    readings.append(_failed(entry, "crash", "crashed the process that read it"))
                 # Once it may have been another's doing: the system ends processes when memory runs out.
                 suspect = entry
                 break
@@ -180,9 +178,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
 
 
-def _skip(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
-    failure = UnindexableFileError(message, reason, EXCLUDE)
-    return FileReading(entry, None, (message,), failure, mtime_ns=settled_time(entry.mtime_ns, time.time_ns()))
+def _failed(entry: FileEntry, code: str, message: str) -> FileReading:
+    mtime_ns = settled_time(entry.mtime_ns, time.time_ns())
+    return FileReading(entry, None, code, mtime_ns, warnings=(f"'{entry.path}' {message}",))
 
 
 def serve() -> None:

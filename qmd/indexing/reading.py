@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_kinds
-from qmd.errors import GrammarError, UnindexableFileError, UnindexableReason
+from qmd.errors import GrammarError, UnindexableFileError
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import UNKNOWN, kind_of
 from qmd.plugins import Kind, hooks
@@ -23,43 +23,38 @@ from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 if TYPE_CHECKING:
     from qmd.chunking.split import Declaration
 
-EXCLUDE = "exclude it with a .qmdignore file"
 _MAX_REASON_CHARACTERS = 160
 
 
 class FileReading(Struct, frozen=True):
-    """A file after it was read: its document, or why there is none."""
+    """A file after it was read: its document, or the reason why there is none."""
 
     entry: FileEntry
-    document: NewDocument | None
-    warnings: tuple[str, ...]
-    failure: UnindexableFileError | None = None
-    is_plain: bool = False
-    """True for source code whose declarations cannot be told, because the grammar is missing."""
+    document: NewDocument | None = None
+    failure: str | None = None
+    """The code of `UnindexableFileError` if the file cannot be indexed; the one warning is its message."""
     mtime_ns: int = UNKNOWN_TIME_NS
     """The time by which the next update may know an unchanged file again."""
+    is_plain: bool = False
+    """True for source code whose declarations are unknown, because the grammar is missing."""
+    warnings: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
-    """What of the document could not be read."""
+    """The parts of the document that could not be read."""
     unread_line: int | None = None
     """The line that could not be read, where it is known."""
 
     def pack(self) -> bytes:
-        """All but `entry`, for another process."""
-        failure = self.failure and (self.failure.message, self.failure.code, self.failure.hint)
-        rest = (self.warnings, failure, self.is_plain, self.mtime_ns, self.losses, self.unread_line)
-        return msgspec.msgpack.encode((self.document, *rest))
+        """Encode all but `entry`, for another process."""
+        return msgspec.msgpack.encode(astuple(self)[1:])
 
     @classmethod
     def unpack(cls, entry: FileEntry, packed: bytes) -> Self:
-        """What `pack` was called on, given its `entry`."""
-        document, warnings, failure, is_plain, mtime_ns, losses, line = _DECODER.decode(packed)
-        failed = failure and UnindexableFileError(*failure)
-        return cls(entry, document, warnings, failed, is_plain, mtime_ns, losses, line)
+        """Return the reading that `pack` encoded, given its `entry`."""
+        return cls(entry, *_DECODER.decode(packed))
 
 
-_Failure = tuple[str, UnindexableReason, str | None]
 _Words = tuple[str, ...]
-_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, _Words, _Failure | None, bool, int, _Words, int | None])
+_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, str | None, int, bool, _Words, _Words, int | None])
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
@@ -86,16 +81,15 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
         # What the index cannot store must be noticed here, where it concerns this file alone.
         "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
         losses, line = document.warnings, document.unread_line
-        return FileReading(entry, new, tuple(warnings), None, is_plain, mtime_ns, losses, line)
+        return FileReading(entry, new, None, mtime_ns, is_plain, tuple(warnings), losses, line)
     except UnindexableFileError as exc:
-        failure = exc
+        message, code = exc.message, exc.code
     except MemoryError:
-        failure = UnindexableFileError(f"'{entry.path}' needs more memory than one file may use", "failed", EXCLUDE)
+        message, code = f"'{entry.path}' needs more memory than one file may use", "failed"
     # A parser can raise any exception; this broad net keeps the rest of the run.
     except Exception as exc:
-        message = f"'{entry.path}' cannot be parsed: {short_reason(exc)}"
-        failure = UnindexableFileError(message, "failed", EXCLUDE)
-    return FileReading(entry, None, (failure.message,), failure, mtime_ns=mtime_ns)
+        message, code = f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed"
+    return FileReading(entry, failure=code, mtime_ns=mtime_ns, warnings=(message,))
 
 
 def short_reason(error: Exception) -> str:

@@ -217,10 +217,10 @@ class _Update(Struct):
                 self.plain.add(suffix_of(path))
             if read.failure is not None:
                 # Permissions may change and leave size and time as they are.
-                is_unreadable = read.failure.code == "unreadable"
+                is_unreadable = read.failure == "unreadable"
                 mtime_ns = UNKNOWN_TIME_NS if is_unreadable else read.mtime_ns
-                reason = read.failure.message
-                self.left_out.append(SkippedFile(self.collection, path, reason, size_bytes, mtime_ns, __version__))
+                (message,) = read.warnings
+                self.left_out.append(SkippedFile(self.collection, path, message, size_bytes, mtime_ns, __version__))
                 # What cannot be read today may be as it was; what has become binary or too large is not.
                 if not is_unreadable and before is not None:
                     self.stale.append(path)

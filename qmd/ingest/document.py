@@ -57,15 +57,10 @@ def _read(entry: FileEntry, kind: Kind) -> bytes:
     try:
         raw = b"" if entry.size_bytes > max_size_bytes else read_regular_file(entry.absolute, max_size_bytes + 1)
     except OSError as exc:
-        raise UnindexableFileError(
-            f"cannot read '{entry.path}': {exc.strerror or exc}", "unreadable", "check the file's permissions"
-        ) from exc
+        raise UnindexableFileError(f"cannot read '{entry.path}': {exc.strerror or exc}", "unreadable") from exc
     if (size := max(entry.size_bytes, len(raw))) > max_size_bytes:
-        raise UnindexableFileError(
-            f"'{entry.path}' has {size:,} bytes, more than the limit of {max_size_bytes:,}",
-            "too_large",
-            "exclude it with the collection's ignore list or a .qmdignore file",
-        )
+        message = f"'{entry.path}' has {size:,} bytes, more than the limit of {max_size_bytes:,}"
+        raise UnindexableFileError(message, "too_large")
     return raw
 
 
@@ -138,9 +133,7 @@ def decode_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif b"\0" in raw[:_SNIFFED_BYTES]:
-        raise UnindexableFileError(
-            f"'{path}' is binary", "binary", "narrow the collection's mask, or add it to the ignore list"
-        )
+        raise UnindexableFileError(f"'{path}' is binary", "binary")
     try:
         return raw.decode(encoding).removeprefix("\ufeff"), ()
     except UnicodeDecodeError:
