@@ -66,7 +66,7 @@ def groups_of(path: str) -> list[str]:
     if top == "tests":
         return ["long tests" if folders[:1] in (["benchmarks"], ["robustness"]) else "tests"]
     package = "/".join(folders[: 2 if folders[:1] == ["plugins"] else 1]) or "(root)"
-    return [package, "qmd"] if package.startswith("plugins/") else [package, "core", "qmd"]
+    return [package, "qmd"] if folders[:1] == ["plugins"] else [package, "core", "qmd"]
 
 
 def sizes(root: Path = ROOT) -> dict[str, int]:
