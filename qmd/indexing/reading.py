@@ -41,7 +41,6 @@ class FileReading(Struct, frozen=True):
     losses: tuple[str, ...] = ()
     """The parts of the document that could not be read."""
     unread_line: int | None = None
-    """The line that could not be read, where it is known."""
 
     def pack(self) -> bytes:
         """Encode all but `entry`, for another process."""

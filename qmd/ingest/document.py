@@ -12,7 +12,7 @@ from qmd.errors import UnindexableFileError
 from qmd.file_names import file_name, suffix_of
 from qmd.files import read_regular_file, sha256
 from qmd.ingest.links import MAX_LINKS, find_links
-from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags
+from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
 from qmd.ingest.outline import Outline, read_outline
 from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
@@ -160,8 +160,9 @@ def _choose_title(path: str, name: str, outline: Outline) -> _Title:
     Else the file's name. One that says nothing (`index`, `3f9a01c2`, `12`) gives way to the first heading of level 1
     or 2, and that of an index to its folder's name. Whether a heading names many notes alike only the index knows.
     """
-    if outline.front.title is not None:
-        return _Title(outline.front.title, "front matter")
+    given = outline.front.metadata.get("title")
+    if isinstance(given, (str, int, float)) and not isinstance(given, bool) and str(given).strip():
+        return _Title(plain_text(" ".join(str(given).split())), "front matter")
     page, headings = page_path(name), outline.headings
     heading = outline.title or _top_heading(headings)
     if heading is None and not is_descriptive(page):
