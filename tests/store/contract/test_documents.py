@@ -16,7 +16,7 @@ from qmd.analysis.note_names import name_key
 from qmd.errors import NotFoundError, UsageError
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, DateFilter, LexicalTerm, Scope
-from qmd.status import SkippedFile
+from qmd.status import INDEXED, SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord
 from qmd.times import UNKNOWN_TIME_NS
@@ -144,6 +144,12 @@ def test_files_folders_and_what_was_left_out_are_remembered(
     contract_writer.put_skipped("n", left)
     assert contract_writer.left_out("n") == [left[1], left[0]]
     assert contract_writer.status(None).left_out == (left[1], left[0])
+    lossy = SkippedFile("n", "c.md", "front matter cannot be read", 0, 0, INDEXED, 4)
+    contract_writer.put_skipped("n", [lossy])
+    assert contract_writer.left_out("n") == [lossy]
+    # The form that other versions of the program store.
+    contract_writer.put_skipped("n", [replace(lossy, message=lossy.reason, line=None)])
+    assert contract_writer.left_out("n") == [lossy]
     contract_writer.put_skipped("n", [])
     assert contract_writer.left_out("n") == []
 
