@@ -95,7 +95,7 @@ def features(evidence: Evidence) -> list[float]:
     minutes most words of any question stand somewhere.
     """
     mass = evidence.mass
-    seen = [
+    values = [
         1.0,
         evidence.window,
         evidence.in_names,
@@ -103,19 +103,19 @@ def features(evidence: Evidence) -> list[float]:
         math.log1p(evidence.window * mass),
         math.log1p(evidence.n_documents) / 10.0,
         math.log1p(evidence.n_terms),
-        _within(evidence.lead, LEAD_SPAN),
-        _within(evidence.fused, FUSED_SPAN),
+        _clamp(evidence.lead, LEAD_SPAN),
+        _clamp(evidence.fused, FUSED_SPAN),
     ]
-    return seen if evidence.cosine is None else [*seen, evidence.cosine]
+    return values if evidence.cosine is None else [*values, evidence.cosine]
 
 
-def _within(value: float, span: tuple[float, float]) -> float:
+def _clamp(value: float, span: tuple[float, float]) -> float:
     return min(max(value, span[0]), span[1])
 
 
 def _logistic(weights: Sequence[float], values: Sequence[float]) -> float:
     value = math.fsum(weight * feature for weight, feature in zip(weights, values, strict=True))
-    return 1.0 / (1.0 + math.exp(-_within(value, (-50.0, 50.0))))
+    return 1.0 / (1.0 + math.exp(-_clamp(value, (-50.0, 50.0))))
 
 
 def non_increasing(values: Sequence[float]) -> list[float]:

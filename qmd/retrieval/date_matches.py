@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 SHORT_DAYS = 7
 """Days up to which a span names notes like a day does."""
 
-FEW = 5
+FEW_NOTES = 5
 """Notes of a date that are never too many. Above, more than half of those in scope tell nothing."""
 
 MAX_SPANS = 8
-MAX_WAYS = 40
+MAX_SPELLINGS = 40
 """Days and months of a span that are looked for in a text."""
-FEW_PARTS = 7
+MAX_NAMED_SPELLINGS = 7
 """Up to so many also by the names of their months; every way is a phrase that is sought."""
 
 _QUOTED = r'"[^"]*"?'
-_COURSE = r"(?i)^(when|wann|quand|quando|cuándo)\b|\b(since|timeline|history|seit|verlauf|depuis|histoire|historia)\b"
+_WHEN = r"(?i)^(when|wann|quand|quando|cuándo)\b|\b(since|timeline|history|seit|verlauf|depuis|histoire|historia)\b"
 """Words that ask when something was, or how it went on."""
 
 
@@ -52,13 +52,13 @@ class DateMatches(Struct, frozen=True):
     """
 
     documents: Mapping[int, str]
-    rest: str
+    undated_text: str
     date_text: str = ""
     term: LexicalTerm | None = None
     weighted: WeightedTerm | None = None
     group: str = "date"
     """What the influence of its days is called in `qmd.retrieval.fusion.INFLUENCES`."""
-    words: Mapping[int, str] = field(default_factory=dict)
+    known_text: Mapping[int, str] = field(default_factory=dict)
     """For documents that have the date without saying it in their text: a line that does."""
 
 
@@ -67,19 +67,19 @@ def match_dates(reader: IndexReader, text: str, scope: Scope) -> DateMatches:
     nothing = DateMatches({}, text)
     if not may_name_date(text):
         return nothing
-    spans = _dates(text)[:MAX_SPANS]
+    spans = _find_dates(text)[:MAX_SPANS]
     if not spans:
         return nothing
     from qmd.analysis.dates import terms_within
 
     total = reader.count_documents(scope)
-    limit = max(total // 2, FEW) + 1
+    limit = max(total // 2, FEW_NOTES) + 1
     days = list(dict.fromkeys((one.first.isoformat(), one.last.isoformat()) for one in spans))
     keys = list(dict.fromkeys(key for one in spans for key in terms_within(one.first, one.last)))
     date_text = " ".join(dict.fromkeys(text[one.start : one.end] for one in spans))
-    term = _any_of(date_text, keys)
-    ways = _ways(spans, date_text)
-    in_text = _any_of(date_text, ways)
+    term = _match_any(date_text, keys)
+    spellings = _spell_dates(spans, date_text)
+    in_text = _match_any(date_text, spellings)
     mentions = reader.search_lexical([LexicalTerm(date_text, f"({term.fts} OR {in_text.fts})")], limit, scope)
     found = dict.fromkeys((one.document_id for one in mentions), "mention")
     if any(one.is_relative for one in spans):
@@ -88,31 +88,29 @@ def match_dates(reader: IndexReader, text: str, scope: Scope) -> DateMatches:
     if not 0 < len(found) < limit:
         return nothing
     weighted = WeightedTerm(in_text, inverse_frequency(len(found), total))
-    words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
-    is_long = any((one.last - one.first).days >= SHORT_DAYS for one in spans)
-    return DateMatches(found, _rest(text, spans), date_text, term, weighted, "long date" if is_long else "date", words)
+    known_text = {document_id: f"{spellings[0]}\n" for document_id, kind in found.items() if kind != "mention"}
+    group = "long date" if any((one.last - one.first).days >= SHORT_DAYS for one in spans) else "date"
+    return DateMatches(found, _remove_dates(text, spans), date_text, term, weighted, group, known_text)
 
 
-def complete_query(query: LexicalQuery, date_matches: DateMatches) -> LexicalQuery:
+def complete_query(query: LexicalQuery, dates: DateMatches) -> LexicalQuery:
     """The terms of the rest of a query with its dates as one more, as texts write them: some say it in their bodies.
 
     Where nothing else is asked, beside what the index holds of the dates.
     """
-    if date_matches.term is None or date_matches.weighted is None:
+    if dates.term is None or dates.weighted is None:
         return query
-    if not date_matches.rest:
-        return replace(query, terms=(date_matches.term, date_matches.weighted.term), weighted=(date_matches.weighted,))
-    return replace(
-        query, terms=(*query.terms, date_matches.weighted.term), weighted=(*query.weighted, date_matches.weighted)
-    )
+    if not dates.undated_text:
+        return replace(query, terms=(dates.term, dates.weighted.term), weighted=(dates.weighted,))
+    return replace(query, terms=(*query.terms, dates.weighted.term), weighted=(*query.weighted, dates.weighted))
 
 
 def complete_ranking(
-    reader: IndexReader, query: LexicalQuery, ranking: Ranking, date_matches: DateMatches, scope: Scope
+    reader: IndexReader, query: LexicalQuery, ranking: Ranking, dates: DateMatches, scope: Scope
 ) -> Ranking:
     """The ranking with the notes of the date that hold words of the query and stand further below."""
-    held = {candidate.document_id for candidate in ranking.candidates}
-    missing = [document_id for document_id in date_matches.documents if document_id not in held]
+    ranked = {candidate.document_id for candidate in ranking.candidates}
+    missing = [document_id for document_id in dates.documents if document_id not in ranked]
     if not missing:
         return ranking
     found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, within=missing)
@@ -122,10 +120,10 @@ def complete_ranking(
 def asks_for_time(query: Query) -> bool:
     """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
     is_sorted = query.sort != "relevance" or any(isinstance(one, DateFilter) for one in query.scope.filters)
-    return is_sorted or bool(re.search(_COURSE, query.text) or (may_name_date(query.text) and _dates(query.text)))
+    return is_sorted or bool(re.search(_WHEN, query.text) or (may_name_date(query.text) and _find_dates(query.text)))
 
 
-def _dates(text: str) -> list[DateSpan]:
+def _find_dates(text: str) -> list[DateSpan]:
     """Dates outside quotes and without a sign: what the user marks is meant word for word."""
     from qmd.dates.ranges import is_explicit
     from qmd.dates.reading import find_dates
@@ -148,44 +146,44 @@ def _dates(text: str) -> list[DateSpan]:
     ]
 
 
-def _any_of(text: str, words: Sequence[str]) -> LexicalTerm:
+def _match_any(text: str, words: Sequence[str]) -> LexicalTerm:
     return LexicalTerm(text, "(" + " OR ".join(f'"{word}"' for word in words) + ")")
 
 
-def _rest(text: str, spans: Sequence[DateSpan]) -> str:
+def _remove_dates(text: str, spans: Sequence[DateSpan]) -> str:
     sure = [one for one in spans if one.is_relative or (one.last - one.first).days < 364]  # 2019 may be in a name
-    return _without(text, sure) if any(map(str.isalnum, _without(text, spans))) else ""
+    return _cut_spans(text, sure) if any(map(str.isalnum, _cut_spans(text, spans))) else ""
 
 
-def _without(text: str, spans: Sequence[DateSpan]) -> str:
-    kept: list[str] = []
+def _cut_spans(text: str, spans: Sequence[DateSpan]) -> str:
+    pieces: list[str] = []
     position = 0
     for one in spans:
-        kept.append(text[position : one.start])
+        pieces.append(text[position : one.start])
         position = max(position, one.end)
-    kept.append(text[position:])
-    return " ".join(" ".join(kept).split())
+    pieces.append(text[position:])
+    return " ".join(" ".join(pieces).split())
 
 
-def _ways(spans: Sequence[DateSpan], date_text: str) -> list[str]:
+def _spell_dates(spans: Sequence[DateSpan], date_text: str) -> list[str]:
     """How texts write these dates, words apart by spaces: 2018 10 17, 17 october 2018, and as the query does."""
     from qmd.analysis.dates import days_and_months
 
-    ways: dict[str, None] = {}
+    spellings: dict[str, None] = {}
     for one in spans:
-        parts = days_and_months(one.first, one.last)[:MAX_WAYS]
+        parts = days_and_months(one.first, one.last)[:MAX_SPELLINGS]
         for day, is_month in parts:
-            written = _written(day, is_month)
-            ways.update(dict.fromkeys(written if len(parts) <= FEW_PARTS else written[:1]))
+            spelled = _spell_day(day, is_month)
+            spellings.update(dict.fromkeys(spelled if len(parts) <= MAX_NAMED_SPELLINGS else spelled[:1]))
     words = re.findall(r"[^\W_]+", date_text)
-    return [*ways, *([" ".join(words).lower()] if words and not spans[0].is_relative else [])]
+    return [*spellings, *([" ".join(words).lower()] if words and not spans[0].is_relative else [])]
 
 
-def _written(day: date, is_month: bool) -> list[str]:
+def _spell_day(day: date, is_month: bool) -> list[str]:
     from qmd.dates.words import MONTHS
 
     iso = day.isoformat().replace("-", " ")
     names = [name for name, number in MONTHS.items() if number == day.month][:2]
     if is_month:
         return [iso[:7], *(f"{name} {day.year}" for name in names)]
-    return [iso, *(way for name in names for way in (f"{day.day} {name} {day.year}", f"{name} {day.day} {day.year}"))]
+    return [iso, *(one for name in names for one in (f"{day.day} {name} {day.year}", f"{name} {day.day} {day.year}"))]

@@ -9,7 +9,7 @@ from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
 from qmd.records import Ranking, Scope, SubQuery
-from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
+from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
@@ -32,7 +32,7 @@ def search_dense(
     also_score: Set[int],
     k: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
-) -> Dense:
+) -> DenseCandidates:
     """Cosine rankings of several texts; a warning says why there are none.
 
     Args:
@@ -48,13 +48,13 @@ def search_dense(
         # A model that fails is one all the same, and its failure has been told.
         failed = bool(run.engines.failures)
         trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
-        return Dense()
+        return DenseCandidates()
     coverage = _vector_coverage(reader, embedder, trace)
     if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
-        return Dense()
+        return DenseCandidates()
     by_words: tuple[int, ...] = ()
     embedded = LazyVectors()
-    if coverage.pending and _is_understood(embedder, texts):
+    if coverage.pending and _can_read_any(embedder, texts):
         # Also where words do not rank.
         rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
         by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
@@ -62,15 +62,15 @@ def search_dense(
             source = open_source(embedder) if open_source is not None else None
             embedded = embed_candidates(reader, embedder, source, by_words, words.terms, trace)
     if not (coverage.has_vectors or embedded.vectors):
-        return Dense()
-    found = _rank(run, embedder, texts, sorted(also_score), k, embedded)
-    _advise(run, embedder, " ".join(map(_text, texts)))
+        return DenseCandidates()
+    found = _rank_texts(run, embedder, texts, sorted(also_score), k, embedded)
+    _suggest_model(run, embedder, " ".join(map(_text, texts)))
     if not found:
-        _explain_absence(reader, embedder, texts, run.query.scope, trace)
-    return Dense(found, embedded.waiting, by_words)
+        _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
+    return DenseCandidates(found, embedded.pending, by_words)
 
 
-def _rank(
+def _rank_texts(
     run: Run,
     embedder: Embedder,
     texts: Sequence[SubQuery | str],
@@ -87,7 +87,7 @@ def _rank(
         return ()
     run.trace.listener.begin("embedding")
     vectors = embedder.embed_queries([_text(item) for item, _ in known])
-    run.trace.used(embedder.description)
+    run.trace.record_model(embedder.description)
     rankings = []
     for (item, trust), vector in zip(known, vectors, strict=True):
         found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
@@ -103,7 +103,7 @@ def _rank(
     return tuple(rankings)
 
 
-def _is_understood(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
+def _can_read_any(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
     """Whether the model can say anything about one of the texts."""
     return any(embedder.query_trust(_text(item)) > 0 for item in texts)
 
@@ -114,13 +114,13 @@ def _vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> V
     pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
         percent = round(100 * pending / max(total, 1))
-        trace.warn(f"{pending} documents ({percent}%) need embeddings{_remedy(reader, 'for better results')}")
+        trace.warn(f"{pending} documents ({percent}%) need embeddings{_advice(reader, 'for better results')}")
     elif pending > 0:
-        trace.warn(f"{pending} documents need embeddings{_remedy(reader, 'to index them')}")
+        trace.warn(f"{pending} documents need embeddings{_advice(reader, 'to index them')}")
     return coverage
 
 
-def _remedy(reader: IndexReader, aim: str) -> str:
+def _advice(reader: IndexReader, aim: str) -> str:
     """What to do about missing vectors: wait where they are being computed."""
     run = reader.running_embedding()
     return (
@@ -128,12 +128,12 @@ def _remedy(reader: IndexReader, aim: str) -> str:
     )
 
 
-def _explain_absence(
+def _explain_no_ranking(
     reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
 ) -> None:
     """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
-    if not _is_understood(embedder, texts):
+    if not _can_read_any(embedder, texts):
         trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
         hint = f" of {model}"
@@ -142,7 +142,7 @@ def _explain_absence(
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
 
 
-def _advise(run: Run, embedder: Embedder, text: str) -> None:
+def _suggest_model(run: Run, embedder: Embedder, text: str) -> None:
     """Name a model that reads the language of the query, or of most notes, where the built-in one does not."""
     language = language_of(text, 2)
     if language not in LANGUAGES:

@@ -24,14 +24,14 @@ ESTIMATE_MS = 1500.0
 """One expansion with the full tier's model on two CPU threads."""
 
 
-def is_expanded(run: Run, words: LexicalCandidates) -> bool:
+def should_expand(run: Run, words: LexicalCandidates) -> bool:
     """Whether the expander is asked about a plain query: it is wanted, it is there, and there is time."""
     wanted, trace = run.request.expand, run.trace
     if run.engines.expander is None:
         if wanted:
             trace.warn("not expanded: no expansion model; run 'qmd models pull'")
         return False
-    is_wanted = _has_use(run, words) if wanted is None else wanted
+    is_wanted = _is_worth_expanding(run, words) if wanted is None else wanted
     return is_wanted and trace.has_time(ESTIMATE_MS, "expansion")
 
 
@@ -46,11 +46,11 @@ def expand(run: Run) -> Expansion:
         query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_cancelled
     )
     listener.check()
-    trace.used(expander.description)
+    trace.record_model(expander.description)
     return expansion
 
 
-def _has_use(run: Run, words: LexicalCandidates) -> bool:
+def _is_worth_expanding(run: Run, words: LexicalCandidates) -> bool:
     """Whether there is anything to expand.
 
     Not for a query that uses operators or is an identifier, which mean what they say; not in a script that the

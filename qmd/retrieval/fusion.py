@@ -78,7 +78,7 @@ INFLUENCES: Mapping[str, Influence] = {
     # About the deviation of the fused scores that it meets, so that both count alike.
     "reranker": Influence(0.9, "deviations per deviation", "the deviation of fused scores over the first 10 or 30"),
 }
-"""All that moves a rank, by name; what finds documents by another kind of evidence gets a row, and `put_first`."""
+"""All that moves a rank, by name; what finds documents by another kind of evidence gets a row, and `add_influence`."""
 
 
 class FusedCandidate(Struct, frozen=True):
@@ -89,12 +89,12 @@ class FusedCandidate(Struct, frozen=True):
     contributions: tuple[Contribution, ...]
 
 
-class _Part(Struct, frozen=True):
+class _StandardRanking(Struct, frozen=True):
     """A ranking with its standardised scores: document → (rank, score, standardised)."""
 
     ranking: Ranking
     weight: float
-    standard: Mapping[int, tuple[int | None, float, float]]
+    z_scores_by_id: Mapping[int, tuple[int | None, float, float]]
     floor: float
     """What a document counts that the ranking does not hold,"""
     expected: Mapping[int, float] = {}
@@ -102,8 +102,8 @@ class _Part(Struct, frozen=True):
 
     def value(self, document_id: int) -> float:
         """What a document counts, before the weight."""
-        held = self.standard.get(document_id)
-        return self.expected.get(document_id, self.floor) if held is None else held[2]
+        known = self.z_scores_by_id.get(document_id)
+        return self.expected.get(document_id, self.floor) if known is None else known[2]
 
 
 def fuse_zscores(
@@ -134,10 +134,10 @@ def fuse_zscores(
     """
     used = [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
     ids = {candidate.document_id for ranking, _ in used for candidate in ranking.candidates}
-    parts = [_standardised(ranking, weight, len(ids)) for ranking, weight in used]
+    parts = [_standardize(ranking, weight, len(ids)) for ranking, weight in used]
     words = [part for part in parts if part.ranking.source == "bm25"]
     parts = [
-        part if part.ranking.source == "bm25" else replace(part, expected=_expected(part, words, unknown))
+        part if part.ranking.source == "bm25" else replace(part, expected=_expect_cosines(part, words, unknown))
         for part in parts
     ]
     fused = []
@@ -145,7 +145,7 @@ def fuse_zscores(
         contributions = []
         for part in parts:
             ranking, counted = part.ranking, part.weight * part.value(document_id)
-            rank, score, _ = part.standard.get(document_id, (None, 0.0, 0.0))
+            rank, score, _ = part.z_scores_by_id.get(document_id, (None, 0.0, 0.0))
             contributions.append(
                 Contribution(ranking.source, ranking.kind, ranking.query, rank, score, part.weight, counted)
             )
@@ -156,32 +156,32 @@ def fuse_zscores(
     return tuple(fused)
 
 
-def _standardised(ranking: Ranking, weight: float, n_documents: int) -> _Part:
+def _standardize(ranking: Ranking, weight: float, n_documents: int) -> _StandardRanking:
     raw = [candidate.score for candidate in ranking.candidates]
     head = raw[:SCORE_DEPTH]
     if ranking.source == "bm25":
         # A list that ended early left out documents that hold no term at all: their score is known, it is 0.
         head += [0.0] * (min(SCORE_DEPTH, n_documents) - len(head))
-    mean, spread = _moments(head)
+    mean, spread = _mean_and_spread(head)
     least = -math.inf if ranking.source == "bm25" else COSINE_FLOOR
-    standard: dict[int, tuple[int | None, float, float]] = {
+    z_scores_by_id: dict[int, tuple[int | None, float, float]] = {
         candidate.document_id: (rank, candidate.score, max((candidate.score - mean) / spread, least))
         for rank, candidate in enumerate(ranking.candidates, start=1)
     }
     if len(raw) > 1:
         lead = INFLUENCES["lead of a list"].value * (raw[0] - raw[1])
-        standard[ranking.candidates[0].document_id] = (1, raw[0], (raw[0] - mean + lead) / spread)
-    return _Part(ranking, weight, standard, max((min(head) - mean) / spread, least))
+        z_scores_by_id[ranking.candidates[0].document_id] = (1, raw[0], (raw[0] - mean + lead) / spread)
+    return _StandardRanking(ranking, weight, z_scores_by_id, max((min(head) - mean) / spread, least))
 
 
-def _expected(dense: _Part, words: Sequence[_Part], unknown: Set[int]) -> dict[int, float]:
+def _expect_cosines(dense: _StandardRanking, words: Sequence[_StandardRanking], unknown: Set[int]) -> dict[int, float]:
     """The cosine, standardised, that the words of unknown documents make likely.
 
     By least squares over the documents that both have; the slope is kept between 0 and 1.
     """
-    found = {document_id for part in words for document_id in part.standard}
-    missing = found & unknown - dense.standard.keys()
-    known = sorted(found & dense.standard.keys())
+    found = {document_id for part in words for document_id in part.z_scores_by_id}
+    missing = found & unknown - dense.z_scores_by_id.keys()
+    known = sorted(found & dense.z_scores_by_id.keys())
     if not missing or not known:
         return {}
 
@@ -200,8 +200,8 @@ def _expected(dense: _Part, words: Sequence[_Part], unknown: Set[int]) -> dict[i
     return {document_id: level + slope * (by_words(document_id) / total - middle) for document_id in missing}
 
 
-def put_first(
-    fused: Sequence[FusedCandidate], found: Mapping[int, str], source: str, said: str, group: str | None = None
+def add_influence(
+    fused: Sequence[FusedCandidate], found: Mapping[int, str], source: str, query: str, group: str | None = None
 ) -> Sequence[FusedCandidate]:
     """The ranking with an influence added to the score of some documents, also of those that no list holds.
 
@@ -213,21 +213,21 @@ def put_first(
     """
     if not found:
         return fused
-    held = {entry.document_id: entry for entry in fused}
+    known = {entry.document_id: entry for entry in fused}
     lowest = min((entry.score for entry in fused), default=0.0)
     for document_id, kind in found.items():
-        before = held.get(document_id) or FusedCandidate(document_id, lowest, ())
+        before = known.get(document_id) or FusedCandidate(document_id, lowest, ())
         bonus = INFLUENCES[f"{group or source}: {kind}"].value
-        part = Contribution(source, kind, said, None, 1.0, bonus, bonus)
-        held[document_id] = FusedCandidate(document_id, before.score + bonus, (*before.contributions, part))
-    return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
+        part = Contribution(source, kind, query, None, 1.0, bonus, bonus)
+        known[document_id] = FusedCandidate(document_id, before.score + bonus, (*before.contributions, part))
+    return sorted(known.values(), key=lambda entry: (-entry.score, entry.document_id))
 
 
 def z_scores(scores: Sequence[float]) -> list[float]:
     """Scores as multiples of their standard deviation from their mean; all 0 when they are all equal."""
     if not scores:
         return []
-    mean, spread = _moments(scores)
+    mean, spread = _mean_and_spread(scores)
     return [(score - mean) / spread for score in scores]
 
 
@@ -248,7 +248,7 @@ def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: floa
     return [left + weight * right for left, right in zip(fused, z_scores(reranked), strict=True)]
 
 
-def _moments(scores: Sequence[float]) -> tuple[float, float]:
+def _mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:
     mean = math.fsum(scores) / len(scores)
     spread = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
     return mean, spread if spread > SPREAD_FLOOR else 1.0
@@ -261,22 +261,21 @@ class DenseRanking(Struct, frozen=True):
     trust: float
 
 
-class Dense(Struct, frozen=True):
+class DenseCandidates(Struct, frozen=True):
     """What a search by meaning found."""
 
     rankings: tuple[DenseRanking, ...] = ()
-    waiting: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
     """Candidates by words whose texts wait for vectors, by document id."""
     by_words: tuple[int, ...] = ()
     """All candidates by words, best first, where texts wait."""
 
-
-def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
-    """For each document the chunk with the highest cosine over all rankings."""
-    best: dict[int, Candidate] = {}
-    for entry in rankings:
-        for candidate in entry.ranking.candidates:
-            known = best.get(candidate.document_id)
-            if known is None or candidate.score > known.score:
-                best[candidate.document_id] = candidate
-    return best
+    def best_chunks(self) -> dict[int, Candidate]:
+        """Return the chunk of each document with the highest cosine over all rankings."""
+        best: dict[int, Candidate] = {}
+        for entry in self.rankings:
+            for candidate in entry.ranking.candidates:
+                known = best.get(candidate.document_id)
+                if known is None or candidate.score > known.score:
+                    best[candidate.document_id] = candidate
+        return best

@@ -14,7 +14,7 @@ from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import FusedCandidate
-from qmd.retrieval.literal_matches import LITERAL, MOST_WORDS
+from qmd.retrieval.literal_matches import LITERAL, MAX_WORDS
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import (
     WINDOW_CHARS,
@@ -27,7 +27,7 @@ from qmd.retrieval.matching import (
 )
 from qmd.retrieval.name_matches import NAME, PART
 from qmd.retrieval.request import SearchRequest
-from qmd.retrieval.snippets import FILL_CHARS, filled_passages
+from qmd.retrieval.snippets import FILL_CHARS, choose_passages
 from qmd.store.base import IndexReader
 
 BATCH = 200
@@ -47,7 +47,7 @@ LEAST_LETTERS = 8
 _MAX_STUB_CHARACTERS = 2_000
 """A longer text is no stub whatever it holds; most hits are longer."""
 
-_LINKS_SEEN = 20
+_MAX_LINKS = 20
 _MENTION_CHARACTERS = 200
 _NO_PROSE = (
     r"(?ms)^(?:```|~~~)[ \t]*(?:dataview\w*|tasks|query|button|toc)\b.*?(?:^(?:```|~~~)[^\n]*$|\Z)"
@@ -88,7 +88,7 @@ class RelevanceScale(Struct, frozen=True):
     """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
 
 
-def fold_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...]]:
+def group_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...]]:
     """For each first document of its text, by id and in order, the addresses of those after it that hold the same text.
 
     An empty text is nobody's copy.
@@ -124,9 +124,9 @@ def build_hits(
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
-            raw.append(scale.judge(_measure(matched, len(names), entry, rival, scale)))
+            raw.append(scale.judge(_collect_evidence(matched, len(names), entry, rival, scale)))
             if len(shown) < request.limit:
-                passage, passages = filled_passages(
+                passage, passages = choose_passages(
                     text,
                     scale.terms,
                     matched=matched,
@@ -154,7 +154,7 @@ def build_hits(
     return hits, tuple(relevances)
 
 
-def _measure(
+def _collect_evidence(
     matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: RelevanceScale
 ) -> Evidence:
     """The evidence that calibration judges one document by; its names end at `names_end`, `rival` is the best other."""
@@ -173,7 +173,7 @@ def _measure(
         lead=entry.blended_score - rival.blended_score,
         fused=sum(part.contribution for part in parts if part.source in ("bm25", "dense")),
         is_named=any(part.source == NAME and part.kind != PART for part in parts),
-        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(scale.terms) > MOST_WORDS),
+        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(scale.terms) > MAX_WORDS),
     )
 
 
@@ -206,23 +206,23 @@ def find_mention(reader: IndexReader, document: StoredDocument, text: str) -> Me
     """
     if document.size > _MAX_STUB_CHARACTERS or not is_stub(text):
         return None
-    links = [one for one in reader.links_to(document, _LINKS_SEEN) if not one.link.is_embed]
+    links = [one for one in reader.links_to(document, _MAX_LINKS) if not one.link.is_embed]
     sources = reader.documents([one.source for one in links])
     texts = reader.texts([source.hash for source in sources.values()])
     best, most = None, LEAST_LETTERS - 1
     for one in links:
         source = sources.get(one.source)
-        its_text = texts.get(source.hash) if source is not None else None
-        if source is None or its_text is None or one.link.line <= its_text.count("\n", 0, _body_offset(its_text)):
+        linking = texts.get(source.hash) if source is not None else None
+        if source is None or linking is None or one.link.line <= linking.count("\n", 0, _body_offset(linking)):
             continue
-        line = _around(" ".join(its_text.split("\n")[one.link.line - 1].split()), one.link.target)
+        line = _cut_around_link(" ".join(linking.split("\n")[one.link.line - 1].split()), one.link.target)
         letters = _count_letters(line)
         if letters > most:
             best, most = Mention(source, one.link.line, line), letters
     return best
 
 
-def _around(line: str, target: str) -> str:
+def _cut_around_link(line: str, target: str) -> str:
     """`line`, or where it is long the part of it around the link."""
     if len(line) <= _MENTION_CHARACTERS:
         return line

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from qmd.records import Heading
-from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, as_typed, fold
+from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold, typed_pattern
 
 if TYPE_CHECKING:
     from qmd.ingest.markdown import Span
 
 Kind = Literal["blank", "heading", "fence", "row", "text"]
 
-_MOST_LINES = 60
+_MAX_LINES = 60
 """Lines of one paragraph that are looked at in either direction: far more than any passage has room for."""
 
 # Kept as text: `re` compiles them when a passage is first chosen, and `--help` chooses none.
@@ -168,10 +168,10 @@ class Layout:
     def _paragraph(self, line: int) -> tuple[int, int]:
         """First and last line of the paragraph or list item that holds a line."""
         first = line
-        while first > max(self.first, line - _MOST_LINES) and not self._begins(first) and self._continues(first - 1):
+        while first > max(self.first, line - _MAX_LINES) and not self._is_item(first) and self._continues(first - 1):
             first -= 1
         last = line
-        while last < min(self.last, line + _MOST_LINES) and not self._begins(last + 1) and self._continues(last + 1):
+        while last < min(self.last, line + _MAX_LINES) and not self._is_item(last + 1) and self._continues(last + 1):
             last += 1
         return first, last
 
@@ -185,7 +185,7 @@ class Layout:
             return "heading"
         return "row" if text.lstrip(" \t>").startswith("|") else "text"
 
-    def _begins(self, line: int) -> bool:
+    def _is_item(self, line: int) -> bool:
         """Whether a list item begins on a line."""
         return re.match(_ITEM, self.lines[line]) is not None
 
@@ -254,7 +254,7 @@ class TermPlaces:
         self._matched = matched
         self._lines = list(accumulate((len(line) + 1 for line in matched.folded.split("\n")), initial=0))
         self._before = self._lines[matched.lines_before]
-        self.occurrences = self._without_addresses()
+        self.occurrences = self._skip_addresses()
         self._offsets = [occurrence.offset for occurrence in self.occurrences]
         self.names = matched.folded.split("\n", matched.lines_before)[:-1]
         self.named = frozenset(one.term for one in self.occurrences[: bisect_left(self._offsets, self._before)])
@@ -262,27 +262,27 @@ class TermPlaces:
         self.share_named = math.fsum(terms[number].weight for number in self.named) / asked if asked > 0 else 0.0
         self.terms = self._weigh(terms)
         self.total = math.fsum(term.weight for term in self.terms)
-        self._held: dict[tuple[int, int], frozenset[int]] = {}
+        self._terms_by_span: dict[tuple[int, int], frozenset[int]] = {}
 
     def weight(self, numbers: Iterable[int]) -> float:
         """What several terms weigh together."""
         return math.fsum(self.terms[number].weight for number in numbers)
 
-    def held(self, start: int, end: int) -> frozenset[int]:
+    def terms_in(self, start: int, end: int) -> frozenset[int]:
         """The terms in a span of the text."""
-        if (start, end) not in self._held:
-            first, last = self.between(start, end)
-            self._held[start, end] = frozenset(one.term for one in self.occurrences[first:last])
-        return self._held[start, end]
+        if (start, end) not in self._terms_by_span:
+            first, last = self.occurrence_range(start, end)
+            self._terms_by_span[start, end] = frozenset(one.term for one in self.occurrences[first:last])
+        return self._terms_by_span[start, end]
 
-    def between(self, start: int, end: int) -> tuple[int, int]:
+    def occurrence_range(self, start: int, end: int) -> tuple[int, int]:
         """The occurrences in a span of the text, as indexes of the first and of the one behind the last."""
         return bisect_left(self._offsets, self.folded(start)), bisect_left(self._offsets, self.folded(end))
 
-    def exact(self, numbers: Iterable[int], start: int, end: int) -> frozenset[int]:
+    def typed_terms_in(self, numbers: Iterable[int], start: int, end: int) -> frozenset[int]:
         """Those of the terms that stand in a span as the user wrote them, not only another form of them."""
         folded = self._matched.folded[self.folded(start) : self.folded(end)]
-        return frozenset(number for number in numbers if as_typed(self.terms[number].term).search(folded))
+        return frozenset(number for number in numbers if typed_pattern(self.terms[number].term).search(folded))
 
     def line(self, occurrence: Occurrence) -> int:
         """The line of the text that an occurrence stands on."""
@@ -304,7 +304,7 @@ class TermPlaces:
             return self._lines[there] + offset - start
         return self._lines[there] + len(fold(self._layout.text[start:offset]))
 
-    def _without_addresses(self) -> list[Occurrence]:
+    def _skip_addresses(self) -> list[Occurrence]:
         """The occurrences less those in web addresses, which nobody reads, of terms that stand elsewhere as well."""
         found = self._matched.occurrences
         if "://" not in self._matched.folded:

@@ -34,7 +34,7 @@ CHUNKS = 3
 """Chunks of each, those that hold most of the query. With 1, 2, 3 and all of them: .706, .716, .715, .717 on a vault of
 long notes, .843, .839, .841, .845 on one of short ones."""
 
-MOST_S = 2.0
+MAX_TIME_S = 2.0
 """Longest time for all of them; two slow cores (AVX2, no VNNI) embed fifty chunks in it."""
 
 BUDGET_SHARE = 0.5
@@ -43,13 +43,13 @@ BUDGET_SHARE = 0.5
 CUTTING_SHARE = 0.5
 """Of that time the most for cutting texts, whose tokens have to be found: one of 100,000 characters takes 0.1 s."""
 
-MOST_CHARS = 200_000
+MAX_CHARS = 200_000
 """A longer text is left to its words."""
 
 _FIRST_BATCH = 2
 """Chunks embedded before the clock is looked at; later batches are what fits into the time that is left."""
 
-_MOST_BATCH = 64
+_MAX_BATCH = 64
 
 
 class ChunkSource(Protocol):
@@ -65,7 +65,7 @@ class ChunkSource(Protocol):
 class LazyVectors(Struct, frozen=True):
     """What is known of candidates whose texts wait for their vectors."""
 
-    waiting: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
     """These candidates, by document id."""
     chunks: Mapping[int, Sequence[ChunkRecord]] = {}
     """Those of their chunks that have a vector all the same."""
@@ -106,23 +106,23 @@ def embed_candidates(
         terms: Those of the query: chunks that hold them are the ones worth a vector.
         trace: Its time is not exceeded, and it is told what was computed.
     """
-    hashes, paths = _waiting(reader, embedder, ids)
+    hashes, paths = _find_pending(reader, embedder, ids)
     if source is None or not hashes:
         return LazyVectors(frozenset(hashes))
     trace.listener.begin("embedding")
     remaining_ms = trace.remaining_ms()
-    time_s = MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
+    time_s = MAX_TIME_S if remaining_ms is None else min(MAX_TIME_S, BUDGET_SHARE * remaining_ms / 1000)
     end = time.monotonic() + time_s
     best = list(dict.fromkeys(hashes.values()))[:DEPTH]
-    cut = _cut(reader, source, {name: paths[name] for name in best}, end - (1 - CUTTING_SHARE) * time_s)
+    cut = _cut_texts(reader, source, {name: paths[name] for name in best}, end - (1 - CUTTING_SHARE) * time_s)
     stored = reader.vectors(embedder.fingerprint, [chunk.key for one in cut for chunk in one.chunks])
-    wanted = _wanted(cut, terms, stored)
-    computed = _embed(embedder, wanted, end, trace)
+    selected = _select_chunks(cut, terms, stored)
+    computed = _embed_chunks(embedder, selected, end, trace)
     vectors = {**stored, **computed}
-    n_new = _keep(source, cut, computed.keys(), vectors)
+    n_new = _store_vectors(source, cut, computed.keys(), vectors)
     if n_new:
-        trace.used(embedder.description)
-        is_all = len(computed) == len(wanted) and len(cut) == len(best)
+        trace.record_model(embedder.description)
+        is_all = len(computed) == len(selected) and len(cut) == len(best)
         late = "" if is_all else ", as far as there was time"
         trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
@@ -130,7 +130,7 @@ def embed_candidates(
     return LazyVectors(frozenset(hashes), chunks, vectors)
 
 
-def _waiting(
+def _find_pending(
     reader: IndexReader, embedder: Embedder, ids: Sequence[int]
 ) -> tuple[Mapping[int, str], Mapping[str, str]]:
     """Candidates whose texts have no vectors, in their order, each with its text's hash; a path of each such text."""
@@ -140,7 +140,7 @@ def _waiting(
     return {one.id: one.hash for one in found if one.hash in paths}, paths
 
 
-def _keep(source: ChunkSource, cut: Sequence[_CutText], computed: Container[bytes], vectors: Vectors) -> int:
+def _store_vectors(source: ChunkSource, cut: Sequence[_CutText], computed: Container[bytes], vectors: Vectors) -> int:
     """Hand the texts that got vectors back to who cut them; the number of these texts."""
     new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
     for one in new:
@@ -148,21 +148,21 @@ def _keep(source: ChunkSource, cut: Sequence[_CutText], computed: Container[byte
     return len(new)
 
 
-def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:
+def _cut_texts(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:
     """Texts, by hash and path, with their chunks, as far as that takes until a `time.monotonic` value."""
     texts = reader.texts(list(paths))
     cut = []
     for content_hash, path in paths.items():
         text = texts.get(content_hash)
-        if text is not None and len(text) <= MOST_CHARS and time.monotonic() < end:
+        if text is not None and len(text) <= MAX_CHARS and time.monotonic() < end:
             content = PendingContent(content_hash, path, text)
             cut.append(_CutText(content, source.cut(content)))
     return cut
 
 
-def _wanted(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vectors) -> dict[bytes, str]:
+def _select_chunks(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vectors) -> dict[bytes, str]:
     """What the model is to read, by key: the most promising chunk of each text, then the second ones, `CHUNKS` deep."""
-    orders = [_promising(one, terms) for one in cut]
+    orders = [_sort_by_terms(one, terms) for one in cut]
     return {
         chunk.key: text
         for turn in range(CHUNKS)
@@ -171,7 +171,7 @@ def _wanted(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vect
     }
 
 
-def _promising(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[ChunkRecord, str]]:
+def _sort_by_terms(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[ChunkRecord, str]]:
     """The chunks by the weight of the distinct terms that they hold, of equal ones the first before the others."""
     if len(cut.pieces) <= 1:
         return cut.pieces
@@ -186,7 +186,7 @@ def _promising(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[C
     return sorted(cut.pieces, key=lambda piece: (-weight(piece[0]), piece[0].seq))
 
 
-def _embed(
+def _embed_chunks(
     embedder: Embedder, texts: Mapping[bytes, str], end: float, trace: Trace
 ) -> dict[bytes, npt.NDArray[np.float32]]:
     """Vectors by key, in the order given until a `time.monotonic` value."""
@@ -199,5 +199,5 @@ def _embed(
         part = keys[len(computed) : len(computed) + size]
         computed.update(zip(part, embedder.embed_documents([texts[key] for key in part]), strict=True))
         now = time.monotonic()
-        size = min(int(len(part) * (end - now) / max(now - begun, 1e-6)), 2 * size, _MOST_BATCH) if now < end else 0
+        size = min(int(len(part) * (end - now) / max(now - begun, 1e-6)), 2 * size, _MAX_BATCH) if now < end else 0
     return computed

@@ -16,30 +16,30 @@ from qmd.batching import batches
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import FusedCandidate
 from qmd.retrieval.lexical import LexicalQuery
-from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold, header_lines
+from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, coverage, fold, header_lines, typed_pattern
 from qmd.store.base import IndexReader
 
 LITERAL, WORDS = "literal", "words"
 """Source and kind of the contribution."""
 
-MOST_WORDS = 3
+MAX_WORDS = 3
 """Words up to which a query is looked up as it stands; of a longer one, which is a question, quoted phrases are."""
 
 HEAD = 40
 """Best documents whose texts are read whatever the query; a millisecond, five where notes are long."""
 
-MOST_TEXTS = 10_000
+MAX_TEXTS = 10_000
 """Texts that are read at most, while fewer than are shown hold the words: a fifth of a second, where a rare word
 (`communications`) has the stem of a very common one (`community`)."""
 
-MOST_PLACES = 2_000
+MAX_PLACES = 2_000
 """Of each word in a text."""
 
 _BATCH = 200
 
 
 def match_literal(
-    reader: IndexReader, query: LexicalQuery, fused: Sequence[FusedCandidate], scope: Scope, enough: int
+    reader: IndexReader, query: LexicalQuery, fused: Sequence[FusedCandidate], scope: Scope, min_found: int
 ) -> dict[int, str]:
     """Documents that hold every word as typed in one passage, by id; of a longer text every quoted phrase.
 
@@ -50,30 +50,30 @@ def match_literal(
         fused: All that was found; of the best the texts are read.
         enough: Found documents from which no others are looked for among those that hold the stems.
     """
-    typed = typed_terms(query.terms)
+    typed = select_typed_terms(query.terms)
     if not typed:
         return {}
-    wanted = [as_typed(term) for term in typed]
-    required = _required(query.terms, typed)
-    holders = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
-    are_all = len(holders) < _BATCH
-    head = [one.document_id for one in fused[:HEAD] if not are_all or one.document_id in holders]
-    found = _containing(reader, head, wanted)
-    if not are_all and len(found) < enough:
-        holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
-    for ids in batches([number for number in holders if number not in head], _BATCH):
-        if len(found) >= enough:
+    wanted = [typed_pattern(term) for term in typed]
+    required = _require_terms(query.terms, typed)
+    matching = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
+    is_complete = len(matching) < _BATCH
+    head = [one.document_id for one in fused[:HEAD] if not is_complete or one.document_id in matching]
+    found = _select_containing(reader, head, wanted)
+    if not is_complete and len(found) < min_found:
+        matching = [one.document_id for one in reader.search_lexical(required, MAX_TEXTS, scope)]
+    for ids in batches([number for number in matching if number not in head], _BATCH):
+        if len(found) >= min_found:
             break
-        found |= _containing(reader, ids, wanted)
+        found |= _select_containing(reader, ids, wanted)
     return found
 
 
-def _required(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+def _require_terms(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> list[LexicalTerm]:
     """What selects the documents that hold all stems of what was typed."""
     return [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
 
 
-def _containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
+def _select_containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
     """Those of the documents whose text or names hold every word."""
     documents = reader.documents(ids)
     texts = reader.texts([document.hash for document in documents.values()])
@@ -85,10 +85,10 @@ def _containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pat
     return found
 
 
-def typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+def select_typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
     """The words and phrases that a document must hold to hold what was typed; empty where nothing can be looked up."""
     typed = [term for term in terms if not (term.excluded or term.is_part)]
-    if len(typed) > MOST_WORDS:
+    if len(typed) > MAX_WORDS:
         typed = [term for term in typed if term.required]
     return [] if any(term.fts.endswith("*") for term in typed) else typed
 
@@ -100,7 +100,7 @@ def _are_adjacent(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
     places = [
         Occurrence(match.start(), number)
         for number, pattern in enumerate(wanted)
-        for match in islice(pattern.finditer(text), MOST_PLACES)
+        for match in islice(pattern.finditer(text), MAX_PLACES)
     ]
     places.sort(key=lambda place: place.offset)
     terms = [WeightedTerm(LexicalTerm(pattern.pattern, ""), 1.0) for pattern in wanted]

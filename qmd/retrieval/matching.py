@@ -30,7 +30,7 @@ PRIOR_DOCUMENTS = 50
 """Documents of other people that every collection is thought to hold as well: in two notes a word that both hold would
 else be as common as a stop word. Changes nothing that can be seen above some thousand documents."""
 
-MOST_SPANS = 2_000
+MAX_SPANS = 2_000
 """Of each way to write a term: more than any screen shows, and far less than a text of ten megabytes can hold."""
 
 _PIECE = r"[\0-\x7f]+|[^\0-\x7f]{1,64}"
@@ -114,10 +114,10 @@ def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[s
         yield re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded)
     for text, star in _QUOTED.findall(term.fts):
         if text.strip():
-            yield _find(folded, tuple(fold(text).split()), bool(star))
+            yield _find_words(folded, tuple(fold(text).split()), bool(star))
 
 
-def as_typed(term: LexicalTerm) -> re.Pattern[str]:
+def typed_pattern(term: LexicalTerm) -> re.Pattern[str]:
     """What finds a term in a folded text as it was typed, between borders of words; `C++` with its symbols."""
     wanted = fold(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
@@ -162,10 +162,10 @@ def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], si
             weight += terms[occurrence.term].weight
         counts[occurrence.term] += 1
         while occurrences[first].offset < occurrence.offset - size:
-            gone = occurrences[first].term
-            counts[gone] -= 1
-            if counts[gone] == 0:
-                weight -= terms[gone].weight
+            leaving = occurrences[first].term
+            counts[leaving] -= 1
+            if counts[leaving] == 0:
+                weight -= terms[leaving].weight
             first += 1
         yield first, weight
 
@@ -194,7 +194,7 @@ def stem(word: str) -> str:
     return word
 
 
-def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:
+def _find_words(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:
     if has_cjk("".join(words)):
         return _find_cjk(folded, words)
     if len(words) == 1:
@@ -237,7 +237,7 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
     found: list[tuple[int, int]] = []
     for term in terms:
         for match in find_matches(folded, term):
-            found += islice(((one.start(), one.end()) for one in match), MOST_SPANS)
+            found += islice(((one.start(), one.end()) for one in match), MAX_SPANS)
     found.sort()
     joined: list[tuple[int, int]] = []
     for start, end in found:
@@ -250,7 +250,7 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
     return [(origin.start(start), origin.end(end)) for start, end in joined]
 
 
-class _Origin:
+class _OffsetMap:
     """Where the characters of a folded text stood before, by stretches: (folded offset, offset, whether they agree)."""
 
     def __init__(self) -> None:
@@ -276,11 +276,11 @@ class _Origin:
         return self._own[at] + (inside if self._is_same[at] else min(inside, 1))
 
 
-def _fold_with_origin(text: str) -> tuple[str, _Origin | None]:
+def _fold_with_origin(text: str) -> tuple[str, _OffsetMap | None]:
     """The folded text and where its characters come from; None where every one is still in its place."""
     if text.isascii():
         return fold(text), None
-    origin = _Origin()
+    origin = _OffsetMap()
     parts: list[str] = []
     length = 0
     for match in re.finditer(_PIECE, text):

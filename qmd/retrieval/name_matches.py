@@ -41,11 +41,11 @@ def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
     found = reader.find_named(name_key(text), scope, MANY_NOTES + 1)
     if found:
         return {one.document_id: one.kind for one in found} if len(found) <= MANY_NOTES else {}
-    with_heading = _with_heading(reader, text, scope)
-    return dict.fromkeys(with_heading, "heading") or dict.fromkeys(_named_inside(reader, text, scope), PART)
+    with_heading = _find_by_heading(reader, text, scope)
+    return dict.fromkeys(with_heading, "heading") or dict.fromkeys(_find_names_inside(reader, text, scope), PART)
 
 
-def _named_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
+def _find_names_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     """Notes whose name of several words stands in the query, those of the longest such names."""
     words = name_key(text).split()
     stop = stop_words_of(words)
@@ -60,13 +60,13 @@ def _named_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     return []
 
 
-def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
+def _find_by_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     words = re.findall(r"[^\W_]+", analyze_text(text))
     if not words:
         return []
     heading = LexicalTerm(text, f'headings : "{" ".join(words)}"')
-    holding = reader.search_lexical([heading], 4 * MANY_HEADINGS, scope)
-    documents = reader.documents([candidate.document_id for candidate in holding])
+    candidates = reader.search_lexical([heading], 4 * MANY_HEADINGS, scope)
+    documents = reader.documents([candidate.document_id for candidate in candidates])
     if not documents:
         return []
     from qmd.ingest.outline import kind_of, read_outline

@@ -16,7 +16,7 @@ _PLACE = (
     r"(?si)(?P<name>.+?):(?P<place>p(?:age)?[ =]?\d{1,9}|(?:slide|cell) ?\d{1,9}|\d{1,3}:\d\d:\d\d"
     r"|[^:]{1,100}![$a-z]{1,5}\d{1,7}(?::[$a-z]{1,5}\d{1,7})?)\Z"
 )
-_MOST_SIGNS = 4
+_MAX_SIGNS = 4
 
 
 class ParsedReference(Struct, frozen=True):
@@ -46,13 +46,13 @@ def read_reference(reference: str) -> Iterator[ParsedReference]:
     for name in dict.fromkeys((reference, wanted)):
         yield ParsedReference(name, by="path" if linked else "any")
     if linked is None:
-        yield from (given, *_parts(ParsedReference(wanted)), *_placed(wanted))
+        yield from (given, *_split_heading(ParsedReference(wanted)), *_split_place(wanted))
         return
     yield replace(given, name=linked[1].strip(), by="path")
-    sides = [replace(given, name=side) for side in _sides(linked[1])]
+    sides = [replace(given, name=side) for side in _split_link(linked[1])]
     for by in ("file", "title"):
         for side in sides:
-            yield from (replace(one, by=by) for one in (side, *_parts(side)))
+            yield from (replace(one, by=by) for one in (side, *_split_heading(side)))
 
 
 def parse_line_range(reference: str) -> ParsedReference:
@@ -71,8 +71,8 @@ def bare_name(reference: str) -> str:
     """What a reference calls its document: without lines, brackets and heading."""
     name = parse_line_range(reference.strip()).name
     linked = re.match(_WIKI_LINK, name)
-    name = next(iter(_sides(linked[1])), "") if linked else name
-    return [name, *(part.name for part in _parts(ParsedReference(name)))][-1]
+    name = next(iter(_split_link(linked[1])), "") if linked else name
+    return [name, *(part.name for part in _split_heading(ParsedReference(name)))][-1]
 
 
 def form_of_place(place: str) -> str:
@@ -80,14 +80,14 @@ def form_of_place(place: str) -> str:
     return "!" if "!" in place else re.sub(r"[\d\s=]", "", place.lower()).replace("page", "p")
 
 
-def _placed(reference: str) -> Iterator[ParsedReference]:
+def _split_place(reference: str) -> Iterator[ParsedReference]:
     """Name and place of `report.pdf:p12`, `talk.srt:00:12:40`, `book.xlsx:Sheet1!A1:F40`."""
     match = re.match(_PLACE, reference)
     if match is not None:
         yield ParsedReference(match["name"], heading=match["place"], place=form_of_place(match["place"]))
 
 
-def _sides(linked: str) -> list[str]:
+def _split_link(linked: str) -> list[str]:
     """What either side of a link's bar names, each once; a note of another vault of Dendron with and without that."""
     left, _, right = linked.partition("|")
     # In a table the bar is escaped.
@@ -97,9 +97,9 @@ def _sides(linked: str) -> list[str]:
     return [side for side in dict.fromkeys((*places, *notes)) if side]
 
 
-def _parts(whole: ParsedReference) -> Iterator[ParsedReference]:
+def _split_heading(whole: ParsedReference) -> Iterator[ParsedReference]:
     """Name and heading by each of the first signs that may part them, the longest name first."""
-    for sign in reversed([*islice(re.finditer(r"(?<!\A)#(?!#)", whole.name), _MOST_SIGNS)]):
+    for sign in reversed([*islice(re.finditer(r"(?<!\A)#(?!#)", whole.name), _MAX_SIGNS)]):
         name, heading = whole.name[: sign.start()].strip(), whole.name[sign.end() :].strip()
         if name and heading:
             yield replace(whole, name=name, heading=heading)

@@ -41,19 +41,19 @@ def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[Weighted
     Candidates that a deadline left unread stay in fused order, behind those that were read. Raises what the reranker
     raises.
     """
-    reranker, trace = _reranker(run), run.trace
+    reranker, trace = _choose_reranker(run), run.trace
     is_built_in = reranker is not None and reranker.description.tier == "built-in"
     is_sure = is_built_in and run.request.rerank is None and _distance(ranked) >= NEAR_TIE
     if reranker is None or is_sure or not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
         return list(ranked)
     head = list(ranked[: run.request.candidate_limit or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
-    read = _read(run, reranker, head, terms)
+    read = _score_passages(run, reranker, head, terms)
     if len(read) < len(head):
         _warn_of_unread(run, reranker, len(read), len(head))
     if len(read) < 2:
         return list(ranked)
-    trace.used(reranker.description)
-    done = _blended(read, INFLUENCES["built-in reranker" if is_built_in else "reranker"].value)
+    trace.record_model(reranker.description)
+    done = _blend_scores(read, INFLUENCES["built-in reranker" if is_built_in else "reranker"].value)
     kept = {entry.fused.document_id for entry in done}
     return done + [entry for entry in ranked if entry.fused.document_id not in kept]
 
@@ -64,7 +64,7 @@ def _warn_of_unread(run: Run, reranker: Reranker, n_read: int, n_all: int) -> No
     run.trace.warn(f"{cause}: {n_read} of {n_all} passages reranked")
 
 
-def _blended(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> list[RankedCandidate]:
+def _blend_scores(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> list[RankedCandidate]:
     """The candidates with their scores, best first by fused and rerank score."""
     blended = blend_rerank([entry.fused.score for entry, _ in read], [score for _, score in read], weight)
     done = [
@@ -79,7 +79,7 @@ def _distance(ranked: Sequence[RankedCandidate]) -> float:
     return ranked[0].fused.score - ranked[1].fused.score
 
 
-def _reranker(run: Run) -> Reranker | None:
+def _choose_reranker(run: Run) -> Reranker | None:
     """The model that reads the query; a warning says why there is none."""
     reranker, trace = run.engines.reranker, run.trace
     if reranker is None:
@@ -87,19 +87,19 @@ def _reranker(run: Run) -> Reranker | None:
         if run.engines.embedder is not None:
             trace.warn("not reranked: no reranking model")
         return None
-    if _reads(reranker, run.engines.embedder, run.query.text):
+    if _can_read(reranker, run.engines.embedder, run.query.text):
         return reranker
     if not any("query's script" in warning for warning in trace.warnings):
         trace.warn(f"not reranked: {reranker.description.model} cannot read the query's script")
     return None
 
 
-def _read(
+def _score_passages(
     run: Run, reranker: Reranker, head: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]
 ) -> list[tuple[RankedCandidate, float]]:
     """The candidates that the model has read, as far as there was time, and their scores."""
     query, trace = run.query, run.trace
-    passages = _passages(run.reader, head, terms)
+    passages = _select_passages(run.reader, head, terms)
     if reranker.description.tier == "built-in":
         from qmd.inference.engines.maxsim import MaxSimReranker
 
@@ -118,7 +118,7 @@ def _read(
     return [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
 
 
-def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
+def _can_read(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
     """Whether a reranker knows the script of a query. The built-in one is the built-in embedding model at work again.
 
     Chinese questions, a token for each character, took it twenty times as long as English ones and moved nothing
@@ -140,7 +140,9 @@ def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> li
     return [0.0 if term is None else inverse_frequency(frequencies[term], total) for term in terms]
 
 
-def _passages(reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[str]:
+def _select_passages(
+    reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]
+) -> list[str]:
     """For each candidate its title and the chunk that matched, or else the stretch that holds most query terms."""
     texts = reader.texts([entry.document.hash for entry in ranked])
     passages = []

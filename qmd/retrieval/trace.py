@@ -99,7 +99,7 @@ class Trace:
         remaining = self.remaining_ms()
         return None if remaining is None else time.monotonic() + remaining / 1000
 
-    def used(self, description: EngineDescription) -> None:
+    def record_model(self, description: EngineDescription) -> None:
         """Note a model that answered, and warn of what became of it meanwhile."""
         if description.note is not None:
             self.warn(description.note)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
-from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, blend_rerank, fuse_zscores, put_first, z_scores
+from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
 from qmd.retrieval.name_matches import PART
 
 
@@ -123,5 +123,5 @@ def test_every_kind_of_name_and_date_has_its_influence() -> None:
 
 
 def test_what_is_put_first_is_found_even_if_no_list_holds_it() -> None:
-    fused = put_first(fuse_zscores([ranking({1: 2.0, 2: 1.0})], [1.0]), {2: "day", 3: "mention"}, "date", "today")
+    fused = add_influence(fuse_zscores([ranking({1: 2.0, 2: 1.0})], [1.0]), {2: "day", 3: "mention"}, "date", "today")
     assert [(one.document_id, one.contributions[-1].contribution) for one in fused[:2]] == [(2, 16.0), (3, 13.0)]

@@ -84,15 +84,17 @@ def test_what_is_excluded_stays_out_and_a_filter_holds() -> None:
 
 
 def test_a_question_is_ranked_by_all_evidence_and_its_quotes_by_their_words() -> None:
-    typed = [term.text for term in literal.typed_terms(_terms("how many adherent points has a closed bounded set"))]
+    typed = [
+        term.text for term in literal.select_typed_terms(_terms("how many adherent points has a closed bounded set"))
+    ]
     assert typed == []
     quoted = _terms('many "adherent points" have closed bounded sets', lex_syntax=True)
-    assert [term.text for term in literal.typed_terms(quoted)] == ["adherent points"]
+    assert [term.text for term in literal.select_typed_terms(quoted)] == ["adherent points"]
 
 
 def test_what_nobody_typed_alone_is_not_looked_up() -> None:
-    assert [term.text for term in literal.typed_terms(_terms("getUserName"))] == ["getusername"]
-    assert literal.typed_terms(_terms("adher*", lex_syntax=True)) == []
+    assert [term.text for term in literal.select_typed_terms(_terms("getUserName"))] == ["getusername"]
+    assert literal.select_typed_terms(_terms("adher*", lex_syntax=True)) == []
 
 
 def test_a_word_that_nearly_every_note_holds_is_no_weak_answer() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.records import LexicalTerm
-from qmd.retrieval.matching import MOST_SPANS, WeightedTerm, find_occurrences, find_spans, fold
+from qmd.retrieval.matching import MAX_SPANS, WeightedTerm, find_occurrences, find_spans, fold
 
 
 def terms(query: str) -> list[WeightedTerm]:
@@ -83,7 +83,7 @@ def test_what_stands_before_a_word_does_not_shift_it(before: str) -> None:
 
 
 def test_a_text_full_of_a_word_gives_a_bounded_number_of_spans() -> None:
-    assert len(find_spans("word " * 100_000, [LexicalTerm("word", '"word"')])) == MOST_SPANS
+    assert len(find_spans("word " * 100_000, [LexicalTerm("word", '"word"')])) == MAX_SPANS
 
 
 def test_a_long_text_in_another_script_takes_time_that_follows_its_length() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from qmd.inference.models.catalogue import READERS
 from qmd.records import SearchResponse
-from qmd.retrieval.lexical import MOST_TERMS, MOST_UNKNOWN
+from qmd.retrieval.lexical import MAX_TERMS, MAX_UNKNOWN
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import SearchRequest
@@ -59,7 +59,7 @@ def test_without_the_stemmer_words_are_searched_as_typed(monkeypatch: pytest.Mon
 
 def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     index = NoteIndex()
-    index.add("many.md", "und der die das ist mit " + " ".join(f"überfahr{n:x}t" for n in range(2 * MOST_TERMS)))
+    index.add("many.md", "und der die das ist mit " + " ".join(f"überfahr{n:x}t" for n in range(2 * MAX_TERMS)))
     compared: list[int] = []
     terms_from = SqliteReader.terms_from
 
@@ -70,7 +70,7 @@ def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share(monkeypatch:
 
     monkeypatch.setattr(SqliteReader, "terms_from", count)
     answer(index, " ".join(["wann ist der", *(f"überfahr{chr(97 + n)}" for n in range(26))]))
-    assert len(compared) == MOST_UNKNOWN and max(compared) == MOST_TERMS
+    assert len(compared) == MAX_UNKNOWN and max(compared) == MAX_TERMS
 
 
 @pytest.mark.parametrize(

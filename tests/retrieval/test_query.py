@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qmd import times
 from qmd.errors import UsageError
 from qmd.records import DateFilter, Query, Scope, SubQuery, TagFilter, TextFilter
-from qmd.retrieval.query import build_scope, parse_query, read_query, validate_subqueries
+from qmd.retrieval.query import intersect_scopes, parse_query, read_query, validate_subqueries
 from qmd.retrieval.query_filters import split_filters
 from qmd.retrieval.request import SearchRequest
 
@@ -164,9 +164,9 @@ def test_bad_dates_are_refused(text: str) -> None:
 
 
 def test_scopes_intersect_and_those_that_share_no_path_hold_nothing() -> None:
-    both = build_scope(Scope(("a", "b"), "docs/"), Scope(("b", "c"), "docs/api/"))
+    both = intersect_scopes(Scope(("a", "b"), "docs/"), Scope(("b", "c"), "docs/api/"))
     assert both == Scope(("b",), "docs/api/")
-    assert build_scope(Scope(None, "a/"), Scope(None, "b/")).collections == ()
+    assert intersect_scopes(Scope(None, "a/"), Scope(None, "b/")).collections == ()
 
 
 @given(st.text())
