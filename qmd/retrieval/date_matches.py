@@ -1,4 +1,4 @@
-"""Notes of the days that the query names: they come first, among them those that the rest of the query fits best."""
+"""Date matches: notes of the days in a query come first, those that fit the rest of the query before others."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from qmd.retrieval.lexical import LexicalQuery
 
 SHORT_DAYS = 7
-"""Days up to which a span names notes like a day does."""
+"""Days up to which a span counts like a single day."""
 
 FEW_NOTES = 5
-"""Notes of a date that are never too many. Above, more than half of those in scope tell nothing."""
+"""Notes of a date that always count as evidence. Above, more than half of those in scope are no evidence."""
 
 MAX_SPANS = 8
 MAX_SPELLINGS = 40
-"""Days and months of a span that are looked for in a text."""
+"""Days and months of a span that are searched in texts."""
 MAX_NAMED_SPELLINGS = 7
-"""Up to so many also by the names of their months; every way is a phrase that is sought."""
+"""Days and months up to which their names are searched as well; each spelling is a phrase query."""
 
 _QUOTED = r'"[^"]*"?'
 _WHEN = r"(?i)^(when|wann|quand|quando|cuándo)\b|\b(since|timeline|history|seit|verlauf|depuis|histoire|historia)\b"
-"""Words that ask when something was, or how it went on."""
+"""Words of questions about time or history."""
 
 
 class DateMatches(Struct, frozen=True):
-    """What the dates of a query find.
+    """Documents of the dates in a query.
 
     Attributes:
-        documents: Ids, and in which way each has the date: it is of that day, was written then without having a date
-            (file time), or names it anywhere (mention).
-        rest: The query without its dates but for whole years: all where they find nothing, "" where nothing is left.
-        said: The dates as the query writes them.
-        term: The dates as one term that the index holds of every document of them.
+        documents: Ids with the kind of match: of that day, written then and without a date (file time), or a mention.
+        undated_text: The query without its dates except whole years; all of it without matches, "" if nothing else is
+            left.
+        date_text: The dates as the query writes them.
+        term: The dates as one term that the index has for every document of them.
         weighted: The same as texts write it.
     """
 
@@ -57,13 +57,13 @@ class DateMatches(Struct, frozen=True):
     term: LexicalTerm | None = None
     weighted: WeightedTerm | None = None
     group: str = "date"
-    """What the influence of its days is called in `qmd.retrieval.fusion.INFLUENCES`."""
+    """First part of the rows of its kinds in `qmd.retrieval.fusion.INFLUENCES`."""
     known_text: Mapping[int, str] = field(default_factory=dict)
-    """For documents that have the date without saying it in their text: a line that does."""
+    """Lines with the date, for documents whose texts do not contain it."""
 
 
 def match_dates(reader: IndexReader, text: str, scope: Scope) -> DateMatches:
-    """The notes of the days that `text` names, unless it names none or most of the notes are of these days."""
+    """Return the notes of the days in `text`; none where it has no date, or most notes are of these days."""
     nothing = DateMatches({}, text)
     if not may_name_date(text):
         return nothing
@@ -94,10 +94,8 @@ def match_dates(reader: IndexReader, text: str, scope: Scope) -> DateMatches:
 
 
 def complete_query(query: LexicalQuery, dates: DateMatches) -> LexicalQuery:
-    """The terms of the rest of a query with its dates as one more, as texts write them: some say it in their bodies.
-
-    Where nothing else is asked, beside what the index holds of the dates.
-    """
+    """Return the undated query with its dates as one more term, as texts write them; without other words also as
+    indexed."""
     if dates.term is None or dates.weighted is None:
         return query
     if not dates.undated_text:
@@ -108,7 +106,7 @@ def complete_query(query: LexicalQuery, dates: DateMatches) -> LexicalQuery:
 def complete_ranking(
     reader: IndexReader, query: LexicalQuery, ranking: Ranking, dates: DateMatches, scope: Scope
 ) -> Ranking:
-    """The ranking with the notes of the date that hold words of the query and stand further below."""
+    """Return the ranking with those notes of the date that contain words of the query and are missing in it."""
     ranked = {candidate.document_id for candidate in ranking.candidates}
     missing = [document_id for document_id in dates.documents if document_id not in ranked]
     if not missing:
@@ -118,23 +116,23 @@ def complete_ranking(
 
 
 def asks_for_time(query: Query) -> bool:
-    """Whether an answer is best read in the order of its days: dates are named, filtered or sorted by, or asked for."""
+    """Return whether the answer reads best in order of days: the query names, filters, sorts by or asks for dates."""
     is_sorted = query.sort != "relevance" or any(isinstance(one, DateFilter) for one in query.scope.filters)
     return is_sorted or bool(re.search(_WHEN, query.text) or (may_name_date(query.text) and _find_dates(query.text)))
 
 
 def _find_dates(text: str) -> list[DateSpan]:
-    """Dates outside quotes and without a sign: what the user marks is meant word for word."""
+    """Return the dates outside quotes and without a sign; the user's marks make the rest literal."""
     from qmd.dates.ranges import is_explicit
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
     from qmd.times import local_today
 
     language = language_of(text)
-    # English is written with the day first and with the month first; the other languages agree.
+    # English puts the day or the month first; the other languages put the day first.
     found = find_dates(text, day_first=None if language in (None, "en") else True, years=True)
     spans = [one for one in found if is_explicit(text, one)]
-    # `last quarter of 2020` and `last week of May 2020` are not said from today.
+    # `last quarter of 2020` and `last week of May 2020` are not relative to today.
     taken = {place for one in spans for place in range(one.start - 4, one.end)}
     spans += [one for one in find_relative(text, local_today()) if taken.isdisjoint(range(one.start, one.end + 1))]
     marked = [match.span() for match in re.finditer(_QUOTED, text)]
@@ -166,7 +164,7 @@ def _cut_spans(text: str, spans: Sequence[DateSpan]) -> str:
 
 
 def _spell_dates(spans: Sequence[DateSpan], date_text: str) -> list[str]:
-    """How texts write these dates, words apart by spaces: 2018 10 17, 17 october 2018, and as the query does."""
+    """Return the dates as texts write them, words separated by spaces: 2018 10 17, 17 october 2018, and as typed."""
     from qmd.analysis.dates import days_and_months
 
     spellings: dict[str, None] = {}

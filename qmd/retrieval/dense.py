@@ -1,4 +1,4 @@
-"""Dense retrieval: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
+"""Dense retrieval: cosine rankings of the query's texts, and warnings about missing vectors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from qmd.retrieval.lazy_vectors import ChunkSource, LazyVectors
 
 EMBED_ESTIMATE_MS = 30.0
-"""One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
+"""Time of one query text with the built-in model, with tokenising (1.7 ms) and a margin for slow machines."""
 
 MANY_PENDING = 0.1
-"""Share of documents without vectors from which the notice is more than a tip (the original's 10 %)."""
+"""Share of documents without vectors from which the notice is more than a tip (10 % in tobi/qmd)."""
 
 
 def search_dense(
@@ -33,19 +33,19 @@ def search_dense(
     k: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
 ) -> DenseCandidates:
-    """Cosine rankings of several texts; a warning says why there are none.
+    """Return cosine rankings of several texts; without any, a warning gives the reason.
 
     Args:
-        words: The search by words, whose best candidates get vectors first.
-        also_score: Documents that every ranking holds beyond its best.
+        words: The lexical search, whose best candidates get vectors first.
+        also_score: Documents that every ranking contains in addition to its best.
         k: Length of a ranking.
-        open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
+        open_source: Splits the texts of candidates without vectors; None computes no vectors.
     """
     from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
 
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
     if embedder is None:
-        # A model that fails is one all the same, and its failure has been told.
+        # The failure of a model that does not load has its own warning.
         failed = bool(run.engines.failures)
         trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
         return DenseCandidates()
@@ -55,7 +55,7 @@ def search_dense(
     by_words: tuple[int, ...] = ()
     embedded = LazyVectors()
     if coverage.pending and _can_read_any(embedder, texts):
-        # Also where words do not rank.
+        # Lexical candidates are needed in mode `dense` as well.
         rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
         by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
         with trace.stage("embed"):
@@ -78,9 +78,9 @@ def _rank_texts(
     k: int,
     embedded: LazyVectors,
 ) -> tuple[DenseRanking, ...]:
-    """One ranking per text: the top `k` and, beyond them, every document in `also_score` and in `supplied`.
+    """Return one ranking per text: the top `k`, every document in `also_score` and those with computed vectors.
 
-    Without texts that the model does not understand at all. Raises what the embedder raises.
+    Texts that the model does not understand at all are skipped. Raises what the embedder raises.
     """
     known = [(item, trust) for item in texts if (trust := embedder.query_trust(_text(item))) > 0]
     if not known:
@@ -91,7 +91,7 @@ def _rank_texts(
     rankings = []
     for (item, trust), vector in zip(known, vectors, strict=True):
         found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
-        # What was supplied takes in what the index has of these texts.
+        # Computed vectors include those that the index already has of these texts.
         best = {candidate.document_id: candidate for candidate in (*found, *embedded.score(vector))}
         if not best:
             continue
@@ -104,12 +104,12 @@ def _rank_texts(
 
 
 def _can_read_any(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
-    """Whether the model can say anything about one of the texts."""
+    """Return whether the model understands one of the texts."""
     return any(embedder.query_trust(_text(item)) > 0 for item in texts)
 
 
 def _vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> VectorCoverage:
-    """How far the index has the vectors of this model; warns about documents that have none."""
+    """Return the index's coverage with vectors of this model; warn about documents without any."""
     coverage = reader.vector_coverage(embedder.fingerprint)
     pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
@@ -121,7 +121,7 @@ def _vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> V
 
 
 def _advice(reader: IndexReader, aim: str) -> str:
-    """What to do about missing vectors: wait where they are being computed."""
+    """Return the next step for missing vectors: wait where they are being computed."""
     run = reader.running_embedding()
     return (
         f". Run 'qmd embed' {aim}." if run is None else f": they are being computed ({run.state}), search again later"
@@ -131,7 +131,7 @@ def _advice(reader: IndexReader, aim: str) -> str:
 def _explain_no_ranking(
     reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
 ) -> None:
-    """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
+    """Warn why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
     if not _can_read_any(embedder, texts):
         trace.warn(f"{model} cannot read the query's script: searched by words only")
@@ -143,7 +143,8 @@ def _explain_no_ranking(
 
 
 def _suggest_model(run: Run, embedder: Embedder, text: str) -> None:
-    """Name a model that reads the language of the query, or of most notes, where the built-in one does not."""
+    """Warn of a language of the query, or of most notes, that the built-in model does not read; name a model that
+    does."""
     language = language_of(text, 2)
     if language not in LANGUAGES:
         scripts = {script_of(one) for one in text if one.isalpha() and not one.isascii()}

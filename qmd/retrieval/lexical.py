@@ -1,4 +1,4 @@
-"""Lexical retrieval: terms, substitutes for unknown words, BM25 rankings, and what the user required or excluded."""
+"""Lexical retrieval: terms, substitutes for unknown words, BM25 rankings, required and excluded terms."""
 
 from __future__ import annotations
 
@@ -21,37 +21,36 @@ from qmd.store.base import IndexReader
 from qmd.store.records import sort_candidates
 
 PREFIX_TRUST = 0.8
-"""Share of a term's weight that a prefix of it earns in coverage."""
+"""Share of a term's weight in coverage for a prefix of it."""
 
 SPELLING_TRUST = 0.85
-"""Share of a term's weight that a corrected spelling of it earns in coverage."""
+"""Share of a term's weight in coverage for a corrected spelling of it."""
 
 LONG_WORD = 7
 """Letters from which a corrected spelling is searched though several words are equally near,"""
 
 LONE_WORD = 5
-"""and from which it is where only one is; `hate` is near to too many others."""
+"""and from which it is searched where only one is near; `hate` is near to too many others."""
 
 MAX_SPELLINGS = 2
-"""Corrected spellings tried for one unknown term."""
+"""Corrected spellings searched for one unknown term."""
 
 CLIPPED_LENGTH = 4
-"""Most letters of a correct word that may stand for longer ones: `info`, `exam`, but not `broad` for `broadcast`."""
+"""Most letters of a correct word that may be short for longer ones: `info`, `exam`, but not `broad` for `broadcast`."""
 
 MAX_UNKNOWN = 20
-"""Unknown words of one text whose spelling is looked up, at up to 100 ms each: a pasted page has hundreds of them, and
-enough words that are known."""
+"""Unknown words of one text to correct, at up to 100 ms each: a pasted page has hundreds, and enough known words."""
 
 FORMS, FORMS_WEIGHT, MAX_TERMS = 5, 0.25, 1_000
-"""Forms of one word that are searched (a Spanish verb has a dozen), the weight of a ranking by them beside that by the
-words as typed, and terms of the index that are compared with a word."""
+"""Forms of one word to search (a Spanish verb has a dozen), the weight of a ranking by them next to that by the words
+as typed, and terms of the index to compare with a word."""
 
 SENTENCE_WORDS = 5
 """Words without an operator from which a query with a stop word is a sentence."""
 
 PASSAGE_WORDS = 25
-"""Words without an operator from which a query is a pasted text, in which no quotation is required: hybrid nDCG@10 on
-the long requests of cacm falls from .525 to .519 when it is one."""
+"""Words without an operator from which a query is a pasted text, whose quotations are not required: hybrid nDCG@10 on
+the long requests of cacm falls from .525 to .519 when one is."""
 
 _WITH_OPERATOR = r'[+-]?"[^"]*"|(?<!\S)[+-]\S+'
 _QUOTED = r'(?<![\w"])([+-]?)"([^"]*)"(?!\w)'
@@ -59,12 +58,12 @@ _SIGNED = r"(?<!\S)([+-])(?=([^\W\d_][\w.-]+)?)\S*"
 
 
 class LexicalQuery(Struct, frozen=True):
-    """Terms of one text as the index is asked for them.
+    """Terms of one text for a search of the index.
 
     Attributes:
         text: The query or sub-query.
-        terms: What is searched, unknown words replaced by prefixes or corrected spellings.
-        weighted: What coverage is measured with; unknown words keep their weight.
+        terms: Searched terms, with prefixes or corrected spellings in place of unknown words.
+        weighted: Terms for coverage; unknown words keep their weight.
         forms: The terms with other forms of the words in place of words; empty for English.
     """
 
@@ -75,19 +74,19 @@ class LexicalQuery(Struct, frozen=True):
 
 
 class LexicalCandidates(Struct, frozen=True):
-    """What a search asks by words, and what that found: a ranking for each query, or none yet."""
+    """Queries by words with a ranking for each, or none yet."""
 
     queries: tuple[LexicalQuery, ...]
     rankings: tuple[Ranking, ...] = ()
 
     @property
     def terms(self) -> tuple[WeightedTerm, ...]:
-        """Those of the user's own words, by which texts are measured and passages chosen."""
+        """Terms of the user's own words, for evidence and passages."""
         return self.queries[0].weighted
 
     @property
     def searched(self) -> tuple[LexicalTerm, ...]:
-        """Every term that a text may hold for it."""
+        """Every term to mark in a text."""
         return tuple({term: None for query in self.queries for term in query.forms or query.terms if not term.excluded})
 
     @property
@@ -97,11 +96,11 @@ class LexicalCandidates(Struct, frozen=True):
 
 
 def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
-    """Analyse `text` and replace terms that no document holds.
+    """Analyse `text` and replace terms that no document contains.
 
     Args:
         reader: For document frequencies and spellings.
-        scope: Where a word must occur to be known.
+        scope: Documents in which a word must occur to be known.
         trace: Gets a warning for every unknown word.
         lex_syntax: Whether quotes, `+`, `-` and `*` are operators.
     """
@@ -118,12 +117,12 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
 def _find_alternatives(
     reader: IndexReader, text: str, frequencies: Mapping[LexicalTerm, int], scope: Scope, trace: Trace
 ) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
-    """Forms of the words of another language than English, and what is searched in place of unknown words."""
+    """Return forms of words of other languages than English, and substitutes for unknown words."""
     language = language_of(text, 2) or reader.main_language(scope) or "en"
     forms = {} if language == "en" else _find_forms(reader, frequencies, scope, language)
     unknown = [term for term, frequency in frequencies.items() if not frequency and _is_single_word(term)]
     is_all_unknown = not any(frequencies.values())
-    # One sign of another language is enough to leave its words be; most are no errors, and one line tells of all.
+    # With one sign of another language its words are not corrected: most are no errors, and one warning lists them.
     is_foreign = not {language, language_of(text)} <= {"en", None}
     unknown_trace = trace if language == "en" else Trace()
     substitutes = {
@@ -141,14 +140,14 @@ def _find_alternatives(
 
 
 def _is_single_word(term: LexicalTerm) -> bool:
-    """Whether a term is one word, for which something else may be searched."""
+    """Return whether a term is one word, for which a substitute may be searched."""
     return not (term.excluded or " " in term.fts or has_cjk(term.fts))
 
 
 def _find_forms(
     reader: IndexReader, frequencies: Mapping[LexicalTerm, int], scope: Scope, language: str
 ) -> dict[LexicalTerm, LexicalTerm]:
-    """Plain words with the terms that have their stem in another language; none where words are marked."""
+    """Return plain words with the terms that have their stem in another language; none where words are marked."""
     marks = {(term.required, term.excluded) for term in frequencies}
     if marks != {(False, False)} or not find_spec("py_rust_stemmers"):
         return {}
@@ -159,14 +158,14 @@ def _find_forms(
     stem_words = SnowballStemmer(LANGUAGES[language].lower()).stem_words
     found = {}
     for term, frequency in [one for one in frequencies.items() if one[0].fts[1:-1].isalpha()][:MAX_UNKNOWN]:
-        # What the index keeps has lost its accents, by which some stemmers go.
+        # Terms of the index have no accents, which some stemmers need.
         word = term.fts[1:-1]
         stems = set(map(without_accents, stem_words([word, without_accents(word)])))
         # Endings may change the letters before them.
         start = min(stems, key=len)
         near = reader.terms_from(start[: max(3, len(start) - 2)], MAX_TERMS)
         stemmed = zip(near, map(without_accents, stem_words(near)), strict=True)
-        # What no note has as typed is not meant by an English word that only looks like it.
+        # An English word that only looks like an unknown word is no form of it.
         same = [one for one, stem in stemmed if stem in stems and (frequency or is_word(word) or not is_word(one))]
         form = replace(term, fts='("' + '" OR "'.join(same[:FORMS]) + '")')
         if same and (frequency or reader.document_frequencies([form], scope)[0]):
@@ -177,7 +176,7 @@ def _find_forms(
 def _reweigh_terms(
     weighted: Sequence[WeightedTerm], substitutes: Mapping[LexicalTerm, Sequence[LexicalTerm]]
 ) -> tuple[WeightedTerm, ...]:
-    """The terms, those with substitutes behind the others with what they still weigh, and then the substitutes."""
+    """Return the terms, those with substitutes last with their remaining weight, and then the substitutes."""
     replaced = {term: found for term, found in substitutes.items() if found and not term.required}
     halves = [_split_weight(entry, found) for entry in weighted if (found := replaced.get(entry.term))]
     kept = [entry for entry in weighted if entry.term not in replaced]
@@ -185,15 +184,15 @@ def _reweigh_terms(
 
 
 def _split_weight(entry: WeightedTerm, found: Sequence[LexicalTerm]) -> tuple[WeightedTerm, WeightedTerm]:
-    """What a term still weighs beside its substitutes, and what they weigh."""
+    """Return a term with its remaining weight, and its substitutes with theirs."""
     trust = PREFIX_TRUST if found[0].fts.endswith("*") else SPELLING_TRUST
-    # Spellings of one word share what it weighs: finding one of them is as good as finding all.
+    # Spellings of one word share its weight: one of them is as good as all.
     any_of_them = LexicalTerm(found[0].text, f"({' OR '.join(one.fts for one in found)})")
     return WeightedTerm(entry.term, entry.weight * (1 - trust)), WeightedTerm(any_of_them, entry.weight * trust)
 
 
 def lexical_ranking(run: Run, query: LexicalQuery, kind: Literal["original", "lex"], k: int) -> Ranking:
-    """BM25 ranking of one text; required terms that no document holds together are searched as optional."""
+    """Return the BM25 ranking of one text; if no document contains all required terms, they are optional."""
     reader, scope, trace = run.reader, run.query.scope, run.trace
     candidates = reader.search_lexical(query.terms, k, scope, anchors=True)
     if query.forms:
@@ -214,8 +213,7 @@ def lexical_ranking(run: Run, query: LexicalQuery, kind: Literal["original", "le
 
 
 def filter_by_terms(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> Callable[[int], bool] | None:
-    """Whether a document, by id, has every required term and no excluded one, for those that vectors find; None where
-    the queries have no such terms."""
+    """Return a test of ids of documents: every required term and no excluded one; None without such terms."""
     required = [term for query in queries for term in query.terms if term.required]
     excluded = [term for query in queries for term in query.terms if term.excluded]
     if not required and not excluded:
@@ -239,12 +237,12 @@ def _find_substitutes(
     is_all_unknown: bool,
     is_foreign: bool,
 ) -> list[LexicalTerm]:
-    """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none.
+    """Return terms to search in place of an unknown one; empty where a wrong guess would do more harm than none.
 
     Args:
-        term: What no document holds.
-        trace: Gets a warning of what is searched instead,
-        missed: and this one of what is not.
+        term: A term that no document contains.
+        trace: Gets a warning with the substitutes,
+        unknown_trace: and this one a warning about a term without any.
         is_all_unknown: Whether no word of the query is known.
         is_foreign: Whether the query is in another language than English, whose words resemble English ones by chance.
     """
@@ -267,7 +265,7 @@ def _find_substitutes(
 
 
 def _are_few_enough(word: str, n_spellings: int, *, is_all_unknown: bool) -> bool:
-    """Whether so many equally near words are few enough for one of this length."""
+    """Return whether a word of this length may be replaced by so many equally near words."""
     if n_spellings == 1 and len(word) >= LONE_WORD:
         return True
     return len(word) >= LONG_WORD or (is_all_unknown and n_spellings <= MAX_SPELLINGS)
@@ -282,11 +280,11 @@ def _quote(words: Sequence[str]) -> str:
 
 
 def read_operators(text: str, trace: Trace) -> str | None:
-    """`text` as a lex query when it has operators, else None.
+    """Return `text` as a lex query when it has operators, else None.
 
-    In a sentence only what cannot be punctuation is an operator: a quoted phrase of two words or more, `+word` and
-    `-word`. One word or a command with its options in quotes is cited there, not required: requiring these as well took
-    BM25 from .328 to .309 nDCG@10 on shell questions. Dashes between words and inside them are never operators.
+    In a sentence only unambiguous signs are operators: a quoted phrase of two words or more, `+word` and `-word`. One
+    word or a command with its options in quotes is a quotation there, not required: requiring these as well took BM25
+    from .328 to .309 nDCG@10 on shell questions. Dashes between words and inside them are never operators.
     """
     if not has_user_operators(text):
         return None
@@ -316,7 +314,7 @@ def read_operators(text: str, trace: Trace) -> str | None:
 
 
 def _remove_punctuation(text: str, trace: Trace) -> str:
-    """`text` outside quotes with the signs of `+word` and `-word` kept and all other signs and quotes blank."""
+    """Return `text` outside quotes with the signs of `+word` and `-word` kept and all other signs and quotes blank."""
 
     def keep(match: re.Match[str]) -> str:
         if match[2] is None:

@@ -1,7 +1,6 @@
-"""Notes that hold what was typed as it was typed: they come before those that hold only other forms of the words.
+"""Literal matches: documents with the words exactly as typed come before those with other forms of the words.
 
-An index knows stems alone, so that a note about `adherent` points is found for `adherence`, too; which form a note has
-is looked up in its text.
+The index stores stems, so a note about `adherent` points is found for `adherence`, too; its text shows the form.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ LITERAL, WORDS = "literal", "words"
 """Source and kind of the contribution."""
 
 MAX_WORDS = 3
-"""Words up to which a query is looked up as it stands; of a longer one, which is a question, quoted phrases are."""
+"""Words up to which a query is matched literally; of a longer one, a question, only quoted phrases are."""
 
 HEAD = 40
-"""Best documents whose texts are read whatever the query; a millisecond, five where notes are long."""
+"""Best documents whose texts are always read; it takes a millisecond, five where notes are long."""
 
 MAX_TEXTS = 10_000
-"""Texts that are read at most, while fewer than are shown hold the words: a fifth of a second, where a rare word
+"""Limit of the texts that are read while too few matches are found: a fifth of a second, where a rare word
 (`communications`) has the stem of a very common one (`community`)."""
 
 MAX_PLACES = 2_000
-"""Of each word in a text."""
+"""Limit for each word in a text."""
 
 _BATCH = 200
 
@@ -41,20 +40,21 @@ _BATCH = 200
 def match_literal(
     reader: IndexReader, query: LexicalQuery, fused: Sequence[FusedCandidate], scope: Scope, min_found: int
 ) -> dict[int, str]:
-    """Documents that hold every word as typed in one passage, by id; of a longer text every quoted phrase.
+    """Return the documents, by id, with every word as typed in one passage; for a longer text every quoted phrase.
 
-    Names of a document stand before its text. Letters are compared without case, accents and width.
+    Names of a document count as the start of its text. Case, accents and width of letters are ignored.
 
     Args:
-        query: What was typed, with its terms.
-        fused: All that was found; of the best the texts are read.
-        enough: Found documents from which no others are looked for among those that hold the stems.
+        query: Typed text with its terms.
+        fused: The fused ranking; the texts of the best are read.
+        min_found: Matches from which the other documents that contain the stems are not read.
     """
     typed = select_typed_terms(query.terms)
     if not typed:
         return {}
     wanted = [typed_pattern(term) for term in typed]
-    required = _require_terms(query.terms, typed)
+    # All stems of the typed words.
+    required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
     matching = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
     is_complete = len(matching) < _BATCH
     head = [one.document_id for one in fused[:HEAD] if not is_complete or one.document_id in matching]
@@ -68,13 +68,8 @@ def match_literal(
     return found
 
 
-def _require_terms(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> list[LexicalTerm]:
-    """What selects the documents that hold all stems of what was typed."""
-    return [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
-
-
 def _select_containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
-    """Those of the documents whose text or names hold every word."""
+    """Return the documents whose text or names contain every word."""
     documents = reader.documents(ids)
     texts = reader.texts([document.hash for document in documents.values()])
     found = {}
@@ -86,7 +81,7 @@ def _select_containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence
 
 
 def select_typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
-    """The words and phrases that a document must hold to hold what was typed; empty where nothing can be looked up."""
+    """Return the words and phrases to match literally; empty where one is a prefix."""
     typed = [term for term in terms if not (term.excluded or term.is_part)]
     if len(typed) > MAX_WORDS:
         typed = [term for term in typed if term.required]
@@ -94,7 +89,7 @@ def select_typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
 
 
 def _are_adjacent(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
-    """Whether one stretch of a text holds a match of every pattern."""
+    """Return whether a window of a text contains a match of every pattern."""
     if not all(pattern.search(text) for pattern in wanted):
         return False
     places = [

@@ -1,4 +1,4 @@
-"""Finding documents by what people and programs call them: docid, URI, path, part of a path, name, pattern."""
+"""Lookup: find documents by docid, URI, path, part of a path, name or pattern."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.references import ParsedReference, bare_name, read_reference
 from qmd.store.base import IndexReader
 
-# Kept as text: a search imports this for the notes on a path, and asks none of them.
+# Uncompiled: a search imports this module only for contexts.
 _DOCID = r"#?([0-9a-fA-F]{6,64})\Z"
 _LIST_PART = r"(?:\[\[[^\[\]]*\]\]|[^,])+"
 _MAX_EDITS = 5
@@ -31,16 +31,16 @@ _Lookup = Callable[[IndexReader, str], list[StoredDocument]]
 
 
 class ResolvedDocument(Struct, frozen=True):
-    """The document that a reference means, and how it was read."""
+    """The document of a reference, and the reading that matched."""
 
     document: StoredDocument
     reading: ParsedReference
     warnings: tuple[str, ...] = ()
-    """Where else its text lies under that name, in one line."""
+    """Other documents with its text and that name, in one line."""
 
 
 class Resolution(Struct, frozen=True):
-    """What a pattern names: documents in order, each once, and a message for each part that names none or several."""
+    """Documents of a pattern: in order, each once, and a message for each part that matches none or several."""
 
     documents: tuple[StoredDocument, ...]
     problems: tuple[str, ...]
@@ -48,12 +48,12 @@ class Resolution(Struct, frozen=True):
 
 
 def resolve_document(reader: IndexReader, reference: str, folder: Path | None = None) -> ResolvedDocument:
-    """The one document that `reference` names; of several with one text the nearest to the top of a collection.
+    """Return the one document that `reference` names; of several with one text the nearest to the top of a collection.
 
-    Tried for each reading, in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path
-    under a collection's folder, the same with `.md` behind it, end of a path at a `/` with and without its ending,
-    title, alias. Each spelling is tried as written before percent signs are decoded. The name of a file in `folder`,
-    where a person stands, means that file before the end of any other path, and of copies that in its collection.
+    The order for each reading: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a
+    collection's folder, the same with `.md` added, end of a path at a `/` with and without its ending, title, alias.
+    Each spelling is tried as written before percent signs are decoded. The name of a file in `folder`, the working
+    directory of a person, means that file before the end of any other path, and of copies the one in its collection.
 
     Raises:
         UsageError: Empty reference, or several documents fit; the message lists them.
@@ -81,9 +81,9 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None) -> Resolution:
-    """Every document that the words of a command line name: together one pattern or name, else each its own.
+    """Return every document that the words of a command line name: together one pattern or name, else each its own.
 
-    A shell puts the names of many files in place of a glob, and a person types a name of several words without quotes.
+    A shell expands globs, and people type a name of several words without quotes.
 
     Raises:
         UsageError: Empty pattern.
@@ -100,10 +100,10 @@ def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None
 
 
 def resolve_many(reader: IndexReader, pattern: str, folder: Path | None = None) -> Resolution:
-    """Every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
+    """Return every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
 
-    Globs are compared with the `qmd://` URI, with `collection/path` and with the bare path; `*` and `?` skip names that
-    start with a dot. Order is that of the list, or collection and path.
+    Globs match the `qmd://` URI, `collection/path` and the bare path; `*` and `?` skip names that start with a dot. The
+    order is that of the list, or collection and path.
 
     Raises:
         UsageError: Empty pattern.
@@ -127,9 +127,9 @@ def resolve_many(reader: IndexReader, pattern: str, folder: Path | None = None) 
 
 
 def context_for(collection: Collection | None, global_context: str | None, path: str) -> str | None:
-    """The user's notes that apply to a path: the global one, then the collection's from the widest to the narrowest.
+    """Return the contexts of a path: the global one, then the collection's from the widest to the narrowest.
 
-    A note on `sub` applies to `sub` and what lies below it, not to `subway`. Joined by blank lines; None without any.
+    A context of `sub` applies to `sub` and the paths below it, not to `subway`. Joined by blank lines.
     """
     notes = [global_context] if global_context else []
     if collection is not None:
@@ -142,7 +142,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 
 
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
-    """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
+    """Return paths within five edits of `name`, or with a similar file name or title, the nearest first."""
     from qmd.analysis.distance import edit_distance
     from qmd.analysis.note_names import name_key
 
@@ -169,7 +169,7 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
 def _find_documents(
     reader: IndexReader, reference: str, folder: Path | None
 ) -> tuple[list[StoredDocument], ParsedReference]:
-    """Documents of the first reading, at the first tier, that fit, the nearest first; more than one may be copies."""
+    """Return the documents of the first lookup that finds any, the nearest first; more than one may be copies."""
     for reading in read_reference(reference):
         for look, name in _list_lookups(reading, folder):
             found = look(reader, name)
@@ -189,7 +189,7 @@ def _find_documents(
 
 
 def _list_lookups(reading: ParsedReference, folder: Path | None) -> Iterator[tuple[_Lookup, str]]:
-    """How each spelling of a name is looked for, in order."""
+    """Yield the lookups of each spelling of a name, in order."""
     name = reading.name
     spellings = tuple(dict.fromkeys((name, unquote(name))))
     notes = tuple(f"{one}.md" for one in spellings)
@@ -207,7 +207,7 @@ def _list_lookups(reading: ParsedReference, folder: Path | None) -> Iterator[tup
 
 
 def _find_in_folder(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
-    """The document of the file `name` in `folder`, unless the name is an address of a document."""
+    """Return the document of the file `name` in `folder`, unless the name is an address of a document."""
     if folder is None or "\0" in name or not os.path.isfile(folder / to_disk(name)):  # noqa: PTH113 - Path.is_file raises for long names
         return []
     return _find_by_address(reader, name) or _find_on_disk(reader, str(folder / name))
@@ -238,7 +238,7 @@ def _find_by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
 
 
 def _split_uri(reader: IndexReader, name: str) -> tuple[str, str] | None:
-    """(collection, path) of a `qmd://` reference; None when it is not one."""
+    """Return (collection, path) of a `qmd://` reference; None for any other."""
     address = without_scheme(name)
     if address is None:
         return None
@@ -247,7 +247,7 @@ def _split_uri(reader: IndexReader, name: str) -> tuple[str, str] | None:
 
 
 def _find_on_disk(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
+    """Return the document of an absolute or relative path of the file system inside a collection's folder."""
     if not name.startswith(("/", "./", "../", "~/")) and not re.match(r"[A-Za-z]:[\\/]", name):
         return []
     try:
@@ -263,9 +263,9 @@ def _find_on_disk(reader: IndexReader, name: str) -> list[StoredDocument]:
 
 
 def _find_by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Documents whose path ends with the name at a `/`: as it is, in another case, without its ending, or nearly so.
+    """Return documents whose path ends with the name at a `/`.
 
-    The first of these that fits any is meant. Nearly: but for what `name_key` takes no notice of.
+    The first rule with a match applies: exact, in another case, without its ending, by `name_key`.
     """
     from qmd.analysis.note_names import name_key
 
@@ -289,12 +289,12 @@ def _find_by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
         fits = [form(place).endswith(f"/{form(wanted)}") for place in places]
         if any(fits):
             return [one for one, fit in zip(documents, fits, strict=True) if fit]
-    # Programs that write the folders of a note into its name: `a.b.md`, `a___b.md` for `a/b`.
+    # Some programs write the folders of a note into its name: `a.b.md`, `a___b.md` for `a/b`.
     return list(filter(lambda one: name_key(file_name(one.path)) == name_key(wanted), documents))
 
 
 def _find_by_title(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Notes that have the title, those that have it as it is written first of all, else the alias."""
+    """Return the notes with this title, those with its exact spelling first, else those with this alias."""
     if name.startswith(("/", "./", "../", "~/")) or without_scheme(name) is not None or name.lower().endswith(".md"):
         return []
     from qmd.analysis.note_names import name_key

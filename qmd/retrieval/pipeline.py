@@ -1,4 +1,4 @@
-"""The whole read path: expand, rank lexically and by vectors, fuse, rerank, calibrate, show."""
+"""Search pipeline: expand, rank by words and by vectors, fuse, rerank, calibrate, build hits."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from qmd.retrieval.lazy_vectors import ChunkSource
 
 KNOWN_DEPTH = 5
-"""Best candidates by words that vectors should know: their weight falls with the square root of the share they know.
-Without it an index that has a tenth of its vectors, and no time to compute more, answers worse than words alone (mean
-nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
+"""Best lexical candidates that should have vectors: the weight of dense rankings falls with the square root of their
+share with vectors. Without it an index that has a tenth of its vectors, and no time to compute more, answers worse than
+words alone (mean nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
 
 _MAX_TAGS = 8
 
@@ -51,30 +51,28 @@ def search(
 ) -> SearchResponse:
     """Answer a query.
 
-    Stages that cannot run (no model, no vectors, no time) are skipped, and a warning says so; the answer then comes
-    from the others.
+    Stages that cannot run (no model, no vectors, no time) are skipped with a warning.
 
     Args:
-        query: What is asked, and of which documents.
-        listener: Hears of the stages in which a model works.
-        open_source: Lets the best candidates that have no vectors yet get some, of that embedder; None answers with
-            what the index holds.
+        query: Parsed query with its scope.
+        listener: Receives the stages in which a model works.
+        open_source: Splits texts to embed the best candidates without vectors; None uses only stored vectors.
         judge: Turns the evidence for a document into its relevance; only fitting replaces it.
 
     Raises:
-        CancelledSearch: The listener has gone; no run of a model begins after that.
+        CancelledSearch: The listener has cancelled; no run of a model begins after that.
         UsageError: The query is empty.
         ModelError: A model failed, and the search is strict.
         StoreError: The index cannot be read.
     """
     texts = [subquery.text for subquery in query.subqueries] or [query.text]
     run = Run(reader, engines, query, request, Trace(request, listener))
-    # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
+    # A replaced model, or another form of it, gets a warning as a missing model does.
     for note in engines.notes if request.mode != "lexical" else ():
         if note not in engines.lasting_notes:
             run.trace.warn(note)
     if not reader.count_documents():
-        # Whatever else might be said of the words would be true, and of no use.
+        # Any other warning about the words would be true but useless.
         empty = f"{NOTHING_INDEXED}: run 'qmd index{'' if reader.collections() else ' FOLDER'}'"
         return SearchResponse(query, (), "none", (empty,))
     if not query.text.strip() and not query.subqueries:
@@ -90,7 +88,7 @@ def search(
 def _answer(
     run: Run, open_source: Callable[[Embedder], ChunkSource] | None, judge: Callable[[Evidence], float]
 ) -> SearchResponse:
-    """Every stage in its order."""
+    """Run every stage in order."""
     reader, query, request, trace = run.reader, run.query, run.request, run.trace
     depth = max(SCORE_DEPTH, request.limit, request.candidate_limit or CANDIDATES)
     with trace.stage("lexical"):
@@ -127,7 +125,7 @@ def _answer(
 
 
 class _RetrievalResult(Struct, frozen=True):
-    """What was found by words and by vectors, with what a model proposed."""
+    """Lexical and dense candidates, with the sub-queries that a model proposed."""
 
     words: LexicalCandidates
     dense: DenseCandidates = DenseCandidates()
@@ -142,8 +140,8 @@ def _search_with_models(
     depth: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
 ) -> _RetrievalResult:
-    """What the expander proposes is searched by words as well, and everything by vectors."""
-    # A search by words alone has no use for what these import.
+    """Search the expander's sub-queries by words as well, and all texts by vectors."""
+    # A lexical search does not need these imports.
     from qmd.retrieval.dense import search_dense
     from qmd.retrieval.expansion import expand, should_expand
 
@@ -165,10 +163,9 @@ def _search_with_models(
 
 
 def _search_words(run: Run, dates: DateMatches, depth: int) -> LexicalCandidates:
-    """BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
+    """Return BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
     reader, query = run.reader, run.query
-    # In mode `dense` terms only measure and show; what the index lacks is no news to someone who did not search by
-    # words.
+    # In mode `dense` terms only serve evidence and passages: no warnings about unknown words.
     is_dense = run.request.mode == "dense"
     trace = Trace() if is_dense else run.trace
     typed = [subquery.text for subquery in query.subqueries if subquery.kind == "lex"]
@@ -188,11 +185,11 @@ def _search_words(run: Run, dates: DateMatches, depth: int) -> LexicalCandidates
 
 
 def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQuery]) -> LexicalCandidates:
-    """The search by words with rankings of the sub-queries that a model proposed, in mode `hybrid`."""
+    """Return the lexical search with rankings of the sub-queries that a model proposed, in mode `hybrid`."""
     rankings = list(words.rankings)
     for subquery in proposed if run.request.mode == "hybrid" else ():
         if subquery.kind == "lex":
-            # A misspelt or invented word of the model is not the user's: nothing to warn about.
+            # No warnings about unknown words that the model proposes.
             query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(), lex_syntax=False)
             rankings.append(lexical_ranking(run, query, "lex", SCORE_DEPTH))
     return replace(words, rankings=tuple(rankings))
@@ -201,11 +198,11 @@ def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQ
 def _select_candidates(
     run: Run, words: LexicalCandidates, dense: DenseCandidates, dates: DateMatches
 ) -> list[RankedCandidate]:
-    """The best of everything that was found, each text once."""
+    """Return the best of all candidates, each text once."""
     reader, request = run.reader, run.request
     chunks = dense.best_chunks()
     fused = {entry.document_id: entry for entry in _fuse(run, words, dense, dense.pending - chunks.keys(), dates)}
-    # Before any cut, so that copies take no place that another text could have.
+    # Before any cut, so that copies do not replace other texts.
     documents = reader.documents(list(fused))
     found = [documents[number] for number in fused if number in documents]
     copies = group_copies(found) if request.folds_copies else {document.id: () for document in found}
@@ -219,7 +216,7 @@ def _select_candidates(
 def _fuse(
     run: Run, words: LexicalCandidates, dense: DenseCandidates, unknown: Set[int], dates: DateMatches
 ) -> Sequence[FusedCandidate]:
-    """One ranking of everything; what the user required or excluded holds for documents found by vectors, too.
+    """Return one ranking of everything; required and excluded terms also apply to documents found by vectors.
 
     Args:
         unknown: Documents whose texts have no vectors yet.
@@ -231,10 +228,10 @@ def _fuse(
         named = find_named(reader, query.text, query.scope)
         fused = add_influence(fused, dates.documents, "date", dates.date_text, dates.group)
         fused = add_influence(fused, named, NAME, query.text)
-    # Of several lines each is one way to ask, and none is all that was typed.
+    # No line of several contains all that was typed.
     if words.rankings and len(query.subqueries) < 2:
         found = match_literal(reader, words.queries[0], fused, query.scope, run.request.limit)
-        # A note of a day need not say it as the query does, and goes before those that do.
+        # A note of a day ranks above mentions of it, although its text need not contain the date.
         mentions = {one for one, kind in dates.documents.items() if (dates.group, kind) == ("date", "mention")}
         fused = add_influence(fused, {one: found[one] for one in found.keys() - mentions}, LITERAL, query.text)
     is_admitted = filter_by_terms(reader, words.queries, query.scope)
@@ -242,11 +239,11 @@ def _fuse(
 
 
 def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidates, unknown: Set[int]) -> list[float]:
-    """Weights of the rankings, lexical first, that sum to 1.
+    """Return the weights of the rankings, lexical first, that sum to 1.
 
-    Dense rankings get their share times the model's trust in the texts, less where the best candidates by words are
-    unknown to them; what they do not get goes to the lexical ones. Among either the user's own words count 1 and
-    proposed sub-queries less.
+    Dense rankings get their share times the model's trust in the texts, less where the best lexical candidates are
+    unknown to them; lexical rankings get the rest. Within both the user's own words count 1 and proposed sub-queries
+    less.
     """
     proposed = 1.0 if query.subqueries else INFLUENCES["expansion"].value
     lex = [1.0 if ranking.kind == "original" else proposed for ranking in words.rankings]
@@ -262,7 +259,7 @@ def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidat
 
 
 def _explain_no_hits(run: Run, relevances: Sequence[float]) -> None:
-    """An empty list always says why."""
+    """Warn with the reason of an empty list."""
     scope, trace = run.query.scope, run.trace
     if relevances:
         trace.warn(f"all {len(relevances)} results score less than the minimum; the best scores {relevances[0]:.2f}")
@@ -273,7 +270,7 @@ def _explain_no_hits(run: Run, relevances: Sequence[float]) -> None:
 
 
 def _find_query_mistakes(run: Run, *, is_empty: bool) -> list[str]:
-    """What a query may not mean as it is written: an open quote, and where nothing was found a tag that no note has."""
+    """Return likely mistakes in a query: an open quote, and without hits a tag that no note has."""
     query, mistakes = run.query, []
     if not query.subqueries and query.text.count('"') % 2:
         mistakes.append("a quote is not closed: all that follows it is read as one phrase")
@@ -285,7 +282,7 @@ def _find_query_mistakes(run: Run, *, is_empty: bool) -> list[str]:
 
 
 def _count_tags(reader: IndexReader) -> Counter[str]:
-    """Every tag of the index in small letters without `#`, and the tags around nested ones, with the notes of each."""
+    """Count the notes of every tag of the index, in lower case without `#`, and of the tags around nested ones."""
     found: Counter[str] = Counter()
     for document in reader.iter_documents():
         for tag in document.tags:
@@ -306,11 +303,11 @@ def _explain_tag(tag: str, known: Counter[str]) -> str:
 
 
 def _list_by_date(run: Run) -> SearchResponse:
-    """Documents that pass the filters of a query without words, newest first unless it asks for the oldest."""
+    """Return the documents that pass the filters of a query without words, newest first, or oldest for `-date`."""
     query, request = run.query, run.request
     if query.scope == Scope() and query.sort == "relevance":
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
-    # Stable: of one time, by collection and path, as they come.
+    # Stable: documents of one time stay ordered by collection and path.
     documents = list(run.reader.iter_documents(query.scope))
     documents.sort(key=lambda document: (document.day, document.modified_at), reverse=query.sort != "-date")
     copies = group_copies(documents)
@@ -328,9 +325,9 @@ def _list_by_date(run: Run) -> SearchResponse:
 
 
 def _sort_hits(hits: tuple[Hit, ...], sort: Sort) -> tuple[Hit, ...]:
-    """The same hits by relevance or by date, hits of one day by relevance.
+    """Return the same hits by relevance or by date, hits of one day by relevance.
 
-    The order is not sought among more hits than are shown: the newest of all that hold a word is seldom an answer.
+    Only shown hits are sorted: the newest of all documents with a word is seldom an answer.
     """
     if sort == "relevance":
         return hits

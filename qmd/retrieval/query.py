@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 MAX_QUERY_CHARS = 16_384
-"""All texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
+"""Limit of all texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
 
 MAX_SUBQUERIES = 32
 MAX_FILTERS = 100
 """Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
 
 NOTHING_INDEXED = "nothing is indexed yet"
-"""How the one warning begins that an empty index answers with."""
+"""Beginning of the one warning of an empty index."""
 
 _TYPED = r"(lex|vec|hyde|intent|expand):(.*)\Z"
 _NEGATION = r'(?:^|\s)-["\w]'
@@ -46,7 +46,7 @@ class _QueryLines(Struct):
 
 
 def read_query(request: SearchRequest) -> Query:
-    """Parse a request; `resolve` applies its collections, and the fields that the index knows.
+    """Parse a request; `resolve` applies its collections, and the fields in the index.
 
     Plain text of several lines is one question.
 
@@ -75,11 +75,11 @@ def read_query(request: SearchRequest) -> Query:
 
 
 def parse_query(text: str) -> Query:
-    """Parse plain text or a query document, and take the filters by `FIELDS` out of it.
+    """Parse plain text or a query document, and move filters by `FIELDS` out of its words.
 
     A leading `-` negates a filter, values with spaces are in double quotes; filters are anywhere in plain text or on
-    lines of their own, as is `sort:`. `expand: foo` is `foo`. What may be a filter by front matter stays in the text
-    until `resolve`.
+    their own lines, as is `sort:`. `expand: foo` is `foo`. Possible filters by front matter stay in the text until
+    `resolve`.
 
     Raises:
         UsageError: Empty query, one that is too long, or a query document that breaks its rules. `read_query` checks
@@ -122,7 +122,7 @@ def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Qu
     """Return the query with its scope in an index, and warnings about it; see `select_collections`.
 
     Raises:
-        NotFoundError: A name of `names` that does not exist; the hint names the nearest.
+        NotFoundError: A collection in `names` does not exist; the hint has the nearest name.
     """
     known, fields, named = reader.collections(), None, query.scope.collections
     has_conditions = any(isinstance(one, FieldFilter) for one in query.scope.filters)
@@ -218,7 +218,7 @@ def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = Fals
 
 
 def intersect_scopes(base: Scope, extra: Scope) -> Scope:
-    """Both scopes at once: collections intersect, filters add up, the longer compatible path prefix holds."""
+    """Return a scope for both: collections intersect, filters add up, the longer compatible path prefix applies."""
     collections = base.collections
     if extra.collections is not None:
         allowed = extra.collections
@@ -233,7 +233,7 @@ def intersect_scopes(base: Scope, extra: Scope) -> Scope:
 
 
 def _match_typed_line(line: str) -> re.Match[str] | None:
-    """`lex: text` and its like as kind and text."""
+    """Match `lex: text` and its like: kind and text."""
     return re.match(_TYPED, line, re.IGNORECASE | re.DOTALL) if ":" in line else None
 
 

@@ -1,4 +1,4 @@
-"""Filters as people type them: `tag:work`, `-status:draft`, `priority>=3`, `has:due`, and the words around them."""
+"""Query filters as people type them: `tag:work`, `-status:draft`, `priority>=3`, `has:due`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ FIELDS: Mapping[str, str] = {
     **{name: name for name in ("tag", "path", "collection", "title", "after", "before", "on", "sort")},
     "since": "after",
 }
-"""Names before the colon of a filter, and their meaning; any other name is a field of front matter that the index
-knows."""
+"""Meaning of the names before the colon of a filter; any other name is a field of front matter in the index."""
 
 _OPERATORS = {"": "eq", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _FILTER = (
@@ -26,18 +25,18 @@ _FILTER = (
 )
 _DATE = r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?\Z"
 _SHOWN, _NAMED, _COMPARED, _MAX_MESSAGES = 60, 8, 2_000, 3
-"""Characters of a name in a message, names in it, names among which the one that was meant is sought, messages."""
+"""Characters of a name in a message, names in it, names that are compared with an unknown one, messages."""
 
 
 def filter_text(field: str, value: str) -> str:
-    """A filter as it is typed; a value with blanks stands in quotes."""
+    """Return a filter as it is typed; a value with blanks gets quotes."""
     return f'{field}:"{value}"' if re.search(r"\s", value) else f"{field}:{value}"
 
 
 def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str, ...]]:
-    """`text` without its filters, and these as they are written, for somebody who is still typing.
+    """Return `text` without its filters, and the filters as written, for a query that is still being typed.
 
-    Unless it `is_ended`, a filter at the very end is in neither: it may go on with the next key.
+    Unless it `is_ended`, a filter at the very end is in neither: the next key may continue it.
     """
     words, filters, position = "", [], 0
     for match in _find_filters(text, ()):
@@ -49,7 +48,7 @@ def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str,
 
 
 def _find_filters(text: str, fields: Collection[str] | None) -> list[re.Match[str]]:
-    """The filters in `text`; `fields` are the names of front matter, in small letters, None where every name is one."""
+    """Return the filters in `text`; `fields` are the names of front matter in lower case, None for any name."""
     found = ((one, one["field"].lower() in FIELDS) for one in _find_lookalikes(text))
     return [
         one for one, is_ours in found if (one["op"] == ":" if is_ours else fields is None or _field_of(one) in fields)
@@ -57,13 +56,13 @@ def _find_filters(text: str, fields: Collection[str] | None) -> list[re.Match[st
 
 
 def _find_lookalikes(text: str) -> Iterator[re.Match[str]]:
-    """What has the form of a filter; inside a quoted phrase the spelling of one is part of the phrase."""
+    """Yield the parts with the form of a filter, outside quoted phrases."""
     found = re.finditer(_FILTER, text) if any(sign in text for sign in ":<>") else ()
     return (match for match in found if text.count('"', 0, match.start()) % 2 == 0)
 
 
 def _field_of(match: re.Match[str]) -> str:
-    """The field that something like a filter asks for."""
+    """Return the field that a filter or its lookalike names."""
     name = match["field"].lower()
     return match["value"].strip('"').lower() if name == "has" and match["op"] == ":" else name
 
@@ -73,7 +72,7 @@ def take_filters(text: str, fields: Collection[str] | None) -> tuple[str, list[F
 
     Args:
         text: One line.
-        fields: Names of front-matter fields in lower case; None where every name is one.
+        fields: Names of front-matter fields in lower case; None for any name.
 
     Raises:
         UsageError: A date or an order that cannot be read.
@@ -154,7 +153,7 @@ def explain_unknown_fields(texts: Iterable[str], filters: Iterable[Filter], name
     known = {*FIELDS, *names}
     alike = {one[0]: _field_of(one) for text in texts for one in _find_lookalikes(text) if _field_of(one) not in known}
     for written, name in islice(alike.items(), _MAX_MESSAGES):
-        # No port, line of a file, or arrow in code.
+        # Skip ports, lines of files and arrows in code.
         unknown = _describe_unknown_field(name, names)
         if re.search(":[^0-9]|[<>]=?[0-9]", written) or "did you mean" in unknown:
             yield f"'{written[:_SHOWN]}' is searched as words: {unknown}"
@@ -189,12 +188,12 @@ def _read_days(name: str, value: str) -> tuple[str, str]:
 
 
 def _read_named_days(name: str, value: str) -> tuple[str, str]:
-    """Return the first and last of the days that a value names in words or in another than the ISO form."""
+    """Return the first and last of the days of a date in words or in a form other than ISO."""
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
     from qmd.times import local_today
 
-    # after:last-week spares the quotes
+    # Hyphens replace quotes: after:last-week
     spans = [*find_dates(value, years=True), *find_relative(value.replace("-", " ").replace("_", " "), local_today())]
     whole = [one for one in spans if value[: one.start].strip() == value[one.end :].strip() == ""]
     if not whole:

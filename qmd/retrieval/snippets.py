@@ -1,4 +1,4 @@
-"""The passage of a document that answers: whole blocks around the place that holds most of the query."""
+"""Passage choice: whole blocks around the place with most of the query."""
 
 from __future__ import annotations
 
@@ -15,56 +15,57 @@ from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_o
 from qmd.retrieval.request import PASSAGE_CHARS
 
 LINES = 4
-"""Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""
+"""Lines that are not blank in a passage, unless more of them are short or contain further words of the query."""
 
 SHORT_CHARS = 400
-"""Code points up to which a passage may have more lines than that, five lines of prose or so,"""
+"""Code points up to which a passage may have more lines, about five lines of prose,"""
 
 SHORT_LINES = 12
-"""but at most so many."""
+"""but at most this number."""
 
 CHUNK_BONUS = 0.05
-"""Share of the weight of all terms for a place in the chunk that vectors found: it settles near ties."""
+"""Bonus for a place in the chunk that vectors found, as a share of the weight of all terms: it settles near ties."""
 
 CLOSE_CHARS = 120
-"""Stretch in which terms stand close together: a sentence."""
+"""Window in which terms are close together: a sentence."""
 
 CLOSE_BONUS = 0.5
-"""What the share of the terms in one such stretch is worth."""
+"""Weight of the share of the terms in one such window."""
 
 HEADING_SHARE = 0.4
-"""What a term in a heading above the passage counts, against 1 in the passage."""
+"""Weight of a term in a heading above the passage, against 1 in the passage."""
 
 EXACT_BONUS = 0.1
-"""What standing there exactly as the user wrote it adds to a term's weight."""
+"""Addition to a term's weight for its exact spelling in the query."""
 
 DECLARATION_BONUS = 0.05
-"""What declaring something is worth in source code."""
+"""Bonus for a declaration in source code."""
 
 FILL_CHARS = 1_000
-"""Longest passage of the first hit for those who read on; of others half as long. With 1,500 fewer texts that are asked
-for stand in the first 300 tokens (.735 of garden's instead of .771), and no more in the first 3,000."""
+"""Longest passage of the first hit for further reading; of others half as long. With 1,500 fewer expected texts are in
+the first 300 tokens (.735 of garden's instead of .771), and no more in the first 3,000."""
 
 PART_SHARE = 0.25
 MAX_PARTS = 3
-"""Share of the query's weight, less that of names, that a further passage has to add; passages of a note at most."""
+"""Share of the query's weight, without that of names, that a further passage has to add; passages of a note at most."""
 
 LITTLE_SHARE = 0.5
-"""Share of the query's weight below which the words of the best passage say little: the chunk has one, too."""
+"""Share of the query's weight below which the best passage is not enough: the chunk gets one, too."""
 
 NAMED_SHARE = 0.7
-"""Share of the query's weight in the names of a document, its date among them, from which the document is asked for and
-not a place in it: `books read oct-dec 2020`. Five texts more are shown on three vaults, none fewer; with .8 two."""
+"""Share of the query's weight in the names of a document, its date among them, from which the query asks for the
+document and not a place in it: `books read oct-dec 2020`. Five texts more are shown on three vaults, none fewer; with
+.8 two."""
 
 _MAX_STRETCHES = 8
 _MAX_SEEDS = 3
-"""Stretches of a text, and units of each, that a passage is put together around, so that the best can be taken."""
+"""Spans of a text, and units of each, around which passages are drafted."""
 
 _ELLIPSIS = "..."
 
 
 class _Draft(Struct, frozen=True):
-    """A passage that may be shown: `units[low:high + 1]`, its best line, and how much of the query it holds."""
+    """A possible passage: `units[low:high + 1]`, its best line, and its score."""
 
     units: Sequence[Unit]
     low: int
@@ -74,11 +75,11 @@ class _Draft(Struct, frozen=True):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where it lies in the text."""
+        """Offsets in the text."""
         return self.units[self.low].start, self.units[self.high].end
 
     def overlaps(self, other: _Draft) -> bool:
-        """Whether two have a line in common."""
+        """Return whether two drafts have a line in common."""
         return (
             self.units[self.low].first <= other.units[other.high].last
             and other.units[other.low].first <= self.units[self.high].last
@@ -97,27 +98,26 @@ def choose_passages(
     fill_chars: int = FILL_CHARS,
     matched: MatchedText | None = None,
 ) -> tuple[Passage, tuple[Passage, ...]]:
-    """The part of `text` to show, and the passages for those who read on, the best first.
+    """Return the part of `text` to show, and the passages for further reading, the best first.
 
-    Words choose: the place with the largest weight of distinct terms close together, where a term counts the more the
-    fewer places of the text have it. The chunk decides where words say little, and the beginning is shown where the
-    names of the document say nearly all that was asked for. Paragraphs, list items, table rows and fenced code are
-    shown whole where there is room; front matter only where no other part holds a term.
+    Words choose: the place with the largest weight of distinct terms close together, where a term weighs more the fewer
+    places of the text have it. With few words the chunk decides, and a query that is nearly the names of the document
+    shows its beginning. Paragraphs, list items, table rows and fenced code are shown whole if they fit; front matter
+    only if no other part contains a term.
 
-    For those who read on the best passage grows to its section, and to the whole text where that is short. Then come
-    others that hold much of the query that it lacks, for each part of a question its own; and the chunk where words say
-    little; and what the section says in brief.
+    For further reading the best passage grows to its section, and to the whole text if that is short. Then come others
+    with much of the query that it lacks, for each part of a question its own; the chunk, with few words; and the
+    summary of the section.
 
     Args:
         text: The whole document.
-        path: Tells what the text is: of markdown the blocks are known, of source code a line that declares something is
-            shown before equally good ones.
-        title: Of the document; left out of the passage's headings.
+        path: Gives the kind of text: markdown has blocks, and declarations in source code are preferred to equal lines.
+        title: Title of the document, skipped in the passage's headings.
         chunk: Span that vectors found, if any.
-        chunk_only: Whether the best passage has to lie in it: for a search by meaning alone.
-        max_chars: Longest passage in code points; one that has to be cut inside a block has `...` there.
-        fill_chars: As long may the best one become.
-        matched: `text` with the places of `terms` and its names before it, where the caller has looked for them.
+        chunk_only: Whether the best passage has to be in it: for a dense search.
+        max_chars: Longest passage in code points; one cut inside a block has `...` there.
+        fill_chars: Limit of the best passage when it grows.
+        matched: Names and `text` with the places of `terms`, if at hand.
 
     Returns:
         The best passage, and all; line numbers are those of the file.
@@ -128,14 +128,14 @@ def choose_passages(
 
 
 class _TextBudget(Struct, frozen=True):
-    """What a passage may take: code points, and whether it grows until they are used up."""
+    """Budget of a passage: code points, and whether it grows until they are used up."""
 
     chars: int
     fills: bool = False
 
 
 class _PassageChooser:
-    """One choice under way: the text with its blocks, and where the terms are in it."""
+    """State of one choice: the text with its blocks, and the places of the terms."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _PassageChooser:
         self._found_drafts: Sequence[_Draft] = ()
 
     def choose(self, budget: _TextBudget, chunk_only: bool) -> Passage:
-        """The best passage of all that come into question."""
+        """Return the best of all possible passages."""
         layout, places = self._layout, self._places
         if self._body < len(self._text):
             layout.first = layout.line_at(self._body)
@@ -182,7 +182,7 @@ class _PassageChooser:
         return self._passage(drafts[0], budget)
 
     def _is_named(self, best: _Draft) -> bool:
-        """Whether the document is asked for by its names, and not the place under a heading that holds words, too."""
+        """Return whether the query asks for the document by its names, and not for a place under a matching heading."""
         places = self._places
         if self._is_source or places.share_named < NAMED_SHARE:
             return False
@@ -191,7 +191,7 @@ class _PassageChooser:
         return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
 
     def fill(self, best: Passage, budget: _TextBudget, first_budget: _TextBudget) -> tuple[Passage, ...]:
-        """The chosen passage grown, the others that hold a part of the query that it lacks, and what else may tell."""
+        """Return the chosen passage grown, others with a part of the query that it lacks, the chunk and the summary."""
         layout, places = self._layout, self._places
         units = layout.units(layout.starts[best.line - 1], first_budget.chars)
         seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
@@ -216,7 +216,7 @@ class _PassageChooser:
         return tuple(passages)
 
     def _find_stretches(self, low: int, high: int, budget: _TextBudget) -> list[tuple[int, int]]:
-        """The best stretches of occurrences, as first and last index, that have none in common with each other."""
+        """Return the best disjoint runs of occurrences, as first and last index."""
         places = self._places
         occurrences = places.occurrences[low:high]
         first_in, last_in = places.occurrence_range(*self._chunk) if self._chunk is not None else (0, 0)
@@ -231,7 +231,7 @@ class _PassageChooser:
         return [(low + first, low + last) for first, last in taken[:_MAX_STRETCHES]]
 
     def _draft_passages(self, low: int, high: int, budget: _TextBudget) -> list[_Draft]:
-        """Passages around the heaviest units of the best stretches of the occurrences from `low` to before `high`."""
+        """Draft passages around the heaviest units of the best runs of the occurrences from `low` to before `high`."""
         places = self._places
         drafts = []
         for first, last in self._find_stretches(low, high, budget):
@@ -247,7 +247,7 @@ class _PassageChooser:
         return drafts
 
     def _draft_from(self, start: int, end: int, budget: _TextBudget) -> _Draft:
-        """A passage from the first letter or digit of a span on; of the body where the span has none."""
+        """Draft a passage from the first letter or digit of a span, or of the body where the span has none."""
         first_letter = self._find_first_letter(start, end)
         if first_letter is None:
             first_letter = self._find_first_letter(self._layout.starts[self._layout.first], len(self._text)) or 0
@@ -260,9 +260,9 @@ class _PassageChooser:
         return match.start() if match is not None else None
 
     def _grow(self, units: Sequence[Unit], seed: int, budget: _TextBudget) -> _Draft:
-        """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room.
+        """Draft the unit `seed` with units around it: first those with further terms, then those that fit.
 
-        A passage that fills its room takes first what lies in the chunk, and in a short text goes on over headings.
+        A passage that fills its budget first takes units in the chunk, and in a short text continues over headings.
         """
         if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
             seed += units[seed + 1].is_piece  # the two cannot be shown together
@@ -283,7 +283,7 @@ class _PassageChooser:
     def _next_unit(
         self, units: Sequence[Unit], low: int, high: int, seed: int, budget: _TextBudget, crosses: bool
     ) -> int | None:
-        """The unit by which `units[low:high + 1]` grows, if any."""
+        """Return the unit by which `units[low:high + 1]` grows, if any."""
         found_terms = self._places.terms_in(units[low].start, units[high].end)
         choices = []
         for step, at in ((1, high + 1), (-1, low - 1)):
@@ -302,9 +302,9 @@ class _PassageChooser:
     def _may_join(
         self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, budget: _TextBudget, crosses: bool
     ) -> bool:
-        """Whether a unit may become the new first or last one of `units[low:high + 1]`.
+        """Return whether a unit may become the new first or last one of `units[low:high + 1]`.
 
-        A part of fenced code stands alone: between it and its neighbours lies a mark that nothing would close.
+        A part of fenced code stays alone: between it and its neighbours is a mark that nothing would close.
         """
         unit = units[at]
         if unit.block != seed.block and any(one.kind == "fence" and one.is_piece for one in (unit, seed)):
@@ -320,14 +320,14 @@ class _PassageChooser:
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
     def _find_table_top(self, units: Sequence[Unit], row: int, budget: _TextBudget) -> int:
-        """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
+        """Return the first row of the table of `row` if the budget allows all rows between, else `row`."""
         top = row
         while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
             top -= 1
         return top if units[row].end - units[top].start <= budget.chars else row
 
     def _score_span(self, start: int, end: int) -> tuple[int, float]:
-        """The line that holds most of the query in a span, and what the span is worth."""
+        """Return the line with most of the query in a span, and the score of the span."""
         places = self._places
         first, last = places.occurrence_range(start, end)
         occurrences = places.occurrences[first:last]
@@ -346,7 +346,7 @@ class _PassageChooser:
         return line, score
 
     def _heading_terms(self, line: int) -> frozenset[int]:
-        """The terms in the headings that a line stands under, by index."""
+        """Return the terms in the headings above a line, by index."""
         trail = self._layout.trail(line)
         if trail not in self._terms_of_trails:
             found = find_occurrences(fold("\n".join(trail)), self._places.terms)
@@ -354,9 +354,9 @@ class _PassageChooser:
         return self._terms_of_trails[trail]
 
     def _best_line(self, occurrences: Sequence[Occurrence]) -> int:
-        """The line with the largest weight of distinct terms.
+        """Return the line with the largest weight of distinct terms.
 
-        Of equal ones in source code one that declares something, then one in the chunk, then the first.
+        Ties go in source code to a declaration, then to a line in the chunk, then to the first.
         """
         on_line: dict[int, set[int]] = {}
         for occurrence in occurrences:
