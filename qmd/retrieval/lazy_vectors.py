@@ -122,7 +122,7 @@ def embed_candidates(
     if n_new:
         trace.record_model(embedder.description)
         is_all = len(computed) == len(selected) and len(cut) == len(best)
-        late = "" if is_all else ", as far as there was time"
+        late = "" if is_all else ", within the time limit"
         trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
     chunks = {number: known[name] for number, name in hashes.items() if known.get(name)}

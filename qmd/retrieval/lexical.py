@@ -208,7 +208,7 @@ def lexical_ranking(run: Run, query: LexicalQuery, kind: Literal["original", "le
             [replace(term, required=False) for term in query.terms], k, scope, anchors=True
         )
     if not candidates and query.terms and all(term.excluded for term in query.terms):
-        trace.warn("the query only says what to leave out: add a word to search for")
+        trace.warn("the query has only excluded words: add a word to search for")
     return Ranking("bm25", kind, query.text, tuple(candidates))
 
 
@@ -320,7 +320,7 @@ def _remove_punctuation(text: str, trace: Trace) -> str:
         if match[2] is None:
             return match[0].lstrip("+-")
         if match[1] == "-":
-            trace.warn(f"documents with '{match[2]}' are left out because of '{match[0]}'")
+            trace.warn(f"documents with '{match[2]}' are excluded because of '{match[0]}'")
         return match[0]
 
     return re.sub(_SIGNED, keep, text.replace('"', " "))

@@ -65,7 +65,7 @@ def resolve_document(reader: IndexReader, reference: str, folder: Path | None = 
     found, reading = _find_documents(reader, reference, folder)
     if not found:
         similar = _similar_paths(reader, bare_name(reference))
-        hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
+        hint = f"similar: {', '.join(similar)}" if similar else "to list the indexed documents: qmd ls"
         raise MissingDocumentError(f"document not found: '{bare_name(reference)}'", hint=hint)
     if len({document.hash for document in found}) > 1:
         names = _join_names([f"{document.uri} ({document.docid})" for document in found])

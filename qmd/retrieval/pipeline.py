@@ -273,7 +273,7 @@ def _find_query_mistakes(run: Run, *, is_empty: bool) -> list[str]:
     """Return likely mistakes in a query: an open quote, and without hits a tag that no note has."""
     query, mistakes = run.query, []
     if not query.subqueries and query.text.count('"') % 2:
-        mistakes.append("a quote is not closed: all that follows it is read as one phrase")
+        mistakes.append("a quote is not closed: the text after it is one phrase")
     tags = [one for one in query.scope.filters if isinstance(one, TagFilter) and not one.is_negated] if is_empty else []
     if tags:
         known = _count_tags(run.reader)

@@ -177,7 +177,7 @@ def test_a_signed_word_decides_in_a_sentence_too() -> None:
     answer = ask(notes(), "how do I water tomatoes or set the sliding window -limiter", LEXICAL)
     assert "garden.md" in paths(answer)
     assert "limiter.md" not in paths(answer)
-    assert "documents with 'limiter' are left out because of '-limiter'" in answer.warnings
+    assert "documents with 'limiter' are excluded because of '-limiter'" in answer.warnings
 
 
 def test_an_empty_collection_list_means_none() -> None:
