@@ -1,4 +1,4 @@
-"""What counts as a mark, and what is punctuation."""
+"""Operators and punctuation of plain queries."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from qmd.retrieval.trace import Trace
 
 
 def marks(text: str) -> tuple[list[str], list[str]]:
-    """The (required, excluded) expressions of a plain query."""
+    """Return the (required, excluded) expressions of a plain query."""
     marked = read_operators(text, Trace())
     terms = parse_lex(marked) if marked is not None else ()
     return [term.fts for term in terms if term.required], [term.fts for term in terms if term.excluded]
@@ -54,7 +54,7 @@ def test_punctuation_is_no_operator(text: str) -> None:
     assert marks(text) == ([], [])
 
 
-def test_a_pasted_text_requires_nothing_and_the_user_is_told() -> None:
+def test_a_pasted_text_requires_nothing_and_warns() -> None:
     trace = Trace()
     text = "this is what they wrote about it " * 4 + 'in "two words" of theirs -never'
     assert read_operators(text, trace) is None

@@ -1,6 +1,6 @@
-"""Places of terms in a text: found where words begin, in time that follows the text, and not more than are of use.
+"""Places of terms in a text: at the start of words, in linear time, and a limited number.
 
-As spans of the text itself they are found by the analysis that searched.
+Spans of the text itself come from the analysis that searched.
 """
 
 import time
@@ -78,7 +78,7 @@ def test_spans_lie_in_the_text_and_apart_from_each_other(text: str, query: str) 
 
 
 @given(before=st.text(alphabet="aé\u0301ß发ﬁ\u00a0İ \n", max_size=80))
-def test_what_stands_before_a_word_does_not_shift_it(before: str) -> None:
+def test_text_before_a_word_does_not_shift_its_place(before: str) -> None:
     assert found(f"{before} needle.", "needle") == ["needle"]
 
 
