@@ -5,32 +5,32 @@ from collections import Counter
 from tests import prose
 
 MOST = {
-    "holds": 89,
-    "what is": 76,
-    "says": 61,
-    "Whether": 92,
-    "stands": 45,
-    "beside": 24,
-    "room": 28,
-    "said": 20,
-    "gone": 9,
-    "held": 6,
+    "holds": 58,
+    "what is": 62,
+    "says": 47,
+    "Whether": 73,
+    "stands": 33,
+    "beside": 16,
+    "room": 19,
+    "said": 12,
+    "gone": 8,
+    "held": 5,
 }
 """Words of `prose.FEWER`, and "Whether" in front of a value that is a bool: a number only falls."""
 
 UNTIL_REWRITTEN = {
-    "begins with What": 178,
-    "begins with How": 23,
-    "nobody": 24,
-    "begins with Where": 20,
-    "begins with Of": 14,
-    "told": 25,
-    "class begins with a verb": 11,
+    "begins with What": 140,
+    "begins with How": 14,
+    "nobody": 18,
+    "begins with Where": 13,
+    "begins with Of": 10,
+    "told": 17,
+    "class begins with a verb": 10,
     "anew": 3,
-    "whoever": 5,
-    "begins with Whether": 8,
-    "begins with Who": 4,
-    "for want of": 3,
+    "whoever": 4,
+    "begins with Whether": 7,
+    "begins with Who": 3,
+    "for want of": 2,
 }
 """Findings that are not allowed and still there: a number only falls."""
 

@@ -1,4 +1,4 @@
-"""Evidence for one document → relevance in [0, 1] with one meaning in every command."""
+"""Relevance: map the evidence for a document to [0, 1], with one meaning in every command."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from msgspec import Struct
 from qmd.records import Strength, Verdict
 
 GOOD = 0.5
-"""Relevance of the first hit from which the list is called good."""
+"""Relevance of the first hit from which the verdict is `good`."""
 
 WEAK = 0.2
-"""Relevance of the first hit below which nothing in the list is taken for an answer."""
+"""Relevance of the first hit below which the verdict is `none`."""
 
 STRONG = 0.75
-"""Relevance from which a hit is called strong: three chances in four."""
+"""Relevance from which a hit is strong: three chances in four."""
 
 POOL = 10
 """Hits that are always judged, however few are shown: `-n 1` and `-n 10` must not disagree about the first one."""
 
 
 class Evidence(Struct, frozen=True):
-    """What speaks for one document.
+    """Evidence for one document.
 
     Attributes:
         coverage: Weighted share of the query's terms anywhere in names, path and text, in [0, 1].
         window: Weighted share inside the best 400 code points, in [0, 1].
         mass: Weight of all the query's terms, in units of the rarest possible term's: about the number of rare words.
-        cosine: Cosine of the best chunk, None where no vector was asked.
+        cosine: Cosine of the best chunk, None without vectors.
         in_names: Weighted share in title, aliases and path, in [0, 1].
         n_terms: Terms of the query.
         n_documents: Documents in scope.
         lead: Distance to the best other document of the ranking, in deviations; below 0 behind the first, 0 alone.
-        fused: What all lists give the document together, in deviations above their mean.
-        is_named: Whether the query is what the document, or a part of it, is called.
-        is_whole: Whether one stretch of the document holds every word of the query.
+        fused: Sum of all lists for the document, in deviations above their mean.
+        is_named: Whether the query is the name of the document or of a part of it.
+        is_whole: Whether one window of the document contains every word of the query.
     """
 
     coverage: float
@@ -53,19 +53,17 @@ class Evidence(Struct, frozen=True):
 
 
 NAMED = 0.95
-"""Relevance of what the query calls by its name."""
+"""Relevance of a document that the query names."""
 
 WHOLE = 0.55
-"""Least relevance of what holds every word of the query in one stretch: likely, whatever else speaks against it."""
+"""Lowest relevance of a document with every word of the query in one window: likely, despite all other evidence."""
 
 LEAD_SPAN = (-1.0, 1.5)
 FUSED_SPAN = (-1.0, 6.0)
-"""Deviations between which a lead and a fused score say more, the more they are: one stray word that a single document
-holds makes both large."""
+"""Ranges of a lead and a fused score, in deviations, that count: one stray word in one document makes both large."""
 
-# Fitted by tests/benchmarks/fit_relevance.py on first hits: of questions about three vaults, of which wrong ones count
-# like right ones; of questions that a vault cannot answer; of headings, topics, judged requests and nonsense. Cosines
-# are those of all-MiniLM-L6-v2.
+# Fitted by tests/benchmarks/fit_relevance.py on first hits: of questions about three vaults (wrong hits weigh like
+# right ones), unanswerable questions, headings, topics, judged requests and nonsense. Cosines of all-MiniLM-L6-v2.
 BY_WORDS = (-4.84, 4.31, 2.32, 1.88, 2.46, -1.72, -0.34, 0.34, 0.0)
 WITH_COSINE = (-5.1, 3.64, 1.42, 1.34, 1.83, -2.26, -0.13, 0.0, 0.22, 3.7)
 
@@ -73,13 +71,13 @@ WITH_COSINE = (-5.1, 3.64, 1.42, 1.34, 1.83, -2.26, -0.13, 0.0, 0.22, 3.7)
 def relevance(
     evidence: Evidence, by_words: Sequence[float] = BY_WORDS, with_cosine: Sequence[float] = WITH_COSINE
 ) -> float:
-    """Probability-like relevance of one document, in [0, 1], from what is known of it.
+    """Return the probability-like relevance of one document, in [0, 1].
 
-    Words with meaning, or words alone where there is no cosine.
+    Without a cosine only the lexical evidence counts.
 
     Args:
         by_words: Weights of `features` without a cosine; only fitting replaces them.
-        with_cosine: Weights of `features` with one.
+        with_cosine: Weights of `features` with a cosine.
     """
     if evidence.is_named:
         return NAMED
@@ -88,14 +86,14 @@ def relevance(
 
 
 def features(evidence: Evidence) -> list[float]:
-    """What the logistic regressions see, 1 first for their intercept.
+    """Return the inputs of the logistic regressions, 1 first for their intercept.
 
-    Beside the share stand logarithms of what was found, and found together: a share alone would call one word of a
-    two-word noise more relevant than six words of a long question. The share found anywhere is none of them: in long
-    minutes most words of any question stand somewhere.
+    Next to the shares there are logarithms of the found weight: a share alone would make one word of a two-word noise
+    more relevant than six words of a long question. The share found anywhere is not an input: long minutes contain most
+    words of any question.
     """
     mass = evidence.mass
-    seen = [
+    values = [
         1.0,
         evidence.window,
         evidence.in_names,
@@ -103,23 +101,23 @@ def features(evidence: Evidence) -> list[float]:
         math.log1p(evidence.window * mass),
         math.log1p(evidence.n_documents) / 10.0,
         math.log1p(evidence.n_terms),
-        _within(evidence.lead, LEAD_SPAN),
-        _within(evidence.fused, FUSED_SPAN),
+        _clamp(evidence.lead, LEAD_SPAN),
+        _clamp(evidence.fused, FUSED_SPAN),
     ]
-    return seen if evidence.cosine is None else [*seen, evidence.cosine]
+    return values if evidence.cosine is None else [*values, evidence.cosine]
 
 
-def _within(value: float, span: tuple[float, float]) -> float:
+def _clamp(value: float, span: tuple[float, float]) -> float:
     return min(max(value, span[0]), span[1])
 
 
 def _logistic(weights: Sequence[float], values: Sequence[float]) -> float:
     value = math.fsum(weight * feature for weight, feature in zip(weights, values, strict=True))
-    return 1.0 / (1.0 + math.exp(-_within(value, (-50.0, 50.0))))
+    return 1.0 / (1.0 + math.exp(-_clamp(value, (-50.0, 50.0))))
 
 
 def non_increasing(values: Sequence[float]) -> list[float]:
-    """The closest list (least squares) that never rises: neighbours that disagree with the rank order share their mean.
+    """Return the closest list (least squares) that never rises: neighbours that violate the order get their mean.
 
     Source: pool-adjacent-violators; Ayer et al., Annals of Mathematical Statistics 26, 1955.
     """
@@ -134,14 +132,14 @@ def non_increasing(values: Sequence[float]) -> list[float]:
 
 
 def verdict(relevances: Sequence[float]) -> Verdict:
-    """What the list is worth, judged by its first hit."""
+    """Return the verdict on a list, by its first hit."""
     if not relevances or relevances[0] < WEAK:
         return "none"
     return "good" if relevances[0] >= GOOD else "weak"
 
 
 def strength(relevance: float) -> Strength:
-    """The word that people are told for a relevance; `weak` is what a verdict would not call good."""
+    """Return the word shown to people for a relevance; `weak` is below a `good` verdict."""
     if relevance < GOOD:
         return "weak"
     return "strong" if relevance >= STRONG else "likely"

@@ -1,4 +1,4 @@
-"""Dense retrieval: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
+"""Dense retrieval: cosine rankings of the query's texts, and warnings about missing vectors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
 from qmd.records import Ranking, Scope, SubQuery
-from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
+from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from qmd.retrieval.lazy_vectors import ChunkSource, LazyVectors
 
 EMBED_ESTIMATE_MS = 30.0
-"""One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
+"""Time of one query text with the built-in model, with tokenising (1.7 ms) and a margin for slow machines."""
 
 MANY_PENDING = 0.1
-"""Share of documents without vectors from which the notice is more than a tip (the original's 10 %)."""
+"""Share of documents without vectors from which the notice is more than a tip (10 % in tobi/qmd)."""
 
 
 def search_dense(
@@ -32,45 +32,45 @@ def search_dense(
     also_score: Set[int],
     k: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
-) -> Dense:
-    """Cosine rankings of several texts; a warning says why there are none.
+) -> DenseCandidates:
+    """Return cosine rankings of several texts; without any, a warning gives the reason.
 
     Args:
-        words: The search by words, whose best candidates get vectors first.
-        also_score: Documents that every ranking holds beyond its best.
+        words: The lexical search, whose best candidates get vectors first.
+        also_score: Documents that every ranking contains in addition to its best.
         k: Length of a ranking.
-        open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
+        open_source: Splits the texts of candidates without vectors; None computes no vectors.
     """
     from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
 
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
     if embedder is None:
-        # A model that fails is one all the same, and its failure has been told.
+        # The failure of a model that does not load has its own warning.
         failed = bool(run.engines.failures)
         trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
-        return Dense()
+        return DenseCandidates()
     coverage = _vector_coverage(reader, embedder, trace)
     if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
-        return Dense()
+        return DenseCandidates()
     by_words: tuple[int, ...] = ()
     embedded = LazyVectors()
-    if coverage.pending and _is_understood(embedder, texts):
-        # Also where words do not rank.
+    if coverage.pending and _can_read_any(embedder, texts):
+        # Lexical candidates are needed in mode `dense` as well.
         rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
         by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
         with trace.stage("embed"):
             source = open_source(embedder) if open_source is not None else None
             embedded = embed_candidates(reader, embedder, source, by_words, words.terms, trace)
     if not (coverage.has_vectors or embedded.vectors):
-        return Dense()
-    found = _rank(run, embedder, texts, sorted(also_score), k, embedded)
-    _advise(run, embedder, " ".join(map(_text, texts)))
+        return DenseCandidates()
+    found = _rank_texts(run, embedder, texts, sorted(also_score), k, embedded)
+    _suggest_model(run, embedder, " ".join(map(_text, texts)))
     if not found:
-        _explain_absence(reader, embedder, texts, run.query.scope, trace)
-    return Dense(found, embedded.waiting, by_words)
+        _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
+    return DenseCandidates(found, embedded.pending, by_words)
 
 
-def _rank(
+def _rank_texts(
     run: Run,
     embedder: Embedder,
     texts: Sequence[SubQuery | str],
@@ -78,20 +78,20 @@ def _rank(
     k: int,
     embedded: LazyVectors,
 ) -> tuple[DenseRanking, ...]:
-    """One ranking per text: the top `k` and, beyond them, every document in `also_score` and in `supplied`.
+    """Return one ranking per text: the top `k`, every document in `also_score` and those with computed vectors.
 
-    Without texts that the model does not understand at all. Raises what the embedder raises.
+    Texts that the model does not understand at all are skipped. Raises what the embedder raises.
     """
     known = [(item, trust) for item in texts if (trust := embedder.query_trust(_text(item))) > 0]
     if not known:
         return ()
     run.trace.listener.begin("embedding")
     vectors = embedder.embed_queries([_text(item) for item, _ in known])
-    run.trace.used(embedder.description)
+    run.trace.record_model(embedder.description)
     rankings = []
     for (item, trust), vector in zip(known, vectors, strict=True):
         found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
-        # What was supplied takes in what the index has of these texts.
+        # Computed vectors include those that the index already has of these texts.
         best = {candidate.document_id: candidate for candidate in (*found, *embedded.score(vector))}
         if not best:
             continue
@@ -103,37 +103,37 @@ def _rank(
     return tuple(rankings)
 
 
-def _is_understood(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
-    """Whether the model can say anything about one of the texts."""
+def _can_read_any(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
+    """Return whether the model understands one of the texts."""
     return any(embedder.query_trust(_text(item)) > 0 for item in texts)
 
 
 def _vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> VectorCoverage:
-    """How far the index has the vectors of this model; warns about documents that have none."""
+    """Return the index's coverage with vectors of this model; warn about documents without any."""
     coverage = reader.vector_coverage(embedder.fingerprint)
     pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
         percent = round(100 * pending / max(total, 1))
-        trace.warn(f"{pending} documents ({percent}%) need embeddings{_remedy(reader, 'for better results')}")
+        trace.warn(f"{pending} documents ({percent}%) need embeddings{_advice(reader, 'for better results')}")
     elif pending > 0:
-        trace.warn(f"{pending} documents need embeddings{_remedy(reader, 'to index them')}")
+        trace.warn(f"{pending} documents need embeddings{_advice(reader, 'to index them')}")
     return coverage
 
 
-def _remedy(reader: IndexReader, aim: str) -> str:
-    """What to do about missing vectors: wait where they are being computed."""
+def _advice(reader: IndexReader, aim: str) -> str:
+    """Return the next step for missing vectors: wait where they are being computed."""
     run = reader.running_embedding()
     return (
         f". Run 'qmd embed' {aim}." if run is None else f": they are being computed ({run.state}), search again later"
     )
 
 
-def _explain_absence(
+def _explain_no_ranking(
     reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
 ) -> None:
-    """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
+    """Warn why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
-    if not _is_understood(embedder, texts):
+    if not _can_read_any(embedder, texts):
         trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
         hint = f" of {model}"
@@ -142,8 +142,9 @@ def _explain_absence(
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
 
 
-def _advise(run: Run, embedder: Embedder, text: str) -> None:
-    """Name a model that reads the language of the query, or of most notes, where the built-in one does not."""
+def _suggest_model(run: Run, embedder: Embedder, text: str) -> None:
+    """Warn of a language of the query, or of most notes, that the built-in model does not read; name a model that
+    does."""
     language = language_of(text, 2)
     if language not in LANGUAGES:
         scripts = {script_of(one) for one in text if one.isalpha() and not one.isascii()}

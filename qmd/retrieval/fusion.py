@@ -1,4 +1,4 @@
-"""Rankings → one ranking. Pure functions; the order of the inputs never matters."""
+"""Fusion: merge rankings into one. Pure functions; the order of the inputs never matters."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from msgspec.structs import replace
 from qmd.records import Candidate, Contribution, Ranking
 
 SCORE_DEPTH = 100
-"""Candidates of a list that its mean and standard deviation are taken over."""
+"""Candidates of a list that determine its mean and standard deviation."""
 
 COSINE_FLOOR = -2.0
-"""Least standardised cosine: what a document says beyond meaning nothing counts against its words no further. With it,
-and without a cap on either, a rare word that one document alone holds is found first: +.004 nDCG@10 on six sets."""
+"""Lowest standardised cosine, so that a lack of meaning outweighs words only so far. With it, and without a cap on
+either, a rare word of a single document is found first: +.004 nDCG@10 on six sets."""
 
 SPREAD_FLOOR = 1e-9
 
 FEW_PAIRS = 5
-"""Documents with both scores below which their cosines are averaged: a line through fewer says nothing."""
+"""Documents with both scores below which their cosines are averaged; a line through fewer is unreliable."""
 
 
 class Influence(Struct, frozen=True):
-    """How far one kind of evidence moves a document in the ranking."""
+    """Weight of one kind of evidence in the ranking."""
 
     value: float
     unit: Literal["share", "deviations added", "deviations per deviation"]
-    """A share of all that is summed, in [0, 1]; or deviations of the fused score, which is at most 10 of 100 scores."""
+    """A share of the whole sum, in [0, 1]; or deviations of the fused score, which is at most 10 of 100 scores."""
     chosen_by: str
     """The run that chose the value."""
 
@@ -39,10 +39,10 @@ _DATES = "above any fused score and below names; of 240 notes asked for by their
 _LONG_DATES = "below what all other words agree on; not fitted"
 
 INFLUENCES: Mapping[str, Influence] = {
-    # Of a text that the model fully understands.
+    # For a text that the model fully understands.
     "dense": Influence(0.5, "share", "nDCG@10 of ten collections, stable when one is left out"),
-    # What one list is sure of is not outvoted by what the other finds likely: its first counts more by a share of its
-    # distance to the second.
+    # A clear first of one list is not outvoted by a likely one of the other: it gains a share of its distance to the
+    # second.
     "lead of a list": Influence(
         0.3,
         "deviations per deviation",
@@ -58,9 +58,9 @@ INFLUENCES: Mapping[str, Influence] = {
     "literal: words": Influence(
         11.0, "deviations added", "above any fused score and below dates: what was typed goes before its relatives"
     ),
-    # A name among other words is one more reason and no more: the question may be for another note.
+    # A name among other words is only one more reason: the question may be about another note.
     "name: part of the query": Influence(1.0, "deviations added", "one deviation, a reason among others; not fitted"),
-    # A note that was merely created on that day may say less of the rest.
+    # A note merely created on that day may contain less of the rest.
     "date: day": Influence(16.0, "deviations added", _DATES),
     "date: file time": Influence(16.0, "deviations added", _DATES),
     "date: mention": Influence(13.0, "deviations added", _DATES),
@@ -78,7 +78,7 @@ INFLUENCES: Mapping[str, Influence] = {
     # About the deviation of the fused scores that it meets, so that both count alike.
     "reranker": Influence(0.9, "deviations per deviation", "the deviation of fused scores over the first 10 or 30"),
 }
-"""All that moves a rank, by name; what finds documents by another kind of evidence gets a row, and `put_first`."""
+"""All evidence that moves a rank, by name; further evidence adds a row and calls `add_influence`."""
 
 
 class FusedCandidate(Struct, frozen=True):
@@ -89,21 +89,21 @@ class FusedCandidate(Struct, frozen=True):
     contributions: tuple[Contribution, ...]
 
 
-class _Part(Struct, frozen=True):
+class _StandardRanking(Struct, frozen=True):
     """A ranking with its standardised scores: document → (rank, score, standardised)."""
 
     ranking: Ranking
     weight: float
-    standard: Mapping[int, tuple[int | None, float, float]]
+    z_scores_by_id: Mapping[int, tuple[int | None, float, float]]
     floor: float
-    """What a document counts that the ranking does not hold,"""
+    """Value of a document that the ranking does not contain,"""
     expected: Mapping[int, float] = {}
-    """but for these."""
+    """except for these."""
 
     def value(self, document_id: int) -> float:
-        """What a document counts, before the weight."""
-        held = self.standard.get(document_id)
-        return self.expected.get(document_id, self.floor) if held is None else held[2]
+        """Return the value of a document before the weight."""
+        known = self.z_scores_by_id.get(document_id)
+        return self.expected.get(document_id, self.floor) if known is None else known[2]
 
 
 def fuse_zscores(
@@ -111,17 +111,17 @@ def fuse_zscores(
 ) -> tuple[FusedCandidate, ...]:
     """Merge rankings by the weighted sum of standardised scores.
 
-    Each list is standardised over its own first `SCORE_DEPTH` candidates. A document that a list does not hold takes
-    that list's lowest score, or 0 where a lexical list ended before that depth.
+    Each list is standardised over its own first `SCORE_DEPTH` candidates. A document missing in a list gets that list's
+    lowest score, or 0 where a lexical list ended before that depth.
 
-    A document without vectors is no document without meaning: with the lowest cosine, an index that has the vectors of
-    a quarter of its notes answers worse than words alone (nDCG@10 of five sets .488 against .565). The cosine of
-    `unknown` ones is expected from their words instead.
+    A document without vectors still has meaning: with the lowest cosine, an index that has the vectors of a quarter of
+    its notes answers worse than words alone (nDCG@10 of five sets .488 against .565). The cosine of `unknown` ones is
+    estimated from their words instead.
 
     Args:
         rankings: Best first, documents unique in each; empty ones are ignored.
         weights: One per ranking, >= 0.
-        unknown: Documents that dense rankings do not hold for want of vectors.
+        unknown: Documents that dense rankings lack because they have no vectors.
 
     Returns:
         Every document of every ranking by descending score, ties by document id.
@@ -134,10 +134,10 @@ def fuse_zscores(
     """
     used = [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
     ids = {candidate.document_id for ranking, _ in used for candidate in ranking.candidates}
-    parts = [_standardised(ranking, weight, len(ids)) for ranking, weight in used]
+    parts = [_standardize(ranking, weight, len(ids)) for ranking, weight in used]
     words = [part for part in parts if part.ranking.source == "bm25"]
     parts = [
-        part if part.ranking.source == "bm25" else replace(part, expected=_expected(part, words, unknown))
+        part if part.ranking.source == "bm25" else replace(part, expected=_expect_cosines(part, words, unknown))
         for part in parts
     ]
     fused = []
@@ -145,7 +145,7 @@ def fuse_zscores(
         contributions = []
         for part in parts:
             ranking, counted = part.ranking, part.weight * part.value(document_id)
-            rank, score, _ = part.standard.get(document_id, (None, 0.0, 0.0))
+            rank, score, _ = part.z_scores_by_id.get(document_id, (None, 0.0, 0.0))
             contributions.append(
                 Contribution(ranking.source, ranking.kind, ranking.query, rank, score, part.weight, counted)
             )
@@ -156,32 +156,32 @@ def fuse_zscores(
     return tuple(fused)
 
 
-def _standardised(ranking: Ranking, weight: float, n_documents: int) -> _Part:
+def _standardize(ranking: Ranking, weight: float, n_documents: int) -> _StandardRanking:
     raw = [candidate.score for candidate in ranking.candidates]
     head = raw[:SCORE_DEPTH]
     if ranking.source == "bm25":
-        # A list that ended early left out documents that hold no term at all: their score is known, it is 0.
+        # Documents missing in a list that ended early contain no term: their score is 0.
         head += [0.0] * (min(SCORE_DEPTH, n_documents) - len(head))
-    mean, spread = _moments(head)
+    mean, spread = _mean_and_spread(head)
     least = -math.inf if ranking.source == "bm25" else COSINE_FLOOR
-    standard: dict[int, tuple[int | None, float, float]] = {
+    z_scores_by_id: dict[int, tuple[int | None, float, float]] = {
         candidate.document_id: (rank, candidate.score, max((candidate.score - mean) / spread, least))
         for rank, candidate in enumerate(ranking.candidates, start=1)
     }
     if len(raw) > 1:
         lead = INFLUENCES["lead of a list"].value * (raw[0] - raw[1])
-        standard[ranking.candidates[0].document_id] = (1, raw[0], (raw[0] - mean + lead) / spread)
-    return _Part(ranking, weight, standard, max((min(head) - mean) / spread, least))
+        z_scores_by_id[ranking.candidates[0].document_id] = (1, raw[0], (raw[0] - mean + lead) / spread)
+    return _StandardRanking(ranking, weight, z_scores_by_id, max((min(head) - mean) / spread, least))
 
 
-def _expected(dense: _Part, words: Sequence[_Part], unknown: Set[int]) -> dict[int, float]:
-    """The cosine, standardised, that the words of unknown documents make likely.
+def _expect_cosines(dense: _StandardRanking, words: Sequence[_StandardRanking], unknown: Set[int]) -> dict[int, float]:
+    """Return the standardised cosines of unknown documents, estimated from their words.
 
-    By least squares over the documents that both have; the slope is kept between 0 and 1.
+    By least squares over the documents that have both; the slope is kept between 0 and 1.
     """
-    found = {document_id for part in words for document_id in part.standard}
-    missing = found & unknown - dense.standard.keys()
-    known = sorted(found & dense.standard.keys())
+    found = {document_id for part in words for document_id in part.z_scores_by_id}
+    missing = found & unknown - dense.z_scores_by_id.keys()
+    known = sorted(found & dense.z_scores_by_id.keys())
     if not missing or not known:
         return {}
 
@@ -200,43 +200,43 @@ def _expected(dense: _Part, words: Sequence[_Part], unknown: Set[int]) -> dict[i
     return {document_id: level + slope * (by_words(document_id) / total - middle) for document_id in missing}
 
 
-def put_first(
-    fused: Sequence[FusedCandidate], found: Mapping[int, str], source: str, said: str, group: str | None = None
+def add_influence(
+    fused: Sequence[FusedCandidate], found: Mapping[int, str], source: str, query: str, group: str | None = None
 ) -> Sequence[FusedCandidate]:
-    """The ranking with an influence added to the score of some documents, also of those that no list holds.
+    """Return the ranking with an influence added to the score of some documents, also of those that no list contains.
 
     Args:
         fused: Best first.
         found: Kind of the evidence for each of these documents, by id.
-        said: The words of the query that they were found by.
-        group: What the rows of `INFLUENCES` for these kinds begin with, where that is not `source`.
+        query: Matched words of the query.
+        group: First part of the rows of `INFLUENCES` for these kinds, where that is not `source`.
     """
     if not found:
         return fused
-    held = {entry.document_id: entry for entry in fused}
+    known = {entry.document_id: entry for entry in fused}
     lowest = min((entry.score for entry in fused), default=0.0)
     for document_id, kind in found.items():
-        before = held.get(document_id) or FusedCandidate(document_id, lowest, ())
+        before = known.get(document_id) or FusedCandidate(document_id, lowest, ())
         bonus = INFLUENCES[f"{group or source}: {kind}"].value
-        part = Contribution(source, kind, said, None, 1.0, bonus, bonus)
-        held[document_id] = FusedCandidate(document_id, before.score + bonus, (*before.contributions, part))
-    return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
+        part = Contribution(source, kind, query, None, 1.0, bonus, bonus)
+        known[document_id] = FusedCandidate(document_id, before.score + bonus, (*before.contributions, part))
+    return sorted(known.values(), key=lambda entry: (-entry.score, entry.document_id))
 
 
 def z_scores(scores: Sequence[float]) -> list[float]:
-    """Scores as multiples of their standard deviation from their mean; all 0 when they are all equal."""
+    """Return scores as multiples of their standard deviation from their mean; all 0 when they are all equal."""
     if not scores:
         return []
-    mean, spread = _moments(scores)
+    mean, spread = _mean_and_spread(scores)
     return [(score - mean) / spread for score in scores]
 
 
 def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: float) -> list[float]:
-    """Fused scores plus `weight` times the standardised rerank scores, in the order given.
+    """Return the fused scores plus `weight` times the standardised rerank scores, in the order given.
 
-    The fused scores are standard deviations already and keep their spread: what both rankings agree on by far, the
-    reranker does not overturn. Standardising them once more over the ten candidates lets it: nDCG@10 of known items
-    fell from .848 to .835 on reference pages; judged questions (cacm, cranfield) lost nothing either way.
+    The fused scores are standard deviations already and keep their spread, so the reranker does not overturn a large
+    lead of both rankings. Standardising them once more over the ten candidates does: nDCG@10 of known items fell from
+    .848 to .835 on reference pages; judged questions (cacm, cranfield) did not change.
 
     Args:
         fused: Scores of the fused ranking; over its first 10 or 30 their deviation is .8 to .9.
@@ -248,35 +248,34 @@ def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: floa
     return [left + weight * right for left, right in zip(fused, z_scores(reranked), strict=True)]
 
 
-def _moments(scores: Sequence[float]) -> tuple[float, float]:
+def _mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:
     mean = math.fsum(scores) / len(scores)
     spread = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
     return mean, spread if spread > SPREAD_FLOOR else 1.0
 
 
 class DenseRanking(Struct, frozen=True):
-    """A dense ranking with how far the model understood its text, in [0, 1]."""
+    """A dense ranking with the model's understanding of its text, in [0, 1]."""
 
     ranking: Ranking
     trust: float
 
 
-class Dense(Struct, frozen=True):
-    """What a search by meaning found."""
+class DenseCandidates(Struct, frozen=True):
+    """Result of dense retrieval."""
 
     rankings: tuple[DenseRanking, ...] = ()
-    waiting: frozenset[int] = frozenset()
-    """Candidates by words whose texts wait for vectors, by document id."""
+    pending: frozenset[int] = frozenset()
+    """Lexical candidates whose texts have no vectors in the index, by document id."""
     by_words: tuple[int, ...] = ()
-    """All candidates by words, best first, where texts wait."""
+    """All lexical candidates, best first, where texts are pending."""
 
-
-def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
-    """For each document the chunk with the highest cosine over all rankings."""
-    best: dict[int, Candidate] = {}
-    for entry in rankings:
-        for candidate in entry.ranking.candidates:
-            known = best.get(candidate.document_id)
-            if known is None or candidate.score > known.score:
-                best[candidate.document_id] = candidate
-    return best
+    def best_chunks(self) -> dict[int, Candidate]:
+        """Return the chunk of each document with the highest cosine over all rankings."""
+        best: dict[int, Candidate] = {}
+        for entry in self.rankings:
+            for candidate in entry.ranking.candidates:
+                known = best.get(candidate.document_id)
+                if known is None or candidate.score > known.score:
+                    best[candidate.document_id] = candidate
+        return best

@@ -1,5 +1,4 @@
-"""Ranked candidates → hits: calibrated relevance, passage, context, explanation, and for a note that
-says nothing itself what others say of it."""
+"""Hits: relevance, passages, context and explanation of ranked candidates, and for a stub its mention elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import FusedCandidate
-from qmd.retrieval.literal_matches import LITERAL, MOST_WORDS
+from qmd.retrieval.literal_matches import LITERAL, MAX_WORDS
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import (
     WINDOW_CHARS,
@@ -27,27 +26,27 @@ from qmd.retrieval.matching import (
 )
 from qmd.retrieval.name_matches import NAME, PART
 from qmd.retrieval.request import SearchRequest
-from qmd.retrieval.snippets import FILL_CHARS, filled_passages
+from qmd.retrieval.snippets import FILL_CHARS, choose_passages
 from qmd.store.base import IndexReader
 
 BATCH = 200
-"""Documents whose texts are held at once."""
+"""Documents whose texts are in memory at once."""
 
 
 SHORT_TEXT = 200
-"""Characters up to which two equal texts are one only under one file name: two notes that were begun from one template,
-and hold nothing else yet, are two notes."""
+"""Characters up to which equal texts are copies only under one file name: two unfilled templates are two notes."""
 
 MAX_STUB_LETTERS = 40
-"""Fewer letters of prose than in a short sentence; of Chinese, Japanese and Korean a third of that."""
+"""Letters of prose in a stub: fewer than in a short sentence. Chinese, Japanese and Korean letters count three
+times."""
 
 LEAST_LETTERS = 8
-"""Of words beside its links that a line must have to say something."""
+"""Fewest letters, without links, in a line that mentions a stub."""
 
 _MAX_STUB_CHARACTERS = 2_000
-"""A longer text is no stub whatever it holds; most hits are longer."""
+"""Length above which no text is a stub; most hits are longer."""
 
-_LINKS_SEEN = 20
+_MAX_LINKS = 20
 _MENTION_CHARACTERS = 200
 _NO_PROSE = (
     r"(?ms)^(?:```|~~~)[ \t]*(?:dataview\w*|tasks|query|button|toc)\b.*?(?:^(?:```|~~~)[^\n]*$|\Z)"
@@ -55,12 +54,11 @@ _NO_PROSE = (
     r"|!?\[\[[^\[\]\n]*\]\]|!?\[[^\[\]\n]*\]\([^()\n]*\)|https?://\S+|#[\w/-]+"
     r"|<!--.*?(?:-->|\Z)|<%.*?(?:%>|\Z)|\{\{.*?(?:\}\}|\Z)|<[^<>\n]*>|^[^\n:]{1,40}:(?::[^\n]*|[ \t]*$)"
 )
-"""Queries of plug-ins, headings, links, tags, comments, the marks of templates, and fields (`key:: value`). As text:
-`re` compiles it when the first short hit asks."""
+"""Queries of plug-ins, headings, links, tags, comments, template marks, and fields (`key:: value`), uncompiled."""
 
 
 class RankedCandidate(Struct, frozen=True):
-    """A candidate in its final place: its fused entry, what reranking said, the chunk that matched, and its copies."""
+    """A candidate at its final rank: fused entry, rerank score, matched chunk, and copies."""
 
     document: StoredDocument
     fused: FusedCandidate
@@ -72,26 +70,26 @@ class RankedCandidate(Struct, frozen=True):
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Where that chunk lies in the text."""
+        """Offsets of that chunk in the text."""
         if self.chunk is None or self.chunk.chunk_start is None or self.chunk.chunk_end is None:
             return None
         return self.chunk.chunk_start, self.chunk.chunk_end
 
 
 class RelevanceScale(Struct, frozen=True):
-    """What relevance is measured with: the query's terms, the size of the collection, and the calibration."""
+    """Basis of relevance: the query's terms, the size of the collection, and the calibration."""
 
     terms: Sequence[WeightedTerm]
     n_documents: int
     judge: Callable[[Evidence], float]
     known_text: Mapping[int, str] = {}
-    """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
+    """Text known of a document in addition to its own, such as its date: whole lines, by id."""
 
 
-def fold_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...]]:
-    """For each first document of its text, by id and in order, the addresses of those after it that hold the same text.
+def group_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...]]:
+    """Return the first document of each text, by id and in order, with the addresses of the later ones.
 
-    An empty text is nobody's copy.
+    An empty text is no copy.
     """
     first_of: dict[tuple[str, str], int] = {}
     copies: dict[int, tuple[str, ...]] = {}
@@ -105,10 +103,10 @@ def fold_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...
 def build_hits(
     reader: IndexReader, ranked: Sequence[RankedCandidate], scale: RelevanceScale, request: SearchRequest
 ) -> tuple[tuple[Hit, ...], tuple[float, ...]]:
-    """Hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all that were judged.
+    """Return hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all judged candidates.
 
-    Documents that left the index in the meantime are passed over. More than `limit` are judged when the limit is small,
-    so that the relevance of the first hit does not depend on it; only those that can be shown get a passage.
+    Documents that left the index in the meantime are skipped. With a small `limit` more than that are judged, so that
+    the relevance of the first hit does not depend on it; only shown ones get a passage.
     """
     wanted = ranked[: max(request.limit, calibration.POOL)]
     collections = {collection.name: collection for collection in reader.collections()}
@@ -124,9 +122,9 @@ def build_hits(
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
-            raw.append(scale.judge(_measure(matched, len(names), entry, rival, scale)))
+            raw.append(scale.judge(_collect_evidence(matched, len(names), entry, rival, scale)))
             if len(shown) < request.limit:
-                passage, passages = filled_passages(
+                passage, passages = choose_passages(
                     text,
                     scale.terms,
                     matched=matched,
@@ -154,12 +152,12 @@ def build_hits(
     return hits, tuple(relevances)
 
 
-def _measure(
+def _collect_evidence(
     matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: RelevanceScale
 ) -> Evidence:
-    """The evidence that calibration judges one document by; its names end at `names_end`, `rival` is the best other."""
+    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other."""
     chunk, parts = entry.chunk, entry.fused.contributions
-    # Folding may move that border by a letter or two, which the evidence survives.
+    # Folding may move that border by a letter or two, which hardly changes the evidence.
     in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
     window = coverage(matched.occurrences, scale.terms, WINDOW_CHARS)
     return Evidence(
@@ -173,7 +171,7 @@ def _measure(
         lead=entry.blended_score - rival.blended_score,
         fused=sum(part.contribution for part in parts if part.source in ("bm25", "dense")),
         is_named=any(part.source == NAME and part.kind != PART for part in parts),
-        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(scale.terms) > MOST_WORDS),
+        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(scale.terms) > MAX_WORDS),
     )
 
 
@@ -189,7 +187,7 @@ def _explain(ranked: RankedCandidate, relevance: float) -> Explanation:
 
 
 def is_stub(text: str) -> bool:
-    """Whether a note holds too little prose to say anything, beside front matter, headings and links."""
+    """Return whether a note has too little prose, without front matter, headings and links."""
     return _count_letters(text[_body_offset(text) :]) < MAX_STUB_LETTERS
 
 
@@ -200,30 +198,30 @@ def _count_letters(text: str) -> int:
 
 
 def find_mention(reader: IndexReader, document: StoredDocument, text: str) -> Mention | None:
-    """What another note says of a stub; None for a note that says something itself, or where none says anything.
+    """Return the mention of a stub in another note; None for other notes, or without a mention.
 
-    The line with the most words around its links, among the first links to the note; a mere list of links is none.
+    It is the line with most letters around its links, among the first links to the note; a mere list of links is none.
     """
     if document.size > _MAX_STUB_CHARACTERS or not is_stub(text):
         return None
-    links = [one for one in reader.links_to(document, _LINKS_SEEN) if not one.link.is_embed]
+    links = [one for one in reader.links_to(document, _MAX_LINKS) if not one.link.is_embed]
     sources = reader.documents([one.source for one in links])
     texts = reader.texts([source.hash for source in sources.values()])
     best, most = None, LEAST_LETTERS - 1
     for one in links:
         source = sources.get(one.source)
-        its_text = texts.get(source.hash) if source is not None else None
-        if source is None or its_text is None or one.link.line <= its_text.count("\n", 0, _body_offset(its_text)):
+        linking = texts.get(source.hash) if source is not None else None
+        if source is None or linking is None or one.link.line <= linking.count("\n", 0, _body_offset(linking)):
             continue
-        line = _around(" ".join(its_text.split("\n")[one.link.line - 1].split()), one.link.target)
+        line = _cut_around_link(" ".join(linking.split("\n")[one.link.line - 1].split()), one.link.target)
         letters = _count_letters(line)
         if letters > most:
             best, most = Mention(source, one.link.line, line), letters
     return best
 
 
-def _around(line: str, target: str) -> str:
-    """`line`, or where it is long the part of it around the link."""
+def _cut_around_link(line: str, target: str) -> str:
+    """Return `line`, or where it is long the part of it around the link."""
     if len(line) <= _MENTION_CHARACTERS:
         return line
     start = max(min(line.find(target) - _MENTION_CHARACTERS // 2, len(line) - _MENTION_CHARACTERS), 0)

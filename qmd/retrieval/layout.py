@@ -1,4 +1,4 @@
-"""A text as units that a passage is put together from, and where in it the terms of a query stand."""
+"""Layout of a text: the units that passages consist of, and the places of query terms."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from qmd.records import Heading
-from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, as_typed, fold
+from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold, typed_pattern
 
 if TYPE_CHECKING:
     from qmd.ingest.markdown import Span
 
 Kind = Literal["blank", "heading", "fence", "row", "text"]
 
-_MOST_LINES = 60
-"""Lines of one paragraph that are looked at in either direction: far more than any passage has room for."""
+_MAX_LINES = 60
+"""Lines of one paragraph to read in either direction: far more than a passage contains."""
 
-# Kept as text: `re` compiles them when a passage is first chosen, and `--help` chooses none.
+# Uncompiled: `re` compiles them for the first passage, and `--help` has none.
 _ITEM = r"[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]"
 _UNDERLINE = r" {0,3}(?:=+|-+)[ \t\r]*\Z"
 _SENTENCE_END = r"[.!?…]['\")\]*_»”’]*(?=\s)|[。！？]['\")\]」』”’]*"
@@ -31,10 +31,10 @@ _LONG_SENTENCE = 160
 """Code points from which a sentence is cut between words."""
 
 _FAR = 4
-"""Times the room that is looked at of a single line in either direction: it may have ten million characters."""
+"""Budgets of a single line to read in either direction: it may have ten million characters."""
 
 TITLE_SHARE = 0.3
-"""What a term counts that the title or path holds: the whole document is about it."""
+"""Weight of a term that is in the title or path: the whole document is about it."""
 
 _DECLARATION = (
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
@@ -47,15 +47,15 @@ _SUMMARY = (
     r"|zusammenfassung|fazit|ergebnis(?:se)?|beschl(?:uss|üsse)|résumé|décisions?|resum(?:en|o)|conclusi(?:ón|ones|oni)"
     r"|conclusão|riassunto|samenvatting|conclusies?|выводы?|итоги?|总结|结论|まとめ|結論)\s*(?:$|[/:,&({]|and\b|of\b)"
 )
-"""Headings of what was said in brief, or decided."""
+"""Headings of summaries and decisions."""
 
 _ADDRESS = r"https?://[^\s<>]+"
 _FOLDED_EXACTLY = 100_000
-"""Code points of a line in which places are looked up exactly, where folding changes lengths."""
+"""Code points of a line in which places are mapped exactly, where folding changes lengths."""
 
 
 class Unit(Struct, frozen=True):
-    """A stretch `text[start:end]` that is shown whole or not at all, from line `first` to line `last`."""
+    """A span `text[start:end]` that is shown whole or not at all, from line `first` to line `last`."""
 
     kind: Kind
     first: int
@@ -63,13 +63,13 @@ class Unit(Struct, frozen=True):
     start: int
     end: int
     block: int
-    """First line of the block that it is, or is a piece of."""
+    """First line of the block that contains it."""
     is_piece: bool = False
     """Whether the block is too long to be shown whole."""
 
 
 class Layout:
-    """The lines of a text and what they belong to. Lines are counted from 0, offsets in code points."""
+    """Lines of a text and their blocks. Lines are counted from 0, offsets in code points."""
 
     def __init__(self, text: str, headings: Sequence[Heading], fences: Sequence[Span], *, is_source: bool) -> None:
         self.text = text
@@ -83,11 +83,11 @@ class Layout:
         self._fences = [(self.line_at(start), self.line_at(max(end - 1, start))) for start, end in fences]
 
     def line_at(self, offset: int) -> int:
-        """The line that holds an offset, the last one for offsets beyond the end."""
+        """Return the line of an offset, the last one for offsets beyond the end."""
         return min(bisect_right(self.starts, offset) - 1, len(self.lines) - 1)
 
     def trail(self, line: int) -> tuple[str, ...]:
-        """Texts of the headings that `line` stands under, outermost first; its own, where it is one, comes last."""
+        """Return the texts of the headings above `line`, outermost first; its own, if it is one, comes last."""
         found: list[Heading] = []
         level = 7
         for number in range(bisect_right(self._heading_lines, line) - 1, -1, -1):
@@ -100,7 +100,7 @@ class Layout:
         return tuple(heading.text for heading in reversed(found))
 
     def summary(self, line: int) -> int | None:
-        """The line of the heading under which the innermost section around a line, that does so, sums itself up."""
+        """Return the heading line of the summary in the innermost section around a line that has one."""
         level, levels = 7, [heading.level for heading in self.headings]
         for number in range(bisect_right(self._heading_lines, line) - 1, -1, -1):
             if levels[number] >= level:
@@ -114,11 +114,11 @@ class Layout:
         return None
 
     def declares(self, line: int) -> bool:
-        """Whether a line of source code declares something."""
+        """Return whether a line of source code is a declaration."""
         return self._is_source and re.match(_DECLARATION, self.lines[line]) is not None
 
     def blocks(self) -> Iterator[tuple[Kind, int, int]]:
-        """Every block in order: what it is, its first and its last line."""
+        """Yield every block in order: its kind, its first and its last line."""
         line = 0
         while line < len(self.lines):
             kind, _, last = self._block(line)
@@ -126,7 +126,8 @@ class Layout:
             line = last + 1
 
     def units(self, offset: int, budget: int) -> list[Unit]:
-        """The units around an offset, in order: those of its own block, and as many as `room` code points may hold."""
+        """Return the units around an offset, in order: those of its block, and as many as fit the `budget` of code
+        points."""
         line = self.line_at(offset)
         own = self._split(*self._block(line), budget, offset)
         before: list[Unit] = []
@@ -142,7 +143,7 @@ class Layout:
         return [*reversed(before), *own, *after]
 
     def _walk(self, line: int, step: Literal[-1, 1], budget: int) -> Iterator[Unit]:
-        """Units that are not blank from `line` on, downwards or upwards."""
+        """Yield units that are not blank from `line` on, downwards or upwards."""
         while self.first <= line <= self.last:
             kind, first, last = self._block(line)
             if kind != "blank":
@@ -151,7 +152,7 @@ class Layout:
             line = last + 1 if step == 1 else first - 1
 
     def _block(self, line: int) -> tuple[Kind, int, int]:
-        """The block that holds a line: what it is, its first and its last line."""
+        """Return the block of a line: its kind, its first and its last line."""
         if self._is_source:
             return self._kind(line), line, line
         number = bisect_right(self._fences, (line, len(self.lines))) - 1
@@ -166,12 +167,12 @@ class Layout:
         return (kind, *self._paragraph(line)) if kind == "text" else (kind, line, line)
 
     def _paragraph(self, line: int) -> tuple[int, int]:
-        """First and last line of the paragraph or list item that holds a line."""
+        """Return first and last line of the paragraph or list item of a line."""
         first = line
-        while first > max(self.first, line - _MOST_LINES) and not self._begins(first) and self._continues(first - 1):
+        while first > max(self.first, line - _MAX_LINES) and not self._is_item(first) and self._continues(first - 1):
             first -= 1
         last = line
-        while last < min(self.last, line + _MOST_LINES) and not self._begins(last + 1) and self._continues(last + 1):
+        while last < min(self.last, line + _MAX_LINES) and not self._is_item(last + 1) and self._continues(last + 1):
             last += 1
         return first, last
 
@@ -185,12 +186,12 @@ class Layout:
             return "heading"
         return "row" if text.lstrip(" \t>").startswith("|") else "text"
 
-    def _begins(self, line: int) -> bool:
-        """Whether a list item begins on a line."""
+    def _is_item(self, line: int) -> bool:
+        """Return whether a list item begins on a line."""
         return re.match(_ITEM, self.lines[line]) is not None
 
     def _continues(self, line: int) -> bool:
-        """Whether a line may belong to the paragraph or list item beside it."""
+        """Return whether a line may belong to the paragraph or list item next to it."""
         number = bisect_right(self._fences, (line, len(self.lines))) - 1
         return self._kind(line) == "text" and not (number >= 0 and self._fences[number][1] >= line)
 
@@ -198,10 +199,10 @@ class Layout:
         return re.match(_UNDERLINE, self.lines[line]) is not None
 
     def _split(self, kind: Kind, first: int, last: int, budget: int, near: int) -> list[Unit]:
-        """A block as one unit, or, where there is no room for it, as its lines and sentences.
+        """Return a block as one unit, or as its lines and sentences if it exceeds the budget.
 
-        Of fenced code the marks are left out then: one of them alone would turn what follows into code. A line of many
-        times the room is only cut up around the offset `near`.
+        The marks of fenced code are skipped then: one of them alone would turn the rest into code. A line of many
+        budgets is only split around the offset `near`.
         """
         block, start, end = first, self.starts[first], self.starts[last + 1] - 1
         if end - start <= budget:
@@ -218,11 +219,11 @@ class Layout:
         return pieces
 
     def _cuts(self, start: int, end: int, longest: int) -> Iterator[Span]:
-        """A stretch of one line in sentences, and what is longer than `longest` between words."""
+        """Yield the sentences of a part of one line, those longer than `longest` cut between words."""
         if end - start <= longest:
             yield start, end
             return
-        # What is behind the last word belongs to it.
+        # Blanks after the last word belong to it.
         written = start + len(self.text[start:end].rstrip())
         borders = [match.end() for match in re.compile(_SENTENCE_END).finditer(self.text, start, written)]
         borders = [border for border in borders if border < written]
@@ -238,15 +239,15 @@ class Layout:
 
 
 class TermPlaces:
-    """The occurrences of a query's terms in a text, by offsets of the text itself. Terms are told by their index.
+    """Occurrences of a query's terms in a text, by offsets of the text itself. Terms are identified by their index.
 
     Attributes:
-        terms: The terms, weighed by what they tell of a place in this text.
-        occurrences: Where they stand in the folded text, ascending; those of title and path come first.
+        terms: The terms, with weights for a place in this text.
+        occurrences: Occurrences in the folded text, ascending; those of title and path come first.
         total: Weight of all terms, found or not.
-        named: The terms that stand before the text, in its path, title, aliases or date.
+        named: The terms in the lines before the text: path, title, aliases or date.
         share_named: Their share of the query.
-        names: What stands there, folded.
+        names: These lines, folded.
     """
 
     def __init__(self, layout: Layout, terms: Sequence[WeightedTerm], matched: MatchedText) -> None:
@@ -254,7 +255,7 @@ class TermPlaces:
         self._matched = matched
         self._lines = list(accumulate((len(line) + 1 for line in matched.folded.split("\n")), initial=0))
         self._before = self._lines[matched.lines_before]
-        self.occurrences = self._without_addresses()
+        self.occurrences = self._skip_addresses()
         self._offsets = [occurrence.offset for occurrence in self.occurrences]
         self.names = matched.folded.split("\n", matched.lines_before)[:-1]
         self.named = frozenset(one.term for one in self.occurrences[: bisect_left(self._offsets, self._before)])
@@ -262,40 +263,40 @@ class TermPlaces:
         self.share_named = math.fsum(terms[number].weight for number in self.named) / asked if asked > 0 else 0.0
         self.terms = self._weigh(terms)
         self.total = math.fsum(term.weight for term in self.terms)
-        self._held: dict[tuple[int, int], frozenset[int]] = {}
+        self._terms_by_span: dict[tuple[int, int], frozenset[int]] = {}
 
     def weight(self, numbers: Iterable[int]) -> float:
-        """What several terms weigh together."""
+        """Return the total weight of several terms."""
         return math.fsum(self.terms[number].weight for number in numbers)
 
-    def held(self, start: int, end: int) -> frozenset[int]:
-        """The terms in a span of the text."""
-        if (start, end) not in self._held:
-            first, last = self.between(start, end)
-            self._held[start, end] = frozenset(one.term for one in self.occurrences[first:last])
-        return self._held[start, end]
+    def terms_in(self, start: int, end: int) -> frozenset[int]:
+        """Return the terms in a span of the text."""
+        if (start, end) not in self._terms_by_span:
+            first, last = self.occurrence_range(start, end)
+            self._terms_by_span[start, end] = frozenset(one.term for one in self.occurrences[first:last])
+        return self._terms_by_span[start, end]
 
-    def between(self, start: int, end: int) -> tuple[int, int]:
-        """The occurrences in a span of the text, as indexes of the first and of the one behind the last."""
+    def occurrence_range(self, start: int, end: int) -> tuple[int, int]:
+        """Return the occurrences in a span of the text, as indexes of the first and after the last."""
         return bisect_left(self._offsets, self.folded(start)), bisect_left(self._offsets, self.folded(end))
 
-    def exact(self, numbers: Iterable[int], start: int, end: int) -> frozenset[int]:
-        """Those of the terms that stand in a span as the user wrote them, not only another form of them."""
+    def typed_terms_in(self, numbers: Iterable[int], start: int, end: int) -> frozenset[int]:
+        """Return those of the terms that a span contains exactly as typed, not only in another form."""
         folded = self._matched.folded[self.folded(start) : self.folded(end)]
-        return frozenset(number for number in numbers if as_typed(self.terms[number].term).search(folded))
+        return frozenset(number for number in numbers if typed_pattern(self.terms[number].term).search(folded))
 
     def line(self, occurrence: Occurrence) -> int:
-        """The line of the text that an occurrence stands on."""
+        """Return the line of an occurrence in the text."""
         return bisect_right(self._lines, occurrence.offset) - 1 - self._matched.lines_before
 
     def offset(self, occurrence: Occurrence) -> int:
-        """Where an occurrence lies in the text, or near it where folding has changed the line's length."""
+        """Return the offset of an occurrence in the text, or one near it where folding changed the line's length."""
         line = self.line(occurrence)
         column = occurrence.offset - self._lines[line + self._matched.lines_before]
         return self._layout.starts[line] + min(column, len(self._layout.lines[line]))
 
     def folded(self, offset: int) -> int:
-        """Where an offset of the text lies in the folded one: folding keeps lines, but not always their lengths."""
+        """Return the folded offset of an offset of the text: folding keeps lines, but not always their lengths."""
         line = self._layout.line_at(offset)
         start, end = self._layout.starts[line : line + 2]
         there = line + self._matched.lines_before
@@ -304,8 +305,8 @@ class TermPlaces:
             return self._lines[there] + offset - start
         return self._lines[there] + len(fold(self._layout.text[start:offset]))
 
-    def _without_addresses(self) -> list[Occurrence]:
-        """The occurrences less those in web addresses, which nobody reads, of terms that stand elsewhere as well."""
+    def _skip_addresses(self) -> list[Occurrence]:
+        """Return the occurrences without those in web addresses, of terms that also occur elsewhere."""
         found = self._matched.occurrences
         if "://" not in self._matched.folded:
             return list(found)
@@ -323,9 +324,9 @@ class TermPlaces:
         return [one for one, hidden in zip(found, inside, strict=True) if not hidden or one.term not in elsewhere]
 
     def _weigh(self, terms: Sequence[WeightedTerm]) -> list[WeightedTerm]:
-        """The terms with what they tell of a place in this text: less, the more places have them.
+        """Return the terms with their weights in this text: the more places have them, the less.
 
-        What the user put in quotes outweighs all else together.
+        A quoted term outweighs all others together.
         """
         counts = Counter(occurrence.term for occurrence in self.occurrences)
         size = len(self._layout.lines) + 1

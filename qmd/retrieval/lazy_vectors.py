@@ -1,7 +1,6 @@
-"""Vectors for the best candidates whose texts have none yet, computed while the search waits.
+"""Lazy vectors: embed the best candidates that have no vectors yet, while the search waits.
 
-Words are searchable within seconds, vectors may take an hour. What a search computes is handed to whoever cut the
-texts, and is kept where that is possible, so that nothing is computed twice.
+Words are searchable within seconds, vectors may take an hour. The source stores computed vectors where it can.
 """
 
 from __future__ import annotations
@@ -27,52 +26,52 @@ if TYPE_CHECKING:
     Vectors = Mapping[bytes, npt.NDArray[np.float32]]
 
 DEPTH = 20
-"""Candidates without vectors that get some. Mean nDCG@10 of five sets without vectors: words .565, 5 candidates .579,
-10 .593, 20 .608, 40 .615, every text .627."""
+"""Candidates without vectors to embed. Mean nDCG@10 of five sets without vectors: words .565, 5 candidates .579, 10
+.593, 20 .608, 40 .615, every text .627."""
 
 CHUNKS = 3
-"""Chunks of each, those that hold most of the query. With 1, 2, 3 and all of them: .706, .716, .715, .717 on a vault of
-long notes, .843, .839, .841, .845 on one of short ones."""
+"""Chunks of each, those with most of the query. With 1, 2, 3 and all of them: .706, .716, .715, .717 on a vault of long
+notes, .843, .839, .841, .845 on one of short ones."""
 
-MOST_S = 2.0
-"""Longest time for all of them; two slow cores (AVX2, no VNNI) embed fifty chunks in it."""
+MAX_TIME_S = 2.0
+"""Time limit for all of them; two slow cores (AVX2, no VNNI) embed fifty chunks in it."""
 
 BUDGET_SHARE = 0.5
-"""The same as a share of what a budget leaves; dense search, reranking and passages need the rest."""
+"""The same as a share of the remaining budget; dense search, reranking and passages need the rest."""
 
 CUTTING_SHARE = 0.5
-"""Of that time the most for cutting texts, whose tokens have to be found: one of 100,000 characters takes 0.1 s."""
+"""Largest share of that time for splitting texts, which tokenizes them: one of 100,000 characters takes 0.1 s."""
 
-MOST_CHARS = 200_000
-"""A longer text is left to its words."""
+MAX_CHARS = 200_000
+"""Length above which a text gets no vectors during a search."""
 
 _FIRST_BATCH = 2
-"""Chunks embedded before the clock is looked at; later batches are what fits into the time that is left."""
+"""Chunks of the first batch; later batches fill the remaining time."""
 
-_MOST_BATCH = 64
+_MAX_BATCH = 64
 
 
 class ChunkSource(Protocol):
-    """Cuts texts into exactly the chunks that the index embeds, and takes the vectors that were computed of them."""
+    """Chunker of texts, with exactly the chunks that the index embeds, and receiver of their vectors."""
 
     def cut(self, content: PendingContent) -> Sequence[tuple[ChunkRecord, str]]:
-        """The chunks of a text, each with what the model reads."""
+        """Return the chunks of a text, each with the text that the model reads."""
 
     def keep(self, content: PendingContent, chunks: Sequence[ChunkRecord], vectors: Vectors) -> None:
-        """Take the vectors, by key, of the chunks of a text: not of all of them, and some that the index has."""
+        """Store vectors, by key, of chunks of a text: not of all chunks, and also some that the index has."""
 
 
 class LazyVectors(Struct, frozen=True):
-    """What is known of candidates whose texts wait for their vectors."""
+    """Vectors of candidates whose texts have none in the index."""
 
-    waiting: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
     """These candidates, by document id."""
     chunks: Mapping[int, Sequence[ChunkRecord]] = {}
-    """Those of their chunks that have a vector all the same."""
+    """Their chunks with a vector, stored or computed."""
     vectors: Vectors = {}
 
     def score(self, vector: npt.NDArray[np.float32]) -> list[Candidate]:
-        """The cosine of the best of these chunks, for each document that has any."""
+        """Return the cosine of the best of these chunks, for each document with chunks."""
         scored = []
         for document_id, chunks in self.chunks.items():
             cosines = [float(self.vectors[chunk.key] @ vector) for chunk in chunks]
@@ -98,71 +97,71 @@ def embed_candidates(
     terms: Sequence[WeightedTerm],
     trace: Trace,
 ) -> LazyVectors:
-    """Give vectors to the first `DEPTH` candidates without any; first one chunk of each, then the next ones.
+    """Embed the first `DEPTH` candidates without vectors: first one chunk of each, then the next ones.
 
     Args:
-        source: Cuts the texts; None where nothing is to be computed.
+        source: Splits the texts; None computes nothing.
         ids: Candidates, the best first.
-        terms: Those of the query: chunks that hold them are the ones worth a vector.
-        trace: Its time is not exceeded, and it is told what was computed.
+        terms: Terms of the query; chunks that contain them are embedded first.
+        trace: Limits the time, and gets a warning about computed vectors.
     """
-    hashes, paths = _waiting(reader, embedder, ids)
+    hashes, paths = _find_pending(reader, embedder, ids)
     if source is None or not hashes:
         return LazyVectors(frozenset(hashes))
     trace.listener.begin("embedding")
     remaining_ms = trace.remaining_ms()
-    time_s = MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
+    time_s = MAX_TIME_S if remaining_ms is None else min(MAX_TIME_S, BUDGET_SHARE * remaining_ms / 1000)
     end = time.monotonic() + time_s
     best = list(dict.fromkeys(hashes.values()))[:DEPTH]
-    cut = _cut(reader, source, {name: paths[name] for name in best}, end - (1 - CUTTING_SHARE) * time_s)
+    cut = _cut_texts(reader, source, {name: paths[name] for name in best}, end - (1 - CUTTING_SHARE) * time_s)
     stored = reader.vectors(embedder.fingerprint, [chunk.key for one in cut for chunk in one.chunks])
-    wanted = _wanted(cut, terms, stored)
-    computed = _embed(embedder, wanted, end, trace)
+    selected = _select_chunks(cut, terms, stored)
+    computed = _embed_chunks(embedder, selected, end, trace)
     vectors = {**stored, **computed}
-    n_new = _keep(source, cut, computed.keys(), vectors)
+    n_new = _store_vectors(source, cut, computed.keys(), vectors)
     if n_new:
-        trace.used(embedder.description)
-        is_all = len(computed) == len(wanted) and len(cut) == len(best)
-        late = "" if is_all else ", as far as there was time"
+        trace.record_model(embedder.description)
+        is_all = len(computed) == len(selected) and len(cut) == len(best)
+        late = "" if is_all else ", within the time limit"
         trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
     chunks = {number: known[name] for number, name in hashes.items() if known.get(name)}
     return LazyVectors(frozenset(hashes), chunks, vectors)
 
 
-def _waiting(
+def _find_pending(
     reader: IndexReader, embedder: Embedder, ids: Sequence[int]
 ) -> tuple[Mapping[int, str], Mapping[str, str]]:
-    """Candidates whose texts have no vectors, in their order, each with its text's hash; a path of each such text."""
+    """Return candidates whose texts have no vectors, in order, with their text's hash; and a path of each such text."""
     documents = reader.documents(ids)
     paths = reader.without_vectors(embedder.fingerprint, list({one.hash for one in documents.values()}))
     found = (documents[number] for number in ids if number in documents)
     return {one.id: one.hash for one in found if one.hash in paths}, paths
 
 
-def _keep(source: ChunkSource, cut: Sequence[_CutText], computed: Container[bytes], vectors: Vectors) -> int:
-    """Hand the texts that got vectors back to who cut them; the number of these texts."""
+def _store_vectors(source: ChunkSource, cut: Sequence[_CutText], computed: Container[bytes], vectors: Vectors) -> int:
+    """Pass the new vectors of each text to its source; return the number of these texts."""
     new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
     for one in new:
         source.keep(one.content, one.chunks, vectors)
     return len(new)
 
 
-def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:
-    """Texts, by hash and path, with their chunks, as far as that takes until a `time.monotonic` value."""
+def _cut_texts(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:
+    """Return texts, by hash and path, with their chunks, as many as fit until a `time.monotonic` value."""
     texts = reader.texts(list(paths))
     cut = []
     for content_hash, path in paths.items():
         text = texts.get(content_hash)
-        if text is not None and len(text) <= MOST_CHARS and time.monotonic() < end:
+        if text is not None and len(text) <= MAX_CHARS and time.monotonic() < end:
             content = PendingContent(content_hash, path, text)
             cut.append(_CutText(content, source.cut(content)))
     return cut
 
 
-def _wanted(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vectors) -> dict[bytes, str]:
-    """What the model is to read, by key: the most promising chunk of each text, then the second ones, `CHUNKS` deep."""
-    orders = [_promising(one, terms) for one in cut]
+def _select_chunks(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vectors) -> dict[bytes, str]:
+    """Return the texts to embed, by key: the best chunk of each document, then the second ones, `CHUNKS` deep."""
+    orders = [_sort_by_terms(one, terms) for one in cut]
     return {
         chunk.key: text
         for turn in range(CHUNKS)
@@ -171,8 +170,8 @@ def _wanted(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vect
     }
 
 
-def _promising(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[ChunkRecord, str]]:
-    """The chunks by the weight of the distinct terms that they hold, of equal ones the first before the others."""
+def _sort_by_terms(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[ChunkRecord, str]]:
+    """Return the chunks by the weight of their distinct terms, ties in document order."""
     if len(cut.pieces) <= 1:
         return cut.pieces
     # Folding may change lengths outside ASCII; a term at a border then counts for its neighbour.
@@ -186,10 +185,10 @@ def _promising(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[C
     return sorted(cut.pieces, key=lambda piece: (-weight(piece[0]), piece[0].seq))
 
 
-def _embed(
+def _embed_chunks(
     embedder: Embedder, texts: Mapping[bytes, str], end: float, trace: Trace
 ) -> dict[bytes, npt.NDArray[np.float32]]:
-    """Vectors by key, in the order given until a `time.monotonic` value."""
+    """Return vectors by key, in the order given, until a `time.monotonic` value."""
     keys = list(texts)
     computed: dict[bytes, npt.NDArray[np.float32]] = {}
     size = _FIRST_BATCH if time.monotonic() < end else 0
@@ -199,5 +198,5 @@ def _embed(
         part = keys[len(computed) : len(computed) + size]
         computed.update(zip(part, embedder.embed_documents([texts[key] for key in part]), strict=True))
         now = time.monotonic()
-        size = min(int(len(part) * (end - now) / max(now - begun, 1e-6)), 2 * size, _MOST_BATCH) if now < end else 0
+        size = min(int(len(part) * (end - now) / max(now - begun, 1e-6)), 2 * size, _MAX_BATCH) if now < end else 0
     return computed

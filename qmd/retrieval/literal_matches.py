@@ -1,7 +1,6 @@
-"""Notes that hold what was typed as it was typed: they come before those that hold only other forms of the words.
+"""Literal matches: documents with the words exactly as typed come before those with other forms of the words.
 
-An index knows stems alone, so that a note about `adherent` points is found for `adherence`, too; which form a note has
-is looked up in its text.
+The index stores stems, so a note about `adherent` points is found for `adherence`, too; its text shows the form.
 """
 
 from __future__ import annotations
@@ -16,65 +15,61 @@ from qmd.batching import batches
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.fusion import FusedCandidate
 from qmd.retrieval.lexical import LexicalQuery
-from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, as_typed, coverage, fold, header_lines
+from qmd.retrieval.matching import WINDOW_CHARS, Occurrence, WeightedTerm, coverage, fold, header_lines, typed_pattern
 from qmd.store.base import IndexReader
 
 LITERAL, WORDS = "literal", "words"
 """Source and kind of the contribution."""
 
-MOST_WORDS = 3
-"""Words up to which a query is looked up as it stands; of a longer one, which is a question, quoted phrases are."""
+MAX_WORDS = 3
+"""Words up to which a query is matched literally; of a longer one, a question, only quoted phrases are."""
 
 HEAD = 40
-"""Best documents whose texts are read whatever the query; a millisecond, five where notes are long."""
+"""Best documents whose texts are always read; it takes a millisecond, five where notes are long."""
 
-MOST_TEXTS = 10_000
-"""Texts that are read at most, while fewer than are shown hold the words: a fifth of a second, where a rare word
+MAX_TEXTS = 10_000
+"""Limit of the texts that are read while too few matches are found: a fifth of a second, where a rare word
 (`communications`) has the stem of a very common one (`community`)."""
 
-MOST_PLACES = 2_000
-"""Of each word in a text."""
+MAX_PLACES = 2_000
+"""Limit for each word in a text."""
 
 _BATCH = 200
 
 
 def match_literal(
-    reader: IndexReader, query: LexicalQuery, fused: Sequence[FusedCandidate], scope: Scope, enough: int
+    reader: IndexReader, query: LexicalQuery, fused: Sequence[FusedCandidate], scope: Scope, min_found: int
 ) -> dict[int, str]:
-    """Documents that hold every word as typed in one passage, by id; of a longer text every quoted phrase.
+    """Return the documents, by id, with every word as typed in one passage; for a longer text every quoted phrase.
 
-    Names of a document stand before its text. Letters are compared without case, accents and width.
+    Names of a document count as the start of its text. Case, accents and width of letters are ignored.
 
     Args:
-        query: What was typed, with its terms.
-        fused: All that was found; of the best the texts are read.
-        enough: Found documents from which no others are looked for among those that hold the stems.
+        query: Typed text with its terms.
+        fused: The fused ranking; the texts of the best are read.
+        min_found: Matches from which the other documents that contain the stems are not read.
     """
-    typed = typed_terms(query.terms)
+    typed = select_typed_terms(query.terms)
     if not typed:
         return {}
-    wanted = [as_typed(term) for term in typed]
-    required = _required(query.terms, typed)
-    holders = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
-    are_all = len(holders) < _BATCH
-    head = [one.document_id for one in fused[:HEAD] if not are_all or one.document_id in holders]
-    found = _containing(reader, head, wanted)
-    if not are_all and len(found) < enough:
-        holders = [one.document_id for one in reader.search_lexical(required, MOST_TEXTS, scope)]
-    for ids in batches([number for number in holders if number not in head], _BATCH):
-        if len(found) >= enough:
+    wanted = [typed_pattern(term) for term in typed]
+    # All stems of the typed words.
+    required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
+    matching = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
+    is_complete = len(matching) < _BATCH
+    head = [one.document_id for one in fused[:HEAD] if not is_complete or one.document_id in matching]
+    found = _select_containing(reader, head, wanted)
+    if not is_complete and len(found) < min_found:
+        matching = [one.document_id for one in reader.search_lexical(required, MAX_TEXTS, scope)]
+    for ids in batches([number for number in matching if number not in head], _BATCH):
+        if len(found) >= min_found:
             break
-        found |= _containing(reader, ids, wanted)
+        found |= _select_containing(reader, ids, wanted)
     return found
 
 
-def _required(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> list[LexicalTerm]:
-    """What selects the documents that hold all stems of what was typed."""
-    return [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
-
-
-def _containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
-    """Those of the documents whose text or names hold every word."""
+def _select_containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:
+    """Return the documents whose text or names contain every word."""
     documents = reader.documents(ids)
     texts = reader.texts([document.hash for document in documents.values()])
     found = {}
@@ -85,22 +80,22 @@ def _containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pat
     return found
 
 
-def typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
-    """The words and phrases that a document must hold to hold what was typed; empty where nothing can be looked up."""
+def select_typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+    """Return the words and phrases to match literally; empty where one is a prefix."""
     typed = [term for term in terms if not (term.excluded or term.is_part)]
-    if len(typed) > MOST_WORDS:
+    if len(typed) > MAX_WORDS:
         typed = [term for term in typed if term.required]
     return [] if any(term.fts.endswith("*") for term in typed) else typed
 
 
 def _are_adjacent(text: str, wanted: Sequence[re.Pattern[str]]) -> bool:
-    """Whether one stretch of a text holds a match of every pattern."""
+    """Return whether a window of a text contains a match of every pattern."""
     if not all(pattern.search(text) for pattern in wanted):
         return False
     places = [
         Occurrence(match.start(), number)
         for number, pattern in enumerate(wanted)
-        for match in islice(pattern.finditer(text), MOST_PLACES)
+        for match in islice(pattern.finditer(text), MAX_PLACES)
     ]
     places.sort(key=lambda place: place.offset)
     terms = [WeightedTerm(LexicalTerm(pattern.pattern, ""), 1.0) for pattern in wanted]

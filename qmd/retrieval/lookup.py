@@ -1,4 +1,4 @@
-"""Finding documents by what people and programs call them: docid, URI, path, part of a path, name, pattern."""
+"""Lookup: find documents by docid, URI, path, part of a path, name or pattern."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.references import ParsedReference, bare_name, read_reference
 from qmd.store.base import IndexReader
 
-# Kept as text: a search imports this for the notes on a path, and asks none of them.
+# Uncompiled: a search imports this module only for contexts.
 _DOCID = r"#?([0-9a-fA-F]{6,64})\Z"
 _LIST_PART = r"(?:\[\[[^\[\]]*\]\]|[^,])+"
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion."""
-_MOST_LISTED = 10
+_MAX_LISTED = 10
 _ALL = 1_000_000
 
-_Look = Callable[[IndexReader, str], list[StoredDocument]]
+_Lookup = Callable[[IndexReader, str], list[StoredDocument]]
 
 
 class ResolvedDocument(Struct, frozen=True):
-    """The document that a reference means, and how it was read."""
+    """The document of a reference, and the reading that matched."""
 
     document: StoredDocument
     reading: ParsedReference
     warnings: tuple[str, ...] = ()
-    """Where else its text lies under that name, in one line."""
+    """Other documents with its text and that name, in one line."""
 
 
 class Resolution(Struct, frozen=True):
-    """What a pattern names: documents in order, each once, and a message for each part that names none or several."""
+    """Documents of a pattern: in order, each once, and a message for each part that matches none or several."""
 
     documents: tuple[StoredDocument, ...]
     problems: tuple[str, ...]
@@ -48,12 +48,12 @@ class Resolution(Struct, frozen=True):
 
 
 def resolve_document(reader: IndexReader, reference: str, folder: Path | None = None) -> ResolvedDocument:
-    """The one document that `reference` names; of several with one text the nearest to the top of a collection.
+    """Return the one document that `reference` names; of several with one text the nearest to the top of a collection.
 
-    Tried for each reading, in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path
-    under a collection's folder, the same with `.md` behind it, end of a path at a `/` with and without its ending,
-    title, alias. Each spelling is tried as written before percent signs are decoded. The name of a file in `folder`,
-    where a person stands, means that file before the end of any other path, and of copies that in its collection.
+    The order for each reading: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a
+    collection's folder, the same with `.md` added, end of a path at a `/` with and without its ending, title, alias.
+    Each spelling is tried as written before percent signs are decoded. The name of a file in `folder`, the working
+    directory of a person, means that file before the end of any other path, and of copies the one in its collection.
 
     Raises:
         UsageError: Empty reference, or several documents fit; the message lists them.
@@ -62,28 +62,28 @@ def resolve_document(reader: IndexReader, reference: str, folder: Path | None = 
     reference = storable(reference)
     if not reference.strip():
         raise UsageError("the document reference is empty", hint="qmd get collection/path.md, or qmd get '#docid'")
-    found, reading = _look_up(reader, reference, folder)
+    found, reading = _find_documents(reader, reference, folder)
     if not found:
         similar = _similar_paths(reader, bare_name(reference))
-        hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
+        hint = f"similar: {', '.join(similar)}" if similar else "to list the indexed documents: qmd ls"
         raise MissingDocumentError(f"document not found: '{bare_name(reference)}'", hint=hint)
     if len({document.hash for document in found}) > 1:
-        names = _listed([f"{document.uri} ({document.docid})" for document in found])
+        names = _join_names([f"{document.uri} ({document.docid})" for document in found])
         hint = f"name the collection, or use the docid: qmd get '{found[0].docid}'"
         raise UsageError(f"Ambiguous path {reading.name}: {names}", hint=hint)
-    others = _listed([document.uri for document in found[1:]]).replace("\n", r"\x0a")
+    others = _join_names([document.uri for document in found[1:]]).replace("\n", r"\x0a")
     return ResolvedDocument(found[0], reading, (f"the same text is in {others}",) if others else ())
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return ", ".join(names[:_MOST_LISTED]) + more
+def _join_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more
 
 
 def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None) -> Resolution:
-    """Every document that the words of a command line name: together one pattern or name, else each its own.
+    """Return every document that the words of a command line name: together one pattern or name, else each its own.
 
-    A shell puts the names of many files in place of a glob, and a person types a name of several words without quotes.
+    A shell expands globs, and people type a name of several words without quotes.
 
     Raises:
         UsageError: Empty pattern.
@@ -100,10 +100,10 @@ def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None
 
 
 def resolve_many(reader: IndexReader, pattern: str, folder: Path | None = None) -> Resolution:
-    """Every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
+    """Return every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
 
-    Globs are compared with the `qmd://` URI, with `collection/path` and with the bare path; `*` and `?` skip names that
-    start with a dot. Order is that of the list, or collection and path.
+    Globs match the `qmd://` URI, `collection/path` and the bare path; `*` and `?` skip names that start with a dot. The
+    order is that of the list, or collection and path.
 
     Raises:
         UsageError: Empty pattern.
@@ -113,23 +113,23 @@ def resolve_many(reader: IndexReader, pattern: str, folder: Path | None = None) 
     if not wanted:
         raise UsageError("the pattern is empty", hint="qmd multi-get 'journals/2026-*.md', or a comma list")
     # A file may really be called "a, b" or "[draft]".
-    named = _in_folder(reader, pattern, folder) or _exact(reader, pattern)
+    named = _find_in_folder(reader, pattern, folder) or _find_exact(reader, pattern)
     if len(named) == 1:
         return Resolution(tuple(named), (), is_glob=False)
     # `[ab].md` is a glob unless a file has that very name.
     is_glob = any(mark in wanted for mark in "*?{") or (
-        "[" in wanted and "]" in wanted and "," not in wanted and not _exact(reader, wanted)
+        "[" in wanted and "]" in wanted and "," not in wanted and not _find_exact(reader, wanted)
     )
     if not is_glob or wanted.startswith(("[[", "![[")):
         return _resolve_list(reader, [part.strip() for part in re.findall(_LIST_PART, wanted) if part.strip()], folder)
-    found = _matching(reader, wanted)
+    found = _match_glob(reader, wanted)
     return Resolution(found, () if found else (f"No files matched pattern: {wanted}",), is_glob=True)
 
 
 def context_for(collection: Collection | None, global_context: str | None, path: str) -> str | None:
-    """The user's notes that apply to a path: the global one, then the collection's from the widest to the narrowest.
+    """Return the contexts of a path: the global one, then the collection's from the widest to the narrowest.
 
-    A note on `sub` applies to `sub` and what lies below it, not to `subway`. Joined by blank lines; None without any.
+    A context of `sub` applies to `sub` and the paths below it, not to `subway`. Joined by blank lines.
     """
     notes = [global_context] if global_context else []
     if collection is not None:
@@ -142,7 +142,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 
 
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
-    """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
+    """Return paths within five edits of `name`, or with a similar file name or title, the nearest first."""
     from qmd.analysis.distance import edit_distance
     from qmd.analysis.note_names import name_key
 
@@ -166,10 +166,12 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[list[StoredDocument], ParsedReference]:
-    """Documents of the first reading, at the first tier, that fit, the nearest first; more than one may be copies."""
+def _find_documents(
+    reader: IndexReader, reference: str, folder: Path | None
+) -> tuple[list[StoredDocument], ParsedReference]:
+    """Return the documents of the first lookup that finds any, the nearest first; more than one may be copies."""
     for reading in read_reference(reference):
-        for look, name in _tiers(reading, folder):
+        for look, name in _list_lookups(reading, folder):
             found = look(reader, name)
             if reading.place:
                 from qmd.ingest.outline import kind_of
@@ -178,40 +180,40 @@ def _look_up(reader: IndexReader, reference: str, folder: Path | None) -> tuple[
             if len(found) > 1:
                 order = [one.name for one in reader.collections()]
                 places = places_on_disk(folder, reader.collections()) if folder is not None else ()
-                here = {one.name for one, _ in places}
+                in_folder = {one.name for one, _ in places}
                 found.sort(key=lambda one: (one.path.count("/"), len(one.path), order.index(one.collection), one.path))
-                found.sort(key=lambda one: one.collection not in here)
+                found.sort(key=lambda one: one.collection not in in_folder)
             if found:
                 return found, reading
     return [], reading
 
 
-def _tiers(reading: ParsedReference, folder: Path | None) -> Iterator[tuple[_Look, str]]:
-    """How each spelling of a name is looked for, in order."""
+def _list_lookups(reading: ParsedReference, folder: Path | None) -> Iterator[tuple[_Lookup, str]]:
+    """Yield the lookups of each spelling of a name, in order."""
     name = reading.name
     spellings = tuple(dict.fromkeys((name, unquote(name))))
     notes = tuple(f"{one}.md" for one in spellings)
     paths, files = ((), ()) if name.startswith("#") else (spellings, (*spellings, *notes))
-    tiers: tuple[tuple[_Look, Sequence[str], str], ...] = (
-        (partial(_in_folder, folder=folder), (name, f"{name}.md"), "any file"),
-        (_exact, spellings, "any file path"),
-        (_by_docid, (name,), "any file"),
-        (_under_a_collection, files, "any file"),
-        (_exact, notes, "any file path"),
-        (_by_file, paths, "any file"),
-        (_by_title, paths, "any title"),
+    tiers: tuple[tuple[_Lookup, Sequence[str], str], ...] = (
+        (partial(_find_in_folder, folder=folder), (name, f"{name}.md"), "any file"),
+        (_find_exact, spellings, "any file path"),
+        (_find_by_docid, (name,), "any file"),
+        (_find_on_disk, files, "any file"),
+        (_find_exact, notes, "any file path"),
+        (_find_by_file, paths, "any file"),
+        (_find_by_title, paths, "any title"),
     )
     return ((look, one) for look, names, ways in tiers if reading.by in ways for one in names)
 
 
-def _in_folder(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
-    """The document of the file `name` in `folder`, unless the name is an address of a document."""
+def _find_in_folder(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
+    """Return the document of the file `name` in `folder`, unless the name is an address of a document."""
     if folder is None or "\0" in name or not os.path.isfile(folder / to_disk(name)):  # noqa: PTH113 - Path.is_file raises for long names
         return []
-    return _by_address(reader, name) or _under_a_collection(reader, str(folder / name))
+    return _find_by_address(reader, name) or _find_on_disk(reader, str(folder / name))
 
 
-def _by_address(reader: IndexReader, name: str) -> list[StoredDocument]:
+def _find_by_address(reader: IndexReader, name: str) -> list[StoredDocument]:
     for collection in reader.collections():
         if name.startswith(collection.name + "/"):
             found = reader.find_path(collection.name, name[len(collection.name) + 1 :])
@@ -220,23 +222,23 @@ def _by_address(reader: IndexReader, name: str) -> list[StoredDocument]:
     return []
 
 
-def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
-    virtual = _virtual_parts(reader, name)
+def _find_exact(reader: IndexReader, name: str) -> list[StoredDocument]:
+    virtual = _split_uri(reader, name)
     if virtual is not None:
         found = reader.find_path(*virtual)
         return [found] if found else []
-    return _by_address(reader, name) or [
+    return _find_by_address(reader, name) or [
         found for collection in reader.collections() if (found := reader.find_path(collection.name, name))
     ]
 
 
-def _by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
+def _find_by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
     docid = re.match(_DOCID, name)
     return list(reader.find_docid(docid[1])) if docid else []
 
 
-def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
-    """(collection, path) of a `qmd://` reference; None when it is not one."""
+def _split_uri(reader: IndexReader, name: str) -> tuple[str, str] | None:
+    """Return (collection, path) of a `qmd://` reference; None for any other."""
     address = without_scheme(name)
     if address is None:
         return None
@@ -244,8 +246,8 @@ def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
     return split_address(address, [collection.name for collection in reader.collections()]) or (first, path)
 
 
-def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
+def _find_on_disk(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Return the document of an absolute or relative path of the file system inside a collection's folder."""
     if not name.startswith(("/", "./", "../", "~/")) and not re.match(r"[A-Za-z]:[\\/]", name):
         return []
     try:
@@ -260,16 +262,16 @@ def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
     return []
 
 
-def _by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Documents whose path ends with the name at a `/`: as it is, in another case, without its ending, or nearly so.
+def _find_by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Return documents whose path ends with the name at a `/`.
 
-    The first of these that fits any is meant. Nearly: but for what `name_key` takes no notice of.
+    The first rule with a match applies: exact, in another case, without its ending, by `name_key`.
     """
     from qmd.analysis.note_names import name_key
 
     scope = Scope()
     wanted = name
-    virtual = _virtual_parts(reader, name)
+    virtual = _split_uri(reader, name)
     if virtual is not None:
         collection, wanted = virtual
         scope = Scope(collections=(collection,))
@@ -287,12 +289,12 @@ def _by_file(reader: IndexReader, name: str) -> list[StoredDocument]:
         fits = [form(place).endswith(f"/{form(wanted)}") for place in places]
         if any(fits):
             return [one for one, fit in zip(documents, fits, strict=True) if fit]
-    # Programs that write the folders of a note into its name: `a.b.md`, `a___b.md` for `a/b`.
+    # Some programs write the folders of a note into its name: `a.b.md`, `a___b.md` for `a/b`.
     return list(filter(lambda one: name_key(file_name(one.path)) == name_key(wanted), documents))
 
 
-def _by_title(reader: IndexReader, name: str) -> list[StoredDocument]:
-    """Notes that have the title, those that have it as it is written first of all, else the alias."""
+def _find_by_title(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Return the notes with this title, those with its exact spelling first, else those with this alias."""
     if name.startswith(("/", "./", "../", "~/")) or without_scheme(name) is not None or name.lower().endswith(".md"):
         return []
     from qmd.analysis.note_names import name_key
@@ -310,11 +312,11 @@ def _resolve_list(reader: IndexReader, names: Sequence[str], folder: Path | None
     documents: dict[int, StoredDocument] = {}
     problems: list[str] = []
     for name in names:
-        found, _ = _look_up(reader, name, folder)
+        found, _ = _find_documents(reader, name, folder)
         if len({document.hash for document in found}) == 1:
             documents.setdefault(found[0].id, found[0])
         elif found:
-            problems.append(f"Ambiguous path {name}: {_listed([document.uri for document in found])}")
+            problems.append(f"Ambiguous path {name}: {_join_names([document.uri for document in found])}")
         else:
             similar = _similar_paths(reader, bare_name(name), 3)
             suffix = f" (did you mean: {', '.join(similar)}?)" if similar else ""
@@ -322,7 +324,7 @@ def _resolve_list(reader: IndexReader, names: Sequence[str], folder: Path | None
     return Resolution(tuple(documents.values()), tuple(problems), is_glob=False)
 
 
-def _matching(reader: IndexReader, pattern: str) -> tuple[StoredDocument, ...]:
+def _match_glob(reader: IndexReader, pattern: str) -> tuple[StoredDocument, ...]:
     from qmd.ingest.globs import compile_globs
 
     address = without_scheme(pattern)

@@ -1,5 +1,4 @@
-"""Where the terms of a query occur in a text: for passages, for coverage, for those who show a text, and for nothing
-that ranks."""
+"""Matching: occurrences of query terms in a text, for passages, coverage and display, not for ranking."""
 
 from __future__ import annotations
 
@@ -17,46 +16,46 @@ from qmd.records import LexicalTerm, StoredDocument
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
-"""A passage is chosen among them; a text of ten megabytes can hold millions, and a search would take ten seconds."""
+"""Limit of occurrences; a text of ten megabytes can have millions, and a search would take ten seconds."""
 
 WINDOW_CHARS = 400
-"""Stretch of text (code points) in which terms count as said together; about four lines of prose."""
+"""Window (code points) in which terms count as close together; about four lines of prose."""
 
 _SUFFIX = re.compile(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
 _MIN_STEM = 3
 PRIOR_DOCUMENTS = 50
-"""Documents of other people that every collection is thought to hold as well: in two notes a word that both hold would
-else be as common as a stop word. Changes nothing that can be seen above some thousand documents."""
+"""Documents of other people added to the size of every collection: in two notes, a word of both would else be as common
+as a stop word. No visible effect above some thousand documents."""
 
-MOST_SPANS = 2_000
-"""Of each way to write a term: more than any screen shows, and far less than a text of ten megabytes can hold."""
+MAX_SPANS = 2_000
+"""Limit for each spelling of a term: more than a screen shows; a text of ten megabytes has many more."""
 
 _PIECE = r"[\0-\x7f]+|[^\0-\x7f]{1,64}"
-"""ASCII, which folding leaves in its place, or a few of the characters that it may make longer or shorter."""
+"""ASCII, whose length folding keeps, or a few of the characters whose length may change."""
 
 
 _BEYOND_ASCII = r"[^\0-\x7f]+(?:[\0-\x7f]{1,8}[^\0-\x7f]+)*"
-"""Stretches that hold other characters than ASCII, not parted by each word of a language that is written with them."""
+"""Stretches with other characters than ASCII, not split at each word of a language that uses them."""
 
 
 class WeightedTerm(Struct, frozen=True):
-    """A query term and what its presence tells: its inverse document frequency, 0 for a form that adds nothing."""
+    """A query term and its weight: the inverse document frequency, 0 for a form that adds nothing."""
 
     term: LexicalTerm
     weight: float
 
 
 class Occurrence(Struct, frozen=True):
-    """One place where a term occurs: `offset` in code points of the folded text, `term` the index of the term."""
+    """An occurrence of a term: `offset` in code points of the folded text, `term` the index of the term."""
 
     offset: int
     term: int
 
 
 class MatchedText(Struct, frozen=True):
-    """A folded text with the places of a query's terms; its first `lines_before` lines are not the text's own."""
+    """A folded text with the occurrences of a query's terms; its first `lines_before` lines are not the text's own."""
 
     folded: str
     occurrences: Sequence[Occurrence]
@@ -64,11 +63,10 @@ class MatchedText(Struct, frozen=True):
 
 
 def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_documents: int) -> list[WeightedTerm]:
-    """Terms with their `inverse_frequency`, excluded terms left out.
+    """Return the terms with their `inverse_frequency`, without excluded terms.
 
-    A term that occurs nowhere weighs most: not finding it is what a nonsense query looks like. Two exceptions weigh
-    nothing where they occur nowhere, because their parts are asked for as well: phrases of a compound word, and CJK
-    pairs, half of which cross a word border.
+    A term without documents weighs most: missing words are the mark of a nonsense query. Phrases of a compound word and
+    CJK pairs, half of which cross a word border, weigh nothing then, because their parts are terms as well.
     """
     weighed = []
     for term, frequency in zip(terms, frequencies, strict=True):
@@ -81,12 +79,12 @@ def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_docu
 
 
 def inverse_frequency(frequency: int, n_documents: int) -> float:
-    """log((N + P + 1) / (df + 0.5)) with P `PRIOR_DOCUMENTS`, at least 0.05: something has to count."""
+    """Return log((N + P + 1) / (df + 0.5)) with P `PRIOR_DOCUMENTS`, at least 0.05, so that some term counts."""
     return max(math.log((n_documents + PRIOR_DOCUMENTS + 1.0) / (min(frequency, n_documents) + 0.5)), 0.05)
 
 
 def fold(text: str) -> str:
-    """`text` in lower case without accents, every line still in its place."""
+    """Return `text` in lower case without accents; lines keep their places."""
     if text.isascii():
         return text.lower()
     # Most texts have a few such stretches, and folding takes ten times as long as looking for them.
@@ -94,7 +92,7 @@ def fold(text: str) -> str:
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
-    """Every place where a term occurs in a folded text, by offset; of each way to write it the first 20,000."""
+    """Return every occurrence of the terms in a folded text, by offset; at most 20,000 for each spelling."""
     found = [
         Occurrence(match.start(), number)
         for number, weighted in enumerate(terms)
@@ -106,42 +104,43 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 
 def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[str]]]:
-    """For each way to write a term, its matches in a folded text, one after another."""
+    """Yield the matches of each spelling of a term in a folded text."""
     name = fold(term.text)
-    # What symbols tell apart (`C++`) stands as a word of its own in the index and in no text.
+    # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
         border = r"(?!\w)" if name[-1].isalnum() else ""
         yield re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded)
     for text, star in _QUOTED.findall(term.fts):
         if text.strip():
-            yield _find(folded, tuple(fold(text).split()), bool(star))
+            yield _find_words(folded, tuple(fold(text).split()), bool(star))
 
 
-def as_typed(term: LexicalTerm) -> re.Pattern[str]:
-    """What finds a term in a folded text as it was typed, between borders of words; `C++` with its symbols."""
+def typed_pattern(term: LexicalTerm) -> re.Pattern[str]:
+    """Return a pattern for a term in a folded text as it was typed, between borders of words; `C++` with symbols."""
     wanted = fold(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
     words = (re.findall(r"[^\W_]+", wanted) if is_plain else []) or [wanted]
     first, *rest = map(re.escape, words)
-    # The border on the left is looked at behind the first word: what begins with a literal is found at memory speed.
+    # The left border is checked after the first word: a pattern that begins with a literal runs at memory speed.
     left = rf"(?<![^\W_]{first})" if wanted[:1].isalnum() else ""
     right = r"(?![^\W_])" if wanted[-1:].isalnum() else ""
     return re.compile(r"[\W_]+".join((first + left, *rest)) + right)
 
 
 def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MatchedText:
-    """`text` folded, behind the whole lines of `before`, with every place where a term occurs."""
+    """Return `text` folded, after the whole lines of `before`, with every occurrence of the terms."""
     folded = fold(before + text)
     return MatchedText(folded, find_occurrences(folded, terms), before.count("\n"))
 
 
 def header_lines(document: StoredDocument) -> str:
-    """Path, title and aliases as lines that stand before a text, so that they count as said with its first ones."""
+    """Return path, title and aliases as lines before a text, so that they count as close to its first ones."""
     return "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
 
 
 def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], window: int | None = None) -> float:
-    """Weighted share of the terms that occur, in [0, 1]; with a `window` in code points, the best share inside one."""
+    """Return the weighted share of the terms that occur, in [0, 1]; with `window` (code points), the best inside
+    one."""
     total = math.fsum(weighted.weight for weighted in terms)
     if total <= 0:
         return 0.0
@@ -152,8 +151,8 @@ def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], w
 
 
 def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int) -> Iterator[tuple[int, float]]:
-    """For each occurrence, the index of the first one in the window of `size` code points that ends with it, and the
-    weight of the distinct terms inside."""
+    """Yield for each occurrence the index of the first one in the window that ends with it, and the weight of its
+    terms."""
     weight = 0.0
     counts = [0] * len(terms)
     first = 0
@@ -162,16 +161,16 @@ def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], si
             weight += terms[occurrence.term].weight
         counts[occurrence.term] += 1
         while occurrences[first].offset < occurrence.offset - size:
-            gone = occurrences[first].term
-            counts[gone] -= 1
-            if counts[gone] == 0:
-                weight -= terms[gone].weight
+            leaving = occurrences[first].term
+            counts[leaving] -= 1
+            if counts[leaving] == 0:
+                weight -= terms[leaving].weight
             first += 1
         yield first, weight
 
 
 def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
-    """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
+    """Return the span of `size` code points with the most term weight, cut at line ends where one is near."""
     best, best_weight = 0, -1.0
     for first, weight in windows(matched.occurrences, terms, size // 2):
         if weight > best_weight + 1e-9:
@@ -181,7 +180,7 @@ def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) ->
 
 
 def stem(word: str) -> str:
-    """What forms of an English word share, roughly: a suffix less. Only for finding places in a text already chosen."""
+    """Remove suffixes of an English word, roughly; only to find terms in a text already chosen."""
     if len(word) <= _MIN_STEM or not word.isascii() or word.isdigit():
         return word
     for _ in range(2):
@@ -194,14 +193,14 @@ def stem(word: str) -> str:
     return word
 
 
-def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:
+def _find_words(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:
     if has_cjk("".join(words)):
         return _find_cjk(folded, words)
     if len(words) == 1:
         return _find_word(folded, words[0], is_prefix)
     first = re.escape(stem(words[0]))
-    # The left border stands behind the first word, so that the engine can look for a literal; without it a line of ten
-    # million equal letters would be run through from each of them.
+    # The left border comes after the first word, so the engine can search a literal; without a border a line of ten
+    # million equal letters would take quadratic time.
     pattern = r"[\W_]+".join(re.escape(stem(word)) + r"[^\W_]*" for word in words)
     pattern = f"{first}(?<![^\\W_]{first}){pattern[len(first) :]}"
     return re.finditer(pattern, folded)
@@ -220,7 +219,7 @@ def _find_word(folded: str, word: str, is_prefix: bool) -> Iterator[re.Match[str
 
 
 def _find_cjk(folded: str, words: tuple[str, ...]) -> Iterator[re.Match[str]]:
-    """Pairs of one run come as overlapping words: put the run together again and look for it as it stands."""
+    """Find CJK text: its overlapping pairs are joined again and searched literally."""
     run = words[0]
     for word in words[1:]:
         run += word[-1] if word[:-1] == run[-1:] else word
@@ -228,16 +227,16 @@ def _find_cjk(folded: str, words: tuple[str, ...]) -> Iterator[re.Match[str]]:
 
 
 def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]:
-    """The stretches (start, end) of `text` that `terms` found, ascending and apart from each other.
+    """Return the spans (start, end) of `text` that `terms` match, ascending and disjoint.
 
-    Whole words, in whatever form they stand there (`linking` for `links`); phrases as one stretch; pairs of Chinese,
-    Japanese or Korean characters run together. `terms` are those of `SearchResponse.terms`.
+    Whole words in any form (`linking` for `links`); phrases as one span; pairs of Chinese, Japanese or Korean
+    characters joined. `terms` are those of `SearchResponse.terms`.
     """
     folded, origin = _fold_with_origin(text)
     found: list[tuple[int, int]] = []
     for term in terms:
         for match in find_matches(folded, term):
-            found += islice(((one.start(), one.end()) for one in match), MOST_SPANS)
+            found += islice(((one.start(), one.end()) for one in match), MAX_SPANS)
     found.sort()
     joined: list[tuple[int, int]] = []
     for start, end in found:
@@ -250,8 +249,8 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
     return [(origin.start(start), origin.end(end)) for start, end in joined]
 
 
-class _Origin:
-    """Where the characters of a folded text stood before, by stretches: (folded offset, offset, whether they agree)."""
+class _OffsetMap:
+    """Map from folded offsets to offsets of the text, by stretches: (folded offset, offset, whether they agree)."""
 
     def __init__(self) -> None:
         self._folded: list[int] = []
@@ -259,28 +258,28 @@ class _Origin:
         self._is_same: list[bool] = []
 
     def add(self, folded: int, own: int, *, is_same: bool) -> None:
-        """From here on a folded offset is one of the text, character by character or all of it one character."""
+        """Start a stretch in which folded offsets map one to one, or all to one character."""
         self._folded.append(folded)
         self._own.append(own)
         self._is_same.append(is_same)
 
     def start(self, offset: int) -> int:
-        """The character that holds a folded offset."""
+        """Return the offset of the character at a folded offset."""
         at = bisect_right(self._folded, offset) - 1
         return self._own[at] + (offset - self._folded[at]) * self._is_same[at]
 
     def end(self, offset: int) -> int:
-        """The end of the character before a folded offset, with its accents."""
+        """Return the end of the character before a folded offset, with its accents."""
         at = bisect_right(self._folded, offset) - 1
         inside = offset - self._folded[at]
         return self._own[at] + (inside if self._is_same[at] else min(inside, 1))
 
 
-def _fold_with_origin(text: str) -> tuple[str, _Origin | None]:
-    """The folded text and where its characters come from; None where every one is still in its place."""
+def _fold_with_origin(text: str) -> tuple[str, _OffsetMap | None]:
+    """Return the folded text and the map to the text's offsets; None where they are the same."""
     if text.isascii():
         return fold(text), None
-    origin = _Origin()
+    origin = _OffsetMap()
     parts: list[str] = []
     length = 0
     for match in re.finditer(_PIECE, text):

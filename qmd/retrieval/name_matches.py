@@ -1,4 +1,4 @@
-"""Notes that the query calls by their name: they come first, whatever words and vectors say."""
+"""Name matches: documents whose name the query is, which come first whatever the rankings are."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from qmd.records import LexicalTerm, Scope
 from qmd.store.base import IndexReader
 
 PART = "part of the query"
-"""How a query names a note that speaks of it in more words (`who came up with the law of useful return`)."""
+"""Kind of a match where the query contains the name among more words (`who came up with the law of useful return`)."""
 
 PART_WORDS = range(8, 1, -1)
-"""Words of a name that is looked for inside a query, the longest first; one word alone is a word."""
+"""Lengths of names searched inside a query, in words, longest first; a single word is not a name."""
 
 FEW_NOTES = 3
-"""Notes of one name that it still tells among other words."""
+"""Notes of one name up to which the name is evidence among other words."""
 
 NAME = "name"
 """Source of the contribution."""
 
 MANY_NOTES = 20
-"""Notes of one name (`index`) among which the name tells nothing."""
+"""Notes of one name (`index`) above which the name is no evidence."""
 
 MANY_HEADINGS = 3
-"""The same for a heading: what several notes have is a label (`Examples`)."""
+"""The same for a heading: above it a heading is a label (`Examples`)."""
 
 MAX_WORDS = 20
 
 
 def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
-    """What the query is in the documents, by id, that have it for a name (file, title, alias) or, else, a heading.
+    """Return the kind of match of each document, by id, whose name (file, title, alias) or, else, heading is the query.
 
-    Each is a row of `qmd.retrieval.fusion.INFLUENCES`.
+    Each kind is a row of `qmd.retrieval.fusion.INFLUENCES`.
     """
     if not text.strip() or len(text.split()) > MAX_WORDS:
         return {}
     found = reader.find_named(name_key(text), scope, MANY_NOTES + 1)
     if found:
         return {one.document_id: one.kind for one in found} if len(found) <= MANY_NOTES else {}
-    with_heading = _with_heading(reader, text, scope)
-    return dict.fromkeys(with_heading, "heading") or dict.fromkeys(_named_inside(reader, text, scope), PART)
+    with_heading = _find_by_heading(reader, text, scope)
+    return dict.fromkeys(with_heading, "heading") or dict.fromkeys(_find_names_inside(reader, text, scope), PART)
 
 
-def _named_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
-    """Notes whose name of several words stands in the query, those of the longest such names."""
+def _find_names_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
+    """Return the notes whose name of several words is part of the query, those of the longest such names."""
     words = name_key(text).split()
     stop = stop_words_of(words)
     for size in PART_WORDS:
         parts = [words[start : start + size] for start in range(len(words) - size + 1)]
-        # Two words with meaning at least: `what is the` may be called by somebody, too.
+        # At least two words that are no stop words: a note may be called `what is the`.
         keys = [" ".join(part) for part in parts if sum(word not in stop for word in part) > 1]
         found = [reader.find_named(key, scope, FEW_NOTES + 1) for key in keys]
         named = [one.document_id for notes in found if len(notes) <= FEW_NOTES for one in notes]
@@ -60,13 +60,13 @@ def _named_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     return []
 
 
-def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
+def _find_by_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     words = re.findall(r"[^\W_]+", analyze_text(text))
     if not words:
         return []
     heading = LexicalTerm(text, f'headings : "{" ".join(words)}"')
-    holding = reader.search_lexical([heading], 4 * MANY_HEADINGS, scope)
-    documents = reader.documents([candidate.document_id for candidate in holding])
+    candidates = reader.search_lexical([heading], 4 * MANY_HEADINGS, scope)
+    documents = reader.documents([candidate.document_id for candidate in candidates])
     if not documents:
         return []
     from qmd.ingest.outline import kind_of, read_outline

@@ -1,4 +1,4 @@
-"""The whole read path: expand, rank lexically and by vectors, fuse, rerank, calibrate, show."""
+"""Search pipeline: expand, rank by words and by vectors, fuse, rerank, calibrate, build hits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery, TagFi
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.date_matches import DateMatches, complete_query, complete_ranking, match_dates
-from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, FusedCandidate, best_chunks, fuse_zscores, put_first
-from qmd.retrieval.hits import RankedCandidate, RelevanceScale, build_hits, fold_copies
-from qmd.retrieval.lexical import LexicalCandidates, lex_operators, lexical_query, lexical_ranking, term_filter
+from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, DenseCandidates, FusedCandidate, add_influence, fuse_zscores
+from qmd.retrieval.hits import RankedCandidate, RelevanceScale, build_hits, group_copies
+from qmd.retrieval.lexical import LexicalCandidates, filter_by_terms, lexical_query, lexical_ranking, read_operators
 from qmd.retrieval.literal_matches import LITERAL, match_literal
 from qmd.retrieval.name_matches import NAME, find_named
 from qmd.retrieval.query import NOTHING_INDEXED
 from qmd.retrieval.request import CANDIDATES, SearchRequest
-from qmd.retrieval.snippets import filled_passages
+from qmd.retrieval.snippets import choose_passages
 from qmd.retrieval.trace import Listener, Run, Trace
 from qmd.store.base import IndexReader
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from qmd.retrieval.lazy_vectors import ChunkSource
 
 KNOWN_DEPTH = 5
-"""Best candidates by words that vectors should know: their weight falls with the square root of the share they know.
-Without it an index that has a tenth of its vectors, and no time to compute more, answers worse than words alone (mean
-nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
+"""Best lexical candidates that should have vectors: the weight of dense rankings falls with the square root of their
+share with vectors. Without it an index that has a tenth of its vectors, and no time to compute more, answers worse than
+words alone (mean nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
 
-_TAGS_NAMED = 8
+_MAX_TAGS = 8
 
 
 def search(
@@ -51,30 +51,28 @@ def search(
 ) -> SearchResponse:
     """Answer a query.
 
-    Stages that cannot run (no model, no vectors, no time) are skipped, and a warning says so; the answer then comes
-    from the others.
+    Stages that cannot run (no model, no vectors, no time) are skipped with a warning.
 
     Args:
-        query: What is asked, and of which documents.
-        listener: Hears of the stages in which a model works.
-        open_source: Lets the best candidates that have no vectors yet get some, of that embedder; None answers with
-            what the index holds.
+        query: Parsed query with its scope.
+        listener: Receives the stages in which a model works.
+        open_source: Splits texts to embed the best candidates without vectors; None uses only stored vectors.
         judge: Turns the evidence for a document into its relevance; only fitting replaces it.
 
     Raises:
-        CancelledSearch: The listener has gone; no run of a model begins after that.
+        CancelledSearch: The listener has cancelled; no run of a model begins after that.
         UsageError: The query is empty.
         ModelError: A model failed, and the search is strict.
         StoreError: The index cannot be read.
     """
     texts = [subquery.text for subquery in query.subqueries] or [query.text]
     run = Run(reader, engines, query, request, Trace(request, listener))
-    # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
+    # A replaced model, or another form of it, gets a warning as a missing model does.
     for note in engines.notes if request.mode != "lexical" else ():
         if note not in engines.lasting_notes:
             run.trace.warn(note)
     if not reader.count_documents():
-        # Whatever else might be said of the words would be true, and of no use.
+        # Any other warning about the words would be true but useless.
         empty = f"{NOTHING_INDEXED}: run 'qmd index{'' if reader.collections() else ' FOLDER'}'"
         return SearchResponse(query, (), "none", (empty,))
     if not query.text.strip() and not query.subqueries:
@@ -84,38 +82,38 @@ def search(
     else:
         nothing = "no words to search for: the query has no letter or digit"
         response = SearchResponse(query, (), "none", (nothing,))
-    return replace(response, warnings=(*response.warnings, *_doubts_about(run, is_empty=not response.hits)))
+    return replace(response, warnings=(*response.warnings, *_find_query_mistakes(run, is_empty=not response.hits)))
 
 
 def _answer(
     run: Run, open_source: Callable[[Embedder], ChunkSource] | None, judge: Callable[[Evidence], float]
 ) -> SearchResponse:
-    """Every stage in its order."""
+    """Run every stage in order."""
     reader, query, request, trace = run.reader, run.query, run.request, run.trace
     depth = max(SCORE_DEPTH, request.limit, request.candidate_limit or CANDIDATES)
     with trace.stage("lexical"):
-        date_matches = match_dates(reader, "" if query.subqueries else query.text, query.scope)
-        words = _search_words(run, date_matches, depth)
+        dates = match_dates(reader, "" if query.subqueries else query.text, query.scope)
+        words = _search_words(run, dates, depth)
     found = (
-        _Candidates(words)
+        _RetrievalResult(words)
         if request.mode == "lexical"
-        else _search_by_models(run, words, date_matches, depth, open_source)
+        else _search_with_models(run, words, dates, depth, open_source)
     )
     words = found.words
-    ranked = _candidates(run, words, found.meaning, date_matches)
+    ranked = _select_candidates(run, words, found.dense, dates)
     if request.mode == "hybrid" and request.rerank is not False and len(ranked) > 1:
         from qmd.retrieval.reranking import rerank
 
         with trace.stage("rerank"):
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):
-        scale = RelevanceScale(words.terms, reader.count_documents(query.scope), judge, date_matches.words)
+        scale = RelevanceScale(words.terms, reader.count_documents(query.scope), judge, dates.known_text)
         hits, relevances = build_hits(reader, ranked, scale, request)
     if not hits:
-        _explain_emptiness(run, relevances)
+        _explain_no_hits(run, relevances)
     return SearchResponse(
         query=query,
-        hits=_in_order(hits, query.sort),
+        hits=_sort_hits(hits, query.sort),
         verdict=calibration.verdict(relevances),
         warnings=tuple(trace.warnings),
         expansions=found.proposed,
@@ -126,49 +124,48 @@ def _answer(
     )
 
 
-class _Candidates(Struct, frozen=True):
-    """What was found by words and by vectors, with what a model proposed."""
+class _RetrievalResult(Struct, frozen=True):
+    """Lexical and dense candidates, with the sub-queries that a model proposed."""
 
     words: LexicalCandidates
-    meaning: Dense = Dense()
+    dense: DenseCandidates = DenseCandidates()
     proposed: tuple[SubQuery, ...] = ()
     dropped: tuple[tuple[str, str], ...] = ()
 
 
-def _search_by_models(
+def _search_with_models(
     run: Run,
     words: LexicalCandidates,
-    date_matches: DateMatches,
+    dates: DateMatches,
     depth: int,
     open_source: Callable[[Embedder], ChunkSource] | None,
-) -> _Candidates:
-    """What the expander proposes is searched by words as well, and everything by vectors."""
-    # A search by words alone has no use for what these import.
+) -> _RetrievalResult:
+    """Search the expander's sub-queries by words as well, and all texts by vectors."""
+    # A lexical search does not need these imports.
     from qmd.retrieval.dense import search_dense
-    from qmd.retrieval.expansion import expand, is_expanded
+    from qmd.retrieval.expansion import expand, should_expand
 
-    trace, meaning = run.trace, Dense()
-    found = _Candidates(words)
-    if is_expanded(run, words):
+    trace, dense = run.trace, DenseCandidates()
+    found = _RetrievalResult(words)
+    if should_expand(run, words):
         with trace.stage("expand"):
             expansion = expand(run)
             words = _search_proposed(run, words, expansion.subqueries)
-            found = _Candidates(words, meaning, expansion.subqueries, expansion.dropped)
+            found = _RetrievalResult(words, dense, expansion.subqueries, expansion.dropped)
     own: Sequence[SubQuery | str] = run.query.subqueries or (run.query.text,)
     texts = [text for text in (*own, *found.proposed) if isinstance(text, str) or text.kind != "lex"]
     if texts:
         with trace.stage("dense"):
-            meaning = search_dense(run, texts, words, words.found | date_matches.documents.keys(), depth, open_source)
-    if not words.rankings and not meaning.rankings:
+            dense = search_dense(run, texts, words, words.found | dates.documents.keys(), depth, open_source)
+    if not words.rankings and not dense.rankings:
         words = replace(words, rankings=(lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),))
-    return replace(found, words=words, meaning=meaning)
+    return replace(found, words=words, dense=dense)
 
 
-def _search_words(run: Run, date_matches: DateMatches, depth: int) -> LexicalCandidates:
-    """BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
+def _search_words(run: Run, dates: DateMatches, depth: int) -> LexicalCandidates:
+    """Return BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
     reader, query = run.reader, run.query
-    # In mode `dense` terms only measure and show; what the index lacks is no news to someone who did not search by
-    # words.
+    # In mode `dense` terms only serve evidence and passages: no warnings about unknown words.
     is_dense = run.request.mode == "dense"
     trace = Trace() if is_dense else run.trace
     typed = [subquery.text for subquery in query.subqueries if subquery.kind == "lex"]
@@ -178,37 +175,37 @@ def _search_words(run: Run, date_matches: DateMatches, depth: int) -> LexicalCan
         queries = tuple(lexical_query(reader, text, query.scope, trace, lex_syntax=True) for text in typed)
         rankings = () if is_dense else tuple(lexical_ranking(run, one, "lex", depth) for one in queries)
         return LexicalCandidates(queries, rankings)
-    marked = lex_operators(date_matches.rest, trace)
-    plain = lexical_query(reader, marked or date_matches.rest, query.scope, trace, lex_syntax=marked is not None)
-    plain = replace(complete_query(plain, date_matches), text=query.text)
+    marked = read_operators(dates.undated_text, trace)
+    plain = lexical_query(reader, marked or dates.undated_text, query.scope, trace, lex_syntax=marked is not None)
+    plain = replace(complete_query(plain, dates), text=query.text)
     if is_dense:
         return LexicalCandidates((plain,))
     ranking = lexical_ranking(run, plain, "original", depth)
-    return LexicalCandidates((plain,), (complete_ranking(reader, plain, ranking, date_matches, query.scope),))
+    return LexicalCandidates((plain,), (complete_ranking(reader, plain, ranking, dates, query.scope),))
 
 
 def _search_proposed(run: Run, words: LexicalCandidates, proposed: Sequence[SubQuery]) -> LexicalCandidates:
-    """The search by words with rankings of the sub-queries that a model proposed, in mode `hybrid`."""
+    """Return the lexical search with rankings of the sub-queries that a model proposed, in mode `hybrid`."""
     rankings = list(words.rankings)
     for subquery in proposed if run.request.mode == "hybrid" else ():
         if subquery.kind == "lex":
-            # A misspelt or invented word of the model is not the user's: nothing to warn about.
+            # No warnings about unknown words that the model proposes.
             query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(), lex_syntax=False)
             rankings.append(lexical_ranking(run, query, "lex", SCORE_DEPTH))
     return replace(words, rankings=tuple(rankings))
 
 
-def _candidates(run: Run, words: LexicalCandidates, meaning: Dense, date_matches: DateMatches) -> list[RankedCandidate]:
-    """The best of everything that was found, each text once."""
+def _select_candidates(
+    run: Run, words: LexicalCandidates, dense: DenseCandidates, dates: DateMatches
+) -> list[RankedCandidate]:
+    """Return the best of all candidates, each text once."""
     reader, request = run.reader, run.request
-    chunks = best_chunks(meaning.rankings)
-    fused = {
-        entry.document_id: entry for entry in _fuse(run, words, meaning, meaning.waiting - chunks.keys(), date_matches)
-    }
-    # Before any cut, so that copies take no place that another text could have.
+    chunks = dense.best_chunks()
+    fused = {entry.document_id: entry for entry in _fuse(run, words, dense, dense.pending - chunks.keys(), dates)}
+    # Before any cut, so that copies do not replace other texts.
     documents = reader.documents(list(fused))
     found = [documents[number] for number in fused if number in documents]
-    copies = fold_copies(found) if request.folds_copies else {document.id: () for document in found}
+    copies = group_copies(found) if request.folds_copies else {document.id: () for document in found}
     kept = islice(copies.items(), max(request.candidate_limit or CANDIDATES, request.limit))
     return [
         RankedCandidate(documents[id_], fused[id_], rank, None, fused[id_].score, chunks.get(id_), also_in)
@@ -217,54 +214,52 @@ def _candidates(run: Run, words: LexicalCandidates, meaning: Dense, date_matches
 
 
 def _fuse(
-    run: Run, words: LexicalCandidates, meaning: Dense, unknown: Set[int], date_matches: DateMatches
+    run: Run, words: LexicalCandidates, dense: DenseCandidates, unknown: Set[int], dates: DateMatches
 ) -> Sequence[FusedCandidate]:
-    """One ranking of everything; what the user required or excluded holds for documents found by vectors, too.
+    """Return one ranking of everything; required and excluded terms also apply to documents found by vectors.
 
     Args:
         unknown: Documents whose texts have no vectors yet.
     """
     reader, query = run.reader, run.query
-    rankings = [*words.rankings, *(entry.ranking for entry in meaning.rankings)]
-    fused: Sequence[FusedCandidate] = fuse_zscores(rankings, _weights(query, words, meaning, unknown), unknown)
+    rankings = [*words.rankings, *(entry.ranking for entry in dense.rankings)]
+    fused: Sequence[FusedCandidate] = fuse_zscores(rankings, _weigh_rankings(query, words, dense, unknown), unknown)
     if not query.subqueries:
         named = find_named(reader, query.text, query.scope)
-        fused = put_first(fused, date_matches.documents, "date", date_matches.date_text, date_matches.group)
-        fused = put_first(fused, named, NAME, query.text)
-    # Of several lines each is one way to ask, and none is all that was typed.
+        fused = add_influence(fused, dates.documents, "date", dates.date_text, dates.group)
+        fused = add_influence(fused, named, NAME, query.text)
+    # No line of several contains all that was typed.
     if words.rankings and len(query.subqueries) < 2:
         found = match_literal(reader, words.queries[0], fused, query.scope, run.request.limit)
-        # A note of a day need not say it as the query does, and goes before those that do.
-        mentions = {
-            one for one, kind in date_matches.documents.items() if (date_matches.group, kind) == ("date", "mention")
-        }
-        fused = put_first(fused, {one: found[one] for one in found.keys() - mentions}, LITERAL, query.text)
-    is_admitted = term_filter(reader, words.queries, query.scope)
+        # A note of a day ranks above mentions of it, although its text need not contain the date.
+        mentions = {one for one, kind in dates.documents.items() if (dates.group, kind) == ("date", "mention")}
+        fused = add_influence(fused, {one: found[one] for one in found.keys() - mentions}, LITERAL, query.text)
+    is_admitted = filter_by_terms(reader, words.queries, query.scope)
     return fused if is_admitted is None else [entry for entry in fused if is_admitted(entry.document_id)]
 
 
-def _weights(query: Query, words: LexicalCandidates, meaning: Dense, unknown: Set[int]) -> list[float]:
-    """Weights of the rankings, lexical first, that sum to 1.
+def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidates, unknown: Set[int]) -> list[float]:
+    """Return the weights of the rankings, lexical first, that sum to 1.
 
-    Dense rankings get their share times the model's trust in the texts, less where the best candidates by words are
-    unknown to them; what they do not get goes to the lexical ones. Among either the user's own words count 1 and
-    proposed sub-queries less.
+    Dense rankings get their share times the model's trust in the texts, less where the best lexical candidates are
+    unknown to them; lexical rankings get the rest. Within both the user's own words count 1 and proposed sub-queries
+    less.
     """
     proposed = 1.0 if query.subqueries else INFLUENCES["expansion"].value
-    lexical = [1.0 if ranking.kind == "original" else proposed for ranking in words.rankings]
-    dense = [1.0 if entry.ranking.kind == "original" else proposed for entry in meaning.rankings]
+    lex = [1.0 if ranking.kind == "original" else proposed for ranking in words.rankings]
+    vec = [1.0 if entry.ranking.kind == "original" else proposed for entry in dense.rankings]
     share = 0.0
-    if dense:
-        trust = sum(w * entry.trust for w, entry in zip(dense, meaning.rankings, strict=True)) / sum(dense)
-        best = meaning.by_words[:KNOWN_DEPTH]
+    if vec:
+        trust = sum(w * entry.trust for w, entry in zip(vec, dense.rankings, strict=True)) / sum(vec)
+        best = dense.by_words[:KNOWN_DEPTH]
         known = 1.0 - sum(number in unknown for number in best) / max(len(best), 1)
         has_words = any(ranking.candidates for ranking in words.rankings)
         share = INFLUENCES["dense"].value * trust * math.sqrt(known) if has_words else 1.0
-    return [(1 - share) * w / sum(lexical) for w in lexical] + [share * w / sum(dense) for w in dense]
+    return [(1 - share) * w / sum(lex) for w in lex] + [share * w / sum(vec) for w in vec]
 
 
-def _explain_emptiness(run: Run, relevances: Sequence[float]) -> None:
-    """An empty list always says why."""
+def _explain_no_hits(run: Run, relevances: Sequence[float]) -> None:
+    """Warn with the reason of an empty list."""
     scope, trace = run.query.scope, run.trace
     if relevances:
         trace.warn(f"all {len(relevances)} results score less than the minimum; the best scores {relevances[0]:.2f}")
@@ -274,20 +269,20 @@ def _explain_emptiness(run: Run, relevances: Sequence[float]) -> None:
         trace.warn("no note matches" + (" these words and filters" if scope.filters else ""))
 
 
-def _doubts_about(run: Run, *, is_empty: bool) -> list[str]:
-    """What a query may not mean as it is written: an open quote, and where nothing was found a tag that no note has."""
-    query, doubts = run.query, []
+def _find_query_mistakes(run: Run, *, is_empty: bool) -> list[str]:
+    """Return likely mistakes in a query: an open quote, and without hits a tag that no note has."""
+    query, mistakes = run.query, []
     if not query.subqueries and query.text.count('"') % 2:
-        doubts.append("a quote is not closed: all that follows it is read as one phrase")
+        mistakes.append("a quote is not closed: the text after it is one phrase")
     tags = [one for one in query.scope.filters if isinstance(one, TagFilter) and not one.is_negated] if is_empty else []
     if tags:
-        known = _tags(run.reader)
-        doubts += [_unknown_tag(one.name, known) for one in tags if one.name.strip("#/").casefold() not in known]
-    return doubts
+        known = _count_tags(run.reader)
+        mistakes += [_explain_tag(one.name, known) for one in tags if one.name.strip("#/").casefold() not in known]
+    return mistakes
 
 
-def _tags(reader: IndexReader) -> Counter[str]:
-    """Every tag of the index in small letters without `#`, and the tags around nested ones, with the notes of each."""
+def _count_tags(reader: IndexReader) -> Counter[str]:
+    """Count the notes of every tag of the index, in lower case without `#`, and of the tags around nested ones."""
     found: Counter[str] = Counter()
     for document in reader.iter_documents():
         for tag in document.tags:
@@ -296,32 +291,32 @@ def _tags(reader: IndexReader) -> Counter[str]:
     return found
 
 
-def _unknown_tag(tag: str, known: Counter[str]) -> str:
+def _explain_tag(tag: str, known: Counter[str]) -> str:
     near = nearest_name(tag, known)
     if near:
         return f"no note has the tag '{tag}'; did you mean 'tag:{near}'?"
     if not known:
         return f"no note has the tag '{tag}', or any other in its front matter"
-    more = ", …" if len(known) > _TAGS_NAMED else ""
-    common = ", ".join(name for name, _ in known.most_common(_TAGS_NAMED))
+    more = ", …" if len(known) > _MAX_TAGS else ""
+    common = ", ".join(name for name, _ in known.most_common(_MAX_TAGS))
     return f"no note has the tag '{tag}'; there are: {common}{more}"
 
 
 def _list_by_date(run: Run) -> SearchResponse:
-    """Documents that pass the filters of a query without words, newest first unless it asks for the oldest."""
+    """Return the documents that pass the filters of a query without words, newest first, or oldest for `-date`."""
     query, request = run.query, run.request
     if query.scope == Scope() and query.sort == "relevance":
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
-    # Stable: of one time, by collection and path, as they come.
+    # Stable: documents of one time stay ordered by collection and path.
     documents = list(run.reader.iter_documents(query.scope))
     documents.sort(key=lambda document: (document.day, document.modified_at), reverse=query.sort != "-date")
-    copies = fold_copies(documents)
+    copies = group_copies(documents)
     shown = [document for document in documents if document.id in copies][: request.limit]
     texts = run.reader.texts([document.hash for document in shown])
     hits = []
     for document in shown:
         text = texts.get(document.hash, "")
-        passage, _ = filled_passages(
+        passage, _ = choose_passages(
             text, (), path=document.path, title=document.title, max_chars=request.snippet_chars
         )
         hits.append(Hit(document, 1.0, passage, None, text if request.full_body else None, also_in=copies[document.id]))
@@ -329,10 +324,10 @@ def _list_by_date(run: Run) -> SearchResponse:
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)
 
 
-def _in_order(hits: tuple[Hit, ...], sort: Sort) -> tuple[Hit, ...]:
-    """The same hits by relevance or by date, hits of one day by relevance.
+def _sort_hits(hits: tuple[Hit, ...], sort: Sort) -> tuple[Hit, ...]:
+    """Return the same hits by relevance or by date, hits of one day by relevance.
 
-    The order is not sought among more hits than are shown: the newest of all that hold a word is seldom an answer.
+    Only shown hits are sorted: the newest of all documents with a word is seldom an answer.
     """
     if sort == "relevance":
         return hits

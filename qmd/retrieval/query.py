@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError, collection_not_found, refuse_unknown
 from qmd.records import Collection, FieldFilter, Filter, Query, Scope, Sort, SubQuery, SubQueryKind, TextFilter
-from qmd.retrieval.query_filters import doubtful_filters, names_fields, read_filters, read_order, take_filters
+from qmd.retrieval.query_filters import explain_unknown_fields, names_fields, read_filters, read_order, take_filters
 from qmd.retrieval.request import Mode, SearchRequest, primary_text
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 MAX_QUERY_CHARS = 16_384
-"""All texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
+"""Limit of all texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
 
 MAX_SUBQUERIES = 32
 MAX_FILTERS = 100
 """Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
 
 NOTHING_INDEXED = "nothing is indexed yet"
-"""How the one warning begins that an empty index answers with."""
+"""Beginning of the one warning of an empty index."""
 
 _TYPED = r"(lex|vec|hyde|intent|expand):(.*)\Z"
 _NEGATION = r'(?:^|\s)-["\w]'
@@ -35,7 +35,7 @@ _NEGATION = r'(?:^|\s)-["\w]'
 _NO_COLLECTION = "every collection is excluded from searches; name one with -c, or run: qmd collection include NAME"
 
 
-class _Lines(Struct):
+class _QueryLines(Struct):
     """Parsed lines of a query document."""
 
     plain: list[tuple[int, str]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Lines(Struct):
 
 
 def read_query(request: SearchRequest) -> Query:
-    """Parse a request; `resolve` applies its collections, and the fields that the index knows.
+    """Parse a request; `resolve` applies its collections, and the fields in the index.
 
     Plain text of several lines is one question.
 
@@ -61,35 +61,35 @@ def read_query(request: SearchRequest) -> Query:
         query = Query(request.label, request.searches)
     elif request.filter and not text.strip():
         query = Query("")
-    elif "\n" in text and not any(_typed_line(line.lstrip()) for line in text.splitlines()):
+    elif "\n" in text and not any(_match_typed_line(line.lstrip()) for line in text.splitlines()):
         query = parse_query(" ".join(text.split()))
     else:
         query = parse_query(text)
     _check_length(len(request.filter or ""))
     order = request.sort and read_order(request.sort)
     found = read_filters(request.filter) if request.filter else []
-    query = _with_filters(query, found)
+    query = _add_filters(query, found)
     query = replace(query, intent=request.intent or query.intent, sort=order or query.sort)
     _check_size(query)
     return query
 
 
 def parse_query(text: str) -> Query:
-    """Parse plain text or a query document, and take the filters by `FIELDS` out of it.
+    """Parse plain text or a query document, and move filters by `FIELDS` out of its words.
 
     A leading `-` negates a filter, values with spaces are in double quotes; filters are anywhere in plain text or on
-    lines of their own, as is `sort:`. `expand: foo` is `foo`. What may be a filter by front matter stays in the text
-    until `resolve`.
+    their own lines, as is `sort:`. `expand: foo` is `foo`. Possible filters by front matter stay in the text until
+    `resolve`.
 
     Raises:
         UsageError: Empty query, one that is too long, or a query document that breaks its rules. `read_query` checks
             the numbers of sub-queries and filters.
     """
     _check_length(len(text))
-    lines = _Lines()
+    lines = _QueryLines()
     for number, raw in enumerate(text.split("\n"), start=1):
         _read_line(number, raw.strip(), lines)
-    query = _assemble(lines)
+    query = _build_query(lines)
     validate_subqueries(query.subqueries, numbered=True)
     return query
 
@@ -115,28 +115,30 @@ def select_collections(query: Query, names: Sequence[str], known: Sequence[Colle
         return named
     searched = tuple(dict.fromkeys(names)) or tuple(one.name for one in known if one.include_by_default)
     is_all = not names and len(searched) == len(known)
-    return None if is_all else build_scope(Scope(searched), Scope(named)).collections
+    return None if is_all else intersect_scopes(Scope(searched), Scope(named)).collections
 
 
 def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Query, tuple[str, ...]]:
     """Return the query with its scope in an index, and warnings about it; see `select_collections`.
 
     Raises:
-        NotFoundError: A name of `names` that does not exist; the hint names the nearest.
+        NotFoundError: A collection in `names` does not exist; the hint has the nearest name.
     """
     known, fields, named = reader.collections(), None, query.scope.collections
     has_conditions = any(isinstance(one, FieldFilter) for one in query.scope.filters)
-    if has_conditions or any(map(names_fields, _words_of(query))):
+    if has_conditions or any(map(names_fields, _searchable_texts(query))):
         fields = reader.field_names()
         query = take_field_filters(query, fields)
     selected = select_collections(query, names, known)
     query = replace(query, scope=replace(query.scope, collections=selected))
-    doubts = () if fields is None else tuple(doubtful_filters(_words_of(query), query.scope.filters, fields))
+    notes = (
+        () if fields is None else tuple(explain_unknown_fields(_searchable_texts(query), query.scope.filters, fields))
+    )
     known_names = [collection.name for collection in known]
     refuse_unknown(names, known_names)
     unknown = [collection_not_found(name, known_names) for name in named or () if not names and name not in known_names]
     is_empty = (_NO_COLLECTION,) if selected == () and not names and named is None else ()
-    return query, (*doubts, *is_empty, *(f"{one.message}; {one.hint}" for one in unknown))
+    return query, (*notes, *is_empty, *(f"{one.message}; {one.hint}" for one in unknown))
 
 
 def take_field_filters(query: Query, fields: Names[str]) -> Query:
@@ -154,23 +156,23 @@ def take_field_filters(query: Query, fields: Names[str]) -> Query:
     if not found:
         return query
     query = replace(query, text=primary_text(kept) if query.subqueries else text, subqueries=tuple(kept))
-    query = _with_filters(query, found)
+    query = _add_filters(query, found)
     _check_size(query)
     return query
 
 
-def _words_of(query: Query) -> tuple[str, ...]:
+def _searchable_texts(query: Query) -> tuple[str, ...]:
     """Return the texts of a query that may contain filters."""
     return tuple(one.text for one in query.subqueries if one.kind == "lex") if query.subqueries else (query.text,)
 
 
-def _with_filters(query: Query, found: Sequence[Filter | Sort]) -> Query:
+def _add_filters(query: Query, found: Sequence[Filter | Sort]) -> Query:
     """Return the query with more filters. Positive `collection:` filters unite, everything else is required."""
     named = [one for one in found if isinstance(one, TextFilter) and one.column == "collection" and not one.is_negated]
     orders = [one for one in found if isinstance(one, str)]
     rest = tuple(one for one in found if not isinstance(one, str) and one not in named)
     scope = Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)
-    return replace(query, scope=build_scope(query.scope, scope), sort=orders[-1] if orders else query.sort)
+    return replace(query, scope=intersect_scopes(query.scope, scope), sort=orders[-1] if orders else query.sort)
 
 
 def _check_size(query: Query) -> None:
@@ -215,8 +217,8 @@ def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = Fals
             raise UsageError(f"{prefix}Negation (-term) is not supported in vec/hyde queries. Use lex for exclusions.")
 
 
-def build_scope(base: Scope, extra: Scope) -> Scope:
-    """Both scopes at once: collections intersect, filters add up, the longer compatible path prefix holds."""
+def intersect_scopes(base: Scope, extra: Scope) -> Scope:
+    """Return a scope for both: collections intersect, filters add up, the longer compatible path prefix applies."""
     collections = base.collections
     if extra.collections is not None:
         allowed = extra.collections
@@ -230,15 +232,15 @@ def build_scope(base: Scope, extra: Scope) -> Scope:
     return Scope(collections, prefix, (*base.filters, *extra.filters))
 
 
-def _typed_line(line: str) -> re.Match[str] | None:
-    """`lex: text` and its like as kind and text."""
+def _match_typed_line(line: str) -> re.Match[str] | None:
+    """Match `lex: text` and its like: kind and text."""
     return re.match(_TYPED, line, re.IGNORECASE | re.DOTALL) if ":" in line else None
 
 
-def _read_line(number: int, line: str, lines: _Lines) -> None:
+def _read_line(number: int, line: str, lines: _QueryLines) -> None:
     if not line:
         return
-    typed = _typed_line(line)
+    typed = _match_typed_line(line)
     kind, value = ("", line) if typed is None else (typed[1].lower(), typed[2].strip())
     if kind == "intent":
         if lines.intent is not None:
@@ -260,7 +262,7 @@ def _read_line(number: int, line: str, lines: _Lines) -> None:
         lines.plain.append((number, text))
 
 
-def _check_document(lines: _Lines) -> None:
+def _check_document(lines: _QueryLines) -> None:
     """Refuse lines that exclude each other."""
     is_document = bool(lines.typed or lines.intent is not None)
     if lines.expand is not None and (lines.plain or is_document):
@@ -277,11 +279,11 @@ def _check_document(lines: _Lines) -> None:
         raise UsageError("intent: cannot appear alone. Add at least one lex:, vec:, or hyde: line.")
 
 
-def _assemble(lines: _Lines) -> Query:
+def _build_query(lines: _QueryLines) -> Query:
     _check_document(lines)
     plain = lines.plain if lines.expand is None else [lines.expand]
     text = plain[0][1] if plain else primary_text(lines.typed)
-    query = _with_filters(Query(text, tuple(lines.typed), lines.intent), lines.filters)
+    query = _add_filters(Query(text, tuple(lines.typed), lines.intent), lines.filters)
     if query == Query(""):
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     return query

@@ -1,4 +1,4 @@
-"""Filters as people type them: `tag:work`, `-status:draft`, `priority>=3`, `has:due`, and the words around them."""
+"""Query filters as people type them: `tag:work`, `-status:draft`, `priority>=3`, `has:due`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ FIELDS: Mapping[str, str] = {
     **{name: name for name in ("tag", "path", "collection", "title", "after", "before", "on", "sort")},
     "since": "after",
 }
-"""Names before the colon of a filter, and their meaning; any other name is a field of front matter that the index
-knows."""
+"""Meaning of the names before the colon of a filter; any other name is a field of front matter in the index."""
 
 _OPERATORS = {"": "eq", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _FILTER = (
@@ -26,18 +25,18 @@ _FILTER = (
 )
 _DATE = r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?\Z"
 _SHOWN, _NAMED, _COMPARED, _MAX_MESSAGES = 60, 8, 2_000, 3
-"""Characters of a name in a message, names in it, names among which the one that was meant is sought, messages."""
+"""Characters of a name in a message, names in it, names that are compared with an unknown one, messages."""
 
 
 def filter_text(field: str, value: str) -> str:
-    """A filter as it is typed; a value with blanks stands in quotes."""
+    """Return a filter as it is typed; a value with blanks gets quotes."""
     return f'{field}:"{value}"' if re.search(r"\s", value) else f"{field}:{value}"
 
 
 def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str, ...]]:
-    """`text` without its filters, and these as they are written, for somebody who is still typing.
+    """Return `text` without its filters, and the filters as written, for a query that is still being typed.
 
-    Unless it `is_ended`, a filter at the very end is in neither: it may go on with the next key.
+    Unless it `is_ended`, a filter at the very end is in neither: the next key may continue it.
     """
     words, filters, position = "", [], 0
     for match in _find_filters(text, ()):
@@ -49,21 +48,21 @@ def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str,
 
 
 def _find_filters(text: str, fields: Collection[str] | None) -> list[re.Match[str]]:
-    """The filters in `text`; `fields` are the names of front matter, in small letters, None where every name is one."""
-    found = ((one, one["field"].lower() in FIELDS) for one in _look_alikes(text))
+    """Return the filters in `text`; `fields` are the names of front matter in lower case, None for any name."""
+    found = ((one, one["field"].lower() in FIELDS) for one in _find_lookalikes(text))
     return [
-        one for one, is_ours in found if (one["op"] == ":" if is_ours else fields is None or _name_in(one) in fields)
+        one for one, is_ours in found if (one["op"] == ":" if is_ours else fields is None or _field_of(one) in fields)
     ]
 
 
-def _look_alikes(text: str) -> Iterator[re.Match[str]]:
-    """What has the form of a filter; inside a quoted phrase the spelling of one is part of the phrase."""
+def _find_lookalikes(text: str) -> Iterator[re.Match[str]]:
+    """Yield the parts with the form of a filter, outside quoted phrases."""
     found = re.finditer(_FILTER, text) if any(sign in text for sign in ":<>") else ()
     return (match for match in found if text.count('"', 0, match.start()) % 2 == 0)
 
 
-def _name_in(match: re.Match[str]) -> str:
-    """The field that something like a filter asks for."""
+def _field_of(match: re.Match[str]) -> str:
+    """Return the field that a filter or its lookalike names."""
     name = match["field"].lower()
     return match["value"].strip('"').lower() if name == "has" and match["op"] == ":" else name
 
@@ -73,7 +72,7 @@ def take_filters(text: str, fields: Collection[str] | None) -> tuple[str, list[F
 
     Args:
         text: One line.
-        fields: Names of front-matter fields in lower case; None where every name is one.
+        fields: Names of front-matter fields in lower case; None for any name.
 
     Raises:
         UsageError: A date or an order that cannot be read.
@@ -120,12 +119,12 @@ def _read_filter(match: re.Match[str]) -> Filter | Sort:
             return TextFilter(column, value, is_negated)
         case _:
             operator = _OPERATORS[match["op"].strip(":")]
-            return FieldFilter(_condition(_name_in(match), name == "has", operator, value), is_negated)
+            return FieldFilter(_condition(_field_of(match), name == "has", operator, value), is_negated)
 
 
-def _condition(name: str, is_there: bool, operator: str, value: str) -> Condition:
+def _condition(name: str, is_existence: bool, operator: str, value: str) -> Condition:
     """Return the condition that a field exists, or compares with a value in each type that the value may have."""
-    if is_there:
+    if is_existence:
         return Condition("exists", name, True)
     number, meant = number_in(value), []
     if number is not None:
@@ -146,24 +145,24 @@ def _condition(name: str, is_there: bool, operator: str, value: str) -> Conditio
 
 def names_fields(text: str) -> bool:
     """Return whether a text may contain filters on front matter, so that the fields of the index are needed."""
-    return any(match["field"].lower() not in FIELDS for match in _look_alikes(text))
+    return any(match["field"].lower() not in FIELDS for match in _find_lookalikes(text))
 
 
-def doubtful_filters(texts: Iterable[str], filters: Iterable[Filter], names: Collection[str]) -> Iterator[str]:
+def explain_unknown_fields(texts: Iterable[str], filters: Iterable[Filter], names: Collection[str]) -> Iterator[str]:
     """Yield a line for each of the first filters on fields that no note has; in a query these are words."""
     known = {*FIELDS, *names}
-    alike = {one[0]: _name_in(one) for text in texts for one in _look_alikes(text) if _name_in(one) not in known}
+    alike = {one[0]: _field_of(one) for text in texts for one in _find_lookalikes(text) if _field_of(one) not in known}
     for written, name in islice(alike.items(), _MAX_MESSAGES):
-        # No port, line of a file, or arrow in code.
-        unknown = _unknown(name, names)
+        # Skip ports, lines of files and arrows in code.
+        unknown = _describe_unknown_field(name, names)
         if re.search(":[^0-9]|[<>]=?[0-9]", written) or "did you mean" in unknown:
             yield f"'{written[:_SHOWN]}' is searched as words: {unknown}"
     asked = (name for one in filters if isinstance(one, FieldFilter) for name in one.condition.fields())
     for name in islice(dict.fromkeys(one for one in asked if one not in names), _MAX_MESSAGES):
-        yield _unknown(name, names)
+        yield _describe_unknown_field(name, names)
 
 
-def _unknown(name: str, names: Collection[str]) -> str:
+def _describe_unknown_field(name: str, names: Collection[str]) -> str:
     near = nearest_name(name[:_SHOWN], islice(names, _COMPARED), 0.75)
     first = [" ".join(one.split())[:_SHOWN] for one in sorted(names)[:_NAMED]]
     there_are = f"there are: {', '.join(first)}{', …' * (len(names) > _NAMED)} (qmd collection metadata)"
@@ -180,31 +179,31 @@ def _read_days(name: str, value: str) -> tuple[str, str]:
     """
     match = re.match(_DATE, value)
     if match is None:
-        return _named_days(name, value)
+        return _read_named_days(name, value)
     month, day = (int(part or 1) for part in match.groups()[1:])
     if not (1 <= month <= 12 and 1 <= day <= 31):
-        raise _no_date(name, value)
+        raise _date_error(name, value)
     iso = match[1] + (f"-{month:02d}" if match[2] else "") + (f"-{day:02d}" if match[3] else "")
     return iso, iso
 
 
-def _named_days(name: str, value: str) -> tuple[str, str]:
-    """Return the first and last of the days that a value names in words or in another than the ISO form."""
+def _read_named_days(name: str, value: str) -> tuple[str, str]:
+    """Return the first and last of the days of a date in words or in a form other than ISO."""
     from qmd.dates.reading import find_dates
     from qmd.dates.relative import find_relative
     from qmd.times import local_today
 
-    # after:last-week spares the quotes
+    # Hyphens replace quotes: after:last-week
     spans = [*find_dates(value, years=True), *find_relative(value.replace("-", " ").replace("_", " "), local_today())]
     whole = [one for one in spans if value[: one.start].strip() == value[one.end :].strip() == ""]
     if not whole:
-        raise _no_date(name, value)
+        raise _date_error(name, value)
     if len(whole) > 1:
         days = " or ".join(one.first.isoformat() for one in whole)
         raise UsageError(f"'{name}:{value}' may be {days}", hint=f"{name}:{whole[0].first.isoformat()}")
     return whole[0].first.isoformat(), whole[0].last.isoformat()
 
 
-def _no_date(name: str, value: str) -> UsageError:
+def _date_error(name: str, value: str) -> UsageError:
     forms = f'{name}:2026, {name}:2026-03-14, {name}:yesterday or {name}:"last week"'
     return UsageError(f"'{name}:{value}' is not a date", hint=f'{forms}; as words: "{name}:{value}"')

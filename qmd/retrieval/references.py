@@ -1,4 +1,4 @@
-"""What a reference may mean, before anything is looked up: which of it is a name, and which asks for a part."""
+"""References to documents: split the text of a reference into name, lines, heading and place."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PLACE = (
     r"(?si)(?P<name>.+?):(?P<place>p(?:age)?[ =]?\d{1,9}|(?:slide|cell) ?\d{1,9}|\d{1,3}:\d\d:\d\d"
     r"|[^:]{1,100}![$a-z]{1,5}\d{1,7}(?::[$a-z]{1,5}\d{1,7})?)\Z"
 )
-_MOST_SIGNS = 4
+_MAX_SIGNS = 4
 
 
 class ParsedReference(Struct, frozen=True):
-    """One way to understand a reference: the name in it, and which part of the document it asks for."""
+    """A reading of a reference: the name in it, and the part of the document."""
 
     name: str
     start: int | None = None
@@ -28,17 +28,17 @@ class ParsedReference(Struct, frozen=True):
     heading: str = ""
     """`Heading`, `Heading#Subheading`, `^block` or a place; empty without."""
     place: str = ""
-    """The form of the place that `heading` names, as in `Kind`: the name is that of a file with such places."""
+    """Form of the place in `heading`, as in `Kind`: the name is that of a file with such places."""
     by: Literal["any", "path", "file", "title"] = "any"
-    """How it is a name: in any way, as a path that is written like this, by a file's name or path, or by a title."""
+    """Kind of name: any, an exact path, a file's name or path, or a title."""
 
 
 def read_reference(reference: str) -> Iterator[ParsedReference]:
-    """The ways to understand a reference, the likeliest first.
+    """Yield the readings of a reference, the likeliest first.
 
-    A file may really be called `notes:12`, `C#.md` or `[[a]]`, or end in a space, so the whole reference comes first,
-    then it is a name with lines, a heading or a place behind it. A link is `[[note|shown]]`; Dendron writes
-    `[[shown|note]]`, which is meant where that alone is the name of a file, or where nothing is called by the other.
+    A file may be called `notes:12`, `C#.md` or `[[a]]`, or end in a space, so the whole reference comes first; then a
+    name with lines, a heading or a place after it. A link is `[[note|shown]]`; Dendron writes `[[shown|note]]`, which
+    applies where only that side is the name of a file, or where nothing has the other name.
     """
     wanted = reference.strip()
     given = parse_line_range(wanted)
@@ -46,13 +46,13 @@ def read_reference(reference: str) -> Iterator[ParsedReference]:
     for name in dict.fromkeys((reference, wanted)):
         yield ParsedReference(name, by="path" if linked else "any")
     if linked is None:
-        yield from (given, *_parts(ParsedReference(wanted)), *_placed(wanted))
+        yield from (given, *_split_heading(ParsedReference(wanted)), *_split_place(wanted))
         return
     yield replace(given, name=linked[1].strip(), by="path")
-    sides = [replace(given, name=side) for side in _sides(linked[1])]
+    sides = [replace(given, name=side) for side in _split_link(linked[1])]
     for by in ("file", "title"):
         for side in sides:
-            yield from (replace(one, by=by) for one in (side, *_parts(side)))
+            yield from (replace(one, by=by) for one in (side, *_split_heading(side)))
 
 
 def parse_line_range(reference: str) -> ParsedReference:
@@ -68,27 +68,27 @@ def parse_line_range(reference: str) -> ParsedReference:
 
 
 def bare_name(reference: str) -> str:
-    """What a reference calls its document: without lines, brackets and heading."""
+    """Return the document's name in a reference: without lines, brackets and heading."""
     name = parse_line_range(reference.strip()).name
     linked = re.match(_WIKI_LINK, name)
-    name = next(iter(_sides(linked[1])), "") if linked else name
-    return [name, *(part.name for part in _parts(ParsedReference(name)))][-1]
+    name = next(iter(_split_link(linked[1])), "") if linked else name
+    return [name, *(part.name for part in _split_heading(ParsedReference(name)))][-1]
 
 
 def form_of_place(place: str) -> str:
-    """How a `Kind` calls places that are written like this."""
+    """Return the form of a place, as in `Kind`."""
     return "!" if "!" in place else re.sub(r"[\d\s=]", "", place.lower()).replace("page", "p")
 
 
-def _placed(reference: str) -> Iterator[ParsedReference]:
-    """Name and place of `report.pdf:p12`, `talk.srt:00:12:40`, `book.xlsx:Sheet1!A1:F40`."""
+def _split_place(reference: str) -> Iterator[ParsedReference]:
+    """Yield name and place of `report.pdf:p12`, `talk.srt:00:12:40`, `book.xlsx:Sheet1!A1:F40`."""
     match = re.match(_PLACE, reference)
     if match is not None:
         yield ParsedReference(match["name"], heading=match["place"], place=form_of_place(match["place"]))
 
 
-def _sides(linked: str) -> list[str]:
-    """What either side of a link's bar names, each once; a note of another vault of Dendron with and without that."""
+def _split_link(linked: str) -> list[str]:
+    """Return both sides of a link's bar, each once; a note of another Dendron vault with and without the vault."""
     left, _, right = linked.partition("|")
     # In a table the bar is escaped.
     sides = [left.removesuffix("\\").strip(), right.strip()]
@@ -97,9 +97,9 @@ def _sides(linked: str) -> list[str]:
     return [side for side in dict.fromkeys((*places, *notes)) if side]
 
 
-def _parts(whole: ParsedReference) -> Iterator[ParsedReference]:
-    """Name and heading by each of the first signs that may part them, the longest name first."""
-    for sign in reversed([*islice(re.finditer(r"(?<!\A)#(?!#)", whole.name), _MOST_SIGNS)]):
+def _split_heading(whole: ParsedReference) -> Iterator[ParsedReference]:
+    """Yield name and heading for each of the first `#` that may separate them, the longest name first."""
+    for sign in reversed([*islice(re.finditer(r"(?<!\A)#(?!#)", whole.name), _MAX_SIGNS)]):
         name, heading = whole.name[: sign.start()].strip(), whole.name[sign.end() :].strip()
         if name and heading:
             yield replace(whole, name=name, heading=heading)

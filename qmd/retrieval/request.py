@@ -1,4 +1,4 @@
-"""A search as a caller asks for it: one record from every front end to the pipeline."""
+"""Search request: one record from every front end to the pipeline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from qmd.records import SubQuery, SubQueryKind
 Mode = Literal["lexical", "dense", "hybrid"]
 
 CANDIDATES = 40
-"""Fused candidates kept where a caller sets no other number."""
+"""Default number of fused candidates."""
 
 PASSAGE_CHARS = 500
-"""Longest passage, in code points, where a caller sets no other length."""
+"""Default length of the longest passage, in code points."""
 
 
 class SearchRequest(Struct, frozen=True):
@@ -25,21 +25,21 @@ class SearchRequest(Struct, frozen=True):
     searches: tuple[SubQuery, ...] = ()
     mode: Mode = "hybrid"
     collections: tuple[str, ...] = ()
-    """Only these; empty = those that the query names, else those that are searched by default."""
+    """Collections to search; empty = those that the query names, else those that are searched by default."""
     intent: str | None = None
     """Purpose of the answer."""
     limit: int = 10
     """Maximum number of hits, >= 1."""
     min_relevance: float = 0.0
-    """Hits with a lower relevance are dropped, in [0, 1]."""
+    """Lowest relevance of a hit, in [0, 1]."""
     rerank: bool | None = None
-    """Whether the top of the fused ranking is reranked, in mode `hybrid` only; None leaves it to `reranking`."""
+    """Rerank the top of the fused ranking, in mode `hybrid` only; None leaves it to `reranking`."""
     expand: bool | None = None
     """True lets the model propose sub-queries, False forbids it, None leaves it to `expansion`."""
     candidate_limit: int | None = None
-    """Candidates that are kept and reranked; None leaves it to `CANDIDATES` and the cost of the reranker."""
+    """Candidates to fuse and rerank; None leaves it to `CANDIDATES` and the cost of the reranker."""
     budget_ms: int | None = None
-    """Wall time; stages are cut to keep it, and a warning says which."""
+    """Wall time; stages are cut to keep it, and a warning names them."""
     overhead_ms: int = 0
     """Part of the budget that the caller spent before, on starting a process."""
     explain: bool = False
@@ -57,9 +57,9 @@ class SearchRequest(Struct, frozen=True):
     max_tokens: int | None = None
     """Token budget of the texts; a program that renders the answer counts its rendered form instead."""
     strict: bool = False
-    """Whether a model that fails ends the search instead of a warning: for measuring."""
+    """End the search when a model fails, instead of a warning: for measuring."""
     folds_copies: bool = True
-    """Whether documents with the same text are one hit; False for measuring, where judgements name each of them."""
+    """Merge documents with the same text into one hit; False for measuring, where judgements name each of them."""
 
     @property
     def label(self) -> str:

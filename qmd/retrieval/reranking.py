@@ -1,4 +1,4 @@
-"""The top of a fused ranking, read again by a model that sees query and passage together."""
+"""Reranking: a model that reads query and passage together scores the top of the fused ranking."""
 
 from __future__ import annotations
 
@@ -17,55 +17,51 @@ from qmd.retrieval.trace import Run
 from qmd.store.base import IndexReader
 
 PASSAGE_CHARS = 1200
-"""Passage of a document that no vector found, in code points: about the 240 tokens of a built-in chunk."""
+"""Passage of a document without a matching chunk, in code points: about the 240 tokens of a built-in chunk."""
 
 BUILT_IN_DEPTH = 10
 """Candidates that the built-in reranker reads. Mean nDCG@10 of cranfield, cacm and nlcmd (scores blended as weighted
 means): .499 without reranking, with 10, 20 and 30 .505, .506 and .506; ten cost a third of the time of thirty."""
 
 NEAR_TIE = 0.8
-"""Distance of the first two fused scores, in deviations, below which the built-in reranker reads unless it is told to:
-a quarter of the questions on three vaults, with the same first notes as when it reads them all, at a fourth of its
-cost, which is seven eighths of a warm query."""
+"""Distance of the first two fused scores, in deviations, below which the built-in reranker runs by default: for a
+quarter of the questions on three vaults, with the same first notes at a fourth of the cost (seven eighths of a warm
+query)."""
 
 MODEL_DEPTH = 30
-"""Candidates that a cross-encoder reads, which can lift what the first stage put far down."""
+"""Candidates that a cross-encoder reads; it can lift those that the first stage ranked low."""
 
 RERANK_ESTIMATE_MS = 60.0
-"""Fewest milliseconds in which a first passage can be read; the engine itself stops at the deadline."""
+"""Least time for a first passage; the engine itself stops at the deadline."""
 
 
 def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[RankedCandidate]:
-    """Reorder the first candidates by fused and rerank score; the others keep their places behind them.
+    """Reorder the first candidates by fused and rerank score; the others follow in their order.
 
-    Candidates that a deadline left unread stay in fused order, behind those that were read. Raises what the reranker
-    raises.
+    Candidates that a deadline left unread keep the fused order, after those that were read.
     """
-    reranker, trace = _reranker(run), run.trace
+    reranker, trace = _choose_reranker(run), run.trace
     is_built_in = reranker is not None and reranker.description.tier == "built-in"
-    is_sure = is_built_in and run.request.rerank is None and _distance(ranked) >= NEAR_TIE
+    lead = ranked[0].fused.score - ranked[1].fused.score
+    is_sure = is_built_in and run.request.rerank is None and lead >= NEAR_TIE
     if reranker is None or is_sure or not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
         return list(ranked)
     head = list(ranked[: run.request.candidate_limit or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
-    read = _read(run, reranker, head, terms)
+    read = _score_passages(run, reranker, head, terms)
     if len(read) < len(head):
-        _warn_of_unread(run, reranker, len(read), len(head))
+        budget_ms = run.request.budget_ms
+        cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
+        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
     if len(read) < 2:
         return list(ranked)
-    trace.used(reranker.description)
-    done = _blended(read, INFLUENCES["built-in reranker" if is_built_in else "reranker"].value)
+    trace.record_model(reranker.description)
+    done = _blend_scores(read, INFLUENCES["built-in reranker" if is_built_in else "reranker"].value)
     kept = {entry.fused.document_id for entry in done}
     return done + [entry for entry in ranked if entry.fused.document_id not in kept]
 
 
-def _warn_of_unread(run: Run, reranker: Reranker, n_read: int, n_all: int) -> None:
-    budget_ms = run.request.budget_ms
-    cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
-    run.trace.warn(f"{cause}: {n_read} of {n_all} passages reranked")
-
-
-def _blended(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> list[RankedCandidate]:
-    """The candidates with their scores, best first by fused and rerank score."""
+def _blend_scores(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> list[RankedCandidate]:
+    """Return the candidates with their scores, best first by fused and rerank score."""
     blended = blend_rerank([entry.fused.score for entry, _ in read], [score for _, score in read], weight)
     done = [
         replace(entry, rerank_score=score, blended_score=value)
@@ -74,32 +70,27 @@ def _blended(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> li
     return sorted(done, key=lambda entry: (-entry.blended_score, entry.fused.document_id))
 
 
-def _distance(ranked: Sequence[RankedCandidate]) -> float:
-    """How far the second candidate is behind the first, in deviations."""
-    return ranked[0].fused.score - ranked[1].fused.score
-
-
-def _reranker(run: Run) -> Reranker | None:
-    """The model that reads the query; a warning says why there is none."""
+def _choose_reranker(run: Run) -> Reranker | None:
+    """Return the model that reads the query; None after a warning with the reason."""
     reranker, trace = run.engines.reranker, run.trace
     if reranker is None:
-        # Without an embedder either, the user has been told that only words were searched.
+        # Without an embedder too, another warning reports a search by words only.
         if run.engines.embedder is not None:
             trace.warn("not reranked: no reranking model")
         return None
-    if _reads(reranker, run.engines.embedder, run.query.text):
+    if _can_read(reranker, run.engines.embedder, run.query.text):
         return reranker
     if not any("query's script" in warning for warning in trace.warnings):
         trace.warn(f"not reranked: {reranker.description.model} cannot read the query's script")
     return None
 
 
-def _read(
+def _score_passages(
     run: Run, reranker: Reranker, head: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]
 ) -> list[tuple[RankedCandidate, float]]:
-    """The candidates that the model has read, as far as there was time, and their scores."""
+    """Return the candidates that the model read in time, and their scores."""
     query, trace = run.query, run.trace
-    passages = _passages(run.reader, head, terms)
+    passages = _select_passages(run.reader, head, terms)
     if reranker.description.tier == "built-in":
         from qmd.inference.engines.maxsim import MaxSimReranker
 
@@ -118,10 +109,10 @@ def _read(
     return [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
 
 
-def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
-    """Whether a reranker knows the script of a query. The built-in one is the built-in embedding model at work again.
+def _can_read(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
+    """Return whether a reranker knows the script of a query. The built-in one uses the built-in embedding model.
 
-    Chinese questions, a token for each character, took it twenty times as long as English ones and moved nothing
+    Chinese questions, a token for each character, took it twenty times as long as English ones and did not improve
     (BM25 alone has .993 nDCG@10 on cmrc).
     """
     if reranker.description.tier != "built-in":
@@ -132,7 +123,7 @@ def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
 
 
 def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> list[float]:
-    """Inverse document frequency of each word in the scope's collections; 0 for what full-text search does not know."""
+    """Return the inverse document frequency of each word in the scope's collections; 0 for words not in full text."""
     terms = [LexicalTerm(word, f'"{word}"') if word.isalnum() else None for word in words]
     known = [term for term in terms if term is not None]
     frequencies = dict(zip(known, reader.document_frequencies(known, scope), strict=True))
@@ -140,13 +131,15 @@ def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> li
     return [0.0 if term is None else inverse_frequency(frequencies[term], total) for term in terms]
 
 
-def _passages(reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[str]:
-    """For each candidate its title and the chunk that matched, or else the stretch that holds most query terms."""
+def _select_passages(
+    reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]
+) -> list[str]:
+    """Return for each candidate its title and the chunk that matched, or else the span with most query terms."""
     texts = reader.texts([entry.document.hash for entry in ranked])
     passages = []
     for entry in ranked:
         text, title = texts.get(entry.document.hash, ""), entry.document.title
-        # Folding may change lengths outside ASCII; the span is then a little off, which a passage survives.
+        # Folding may change lengths outside ASCII; a span that is slightly off does not matter here.
         start, end = entry.span or best_span(match_text(text, terms), terms, PASSAGE_CHARS)
         body = text[start:end].strip()
         passages.append(body if not title or body.startswith((title, f"# {title}")) else f"{title}\n{body}")

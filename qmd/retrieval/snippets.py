@@ -1,4 +1,4 @@
-"""The passage of a document that answers: whole blocks around the place that holds most of the query."""
+"""Passage choice: whole blocks around the place with most of the query."""
 
 from __future__ import annotations
 
@@ -15,56 +15,57 @@ from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_o
 from qmd.retrieval.request import PASSAGE_CHARS
 
 LINES = 4
-"""Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""
+"""Lines that are not blank in a passage, unless more of them are short or contain further words of the query."""
 
 SHORT_CHARS = 400
-"""Code points up to which a passage may have more lines than that, five lines of prose or so,"""
+"""Code points up to which a passage may have more lines, about five lines of prose,"""
 
 SHORT_LINES = 12
-"""but at most so many."""
+"""but at most this number."""
 
 CHUNK_BONUS = 0.05
-"""Share of the weight of all terms for a place in the chunk that vectors found: it settles near ties."""
+"""Bonus for a place in the chunk that vectors found, as a share of the weight of all terms: it settles near ties."""
 
 CLOSE_CHARS = 120
-"""Stretch in which terms stand close together: a sentence."""
+"""Window in which terms are close together: a sentence."""
 
 CLOSE_BONUS = 0.5
-"""What the share of the terms in one such stretch is worth."""
+"""Weight of the share of the terms in one such window."""
 
 HEADING_SHARE = 0.4
-"""What a term in a heading above the passage counts, against 1 in the passage."""
+"""Weight of a term in a heading above the passage, against 1 in the passage."""
 
 EXACT_BONUS = 0.1
-"""What standing there exactly as the user wrote it adds to a term's weight."""
+"""Addition to a term's weight for its exact spelling in the query."""
 
 DECLARATION_BONUS = 0.05
-"""What declaring something is worth in source code."""
+"""Bonus for a declaration in source code."""
 
 FILL_CHARS = 1_000
-"""Longest passage of the first hit for those who read on; of others half as long. With 1,500 fewer texts that are asked
-for stand in the first 300 tokens (.735 of garden's instead of .771), and no more in the first 3,000."""
+"""Longest passage of the first hit for further reading; of others half as long. With 1,500 fewer expected texts are in
+the first 300 tokens (.735 of garden's instead of .771), and no more in the first 3,000."""
 
 PART_SHARE = 0.25
-MOST_PARTS = 3
-"""Share of the query's weight, less that of names, that a further passage has to add; passages of a note at most."""
+MAX_PARTS = 3
+"""Share of the query's weight, without that of names, that a further passage has to add; passages of a note at most."""
 
 LITTLE_SHARE = 0.5
-"""Share of the query's weight below which the words of the best passage say little: the chunk has one, too."""
+"""Share of the query's weight below which the best passage is not enough: the chunk gets one, too."""
 
 NAMED_SHARE = 0.7
-"""Share of the query's weight in the names of a document, its date among them, from which the document is asked for and
-not a place in it: `books read oct-dec 2020`. Five texts more are shown on three vaults, none fewer; with .8 two."""
+"""Share of the query's weight in the names of a document, its date among them, from which the query asks for the
+document and not a place in it: `books read oct-dec 2020`. Five texts more are shown on three vaults, none fewer; with
+.8 two."""
 
-_MOST_STRETCHES = 8
-_MOST_SEEDS = 3
-"""Stretches of a text, and units of each, that a passage is put together around, so that the best can be taken."""
+_MAX_STRETCHES = 8
+_MAX_SEEDS = 3
+"""Spans of a text, and units of each, around which passages are drafted."""
 
 _ELLIPSIS = "..."
 
 
 class _Draft(Struct, frozen=True):
-    """A passage that may be shown: `units[low:high + 1]`, its best line, and how much of the query it holds."""
+    """A possible passage: `units[low:high + 1]`, its best line, and its score."""
 
     units: Sequence[Unit]
     low: int
@@ -74,18 +75,18 @@ class _Draft(Struct, frozen=True):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where it lies in the text."""
+        """Offsets in the text."""
         return self.units[self.low].start, self.units[self.high].end
 
-    def meets(self, other: _Draft) -> bool:
-        """Whether two have a line in common."""
+    def overlaps(self, other: _Draft) -> bool:
+        """Return whether two drafts have a line in common."""
         return (
             self.units[self.low].first <= other.units[other.high].last
             and other.units[other.low].first <= self.units[self.high].last
         )
 
 
-def filled_passages(
+def choose_passages(
     text: str,
     terms: Sequence[WeightedTerm],
     *,
@@ -97,45 +98,44 @@ def filled_passages(
     fill_chars: int = FILL_CHARS,
     matched: MatchedText | None = None,
 ) -> tuple[Passage, tuple[Passage, ...]]:
-    """The part of `text` to show, and the passages for those who read on, the best first.
+    """Return the part of `text` to show, and the passages for further reading, the best first.
 
-    Words choose: the place with the largest weight of distinct terms close together, where a term counts the more the
-    fewer places of the text have it. The chunk decides where words say little, and the beginning is shown where the
-    names of the document say nearly all that was asked for. Paragraphs, list items, table rows and fenced code are
-    shown whole where there is room; front matter only where no other part holds a term.
+    Words choose: the place with the largest weight of distinct terms close together, where a term weighs more the fewer
+    places of the text have it. With few words the chunk decides, and a query that is nearly the names of the document
+    shows its beginning. Paragraphs, list items, table rows and fenced code are shown whole if they fit; front matter
+    only if no other part contains a term.
 
-    For those who read on the best passage grows to its section, and to the whole text where that is short. Then come
-    others that hold much of the query that it lacks, for each part of a question its own; and the chunk where words say
-    little; and what the section says in brief.
+    For further reading the best passage grows to its section, and to the whole text if that is short. Then come others
+    with much of the query that it lacks, for each part of a question its own; the chunk, with few words; and the
+    summary of the section.
 
     Args:
         text: The whole document.
-        path: Tells what the text is: of markdown the blocks are known, of source code a line that declares something is
-            shown before equally good ones.
-        title: Of the document; left out of the passage's headings.
+        path: Gives the kind of text: markdown has blocks, and declarations in source code are preferred to equal lines.
+        title: Title of the document, skipped in the passage's headings.
         chunk: Span that vectors found, if any.
-        chunk_only: Whether the best passage has to lie in it: for a search by meaning alone.
-        max_chars: Longest passage in code points; one that has to be cut inside a block has `...` there.
-        fill_chars: As long may the best one become.
-        matched: `text` with the places of `terms` and its names before it, where the caller has looked for them.
+        chunk_only: Whether the best passage has to be in it: for a dense search.
+        max_chars: Longest passage in code points; one cut inside a block has `...` there.
+        fill_chars: Limit of the best passage when it grows.
+        matched: Names and `text` with the places of `terms`, if at hand.
 
     Returns:
         The best passage, and all; line numbers are those of the file.
     """
-    chooser = _Chooser(text, terms, path, title, chunk, matched or match_text(text, terms))
+    chooser = _PassageChooser(text, terms, path, title, chunk, matched or match_text(text, terms))
     best = chooser.choose(_TextBudget(max_chars), chunk_only)
     return best, chooser.fill(best, _TextBudget(max_chars), _TextBudget(fill_chars, fills=True))
 
 
 class _TextBudget(Struct, frozen=True):
-    """What a passage may take: code points, and whether it grows until they are used up."""
+    """Budget of a passage: code points, and whether it grows until they are used up."""
 
     chars: int
     fills: bool = False
 
 
-class _Chooser:
-    """One choice under way: the text with its blocks, and where the terms are in it."""
+class _PassageChooser:
+    """State of one choice: the text with its blocks, and the places of the terms."""
 
     def __init__(
         self,
@@ -157,119 +157,119 @@ class _Chooser:
         self._title = title
         self._chunk = chunk
         self._terms_of_trails: dict[tuple[str, ...], frozenset[int]] = {}
-        self._drafts_found: Sequence[_Draft] = ()
+        self._found_drafts: Sequence[_Draft] = ()
 
     def choose(self, budget: _TextBudget, chunk_only: bool) -> Passage:
-        """The best passage of all that come into question."""
+        """Return the best of all possible passages."""
         layout, places = self._layout, self._places
         if self._body < len(self._text):
             layout.first = layout.line_at(self._body)
         body = layout.first
         span = self._chunk if chunk_only and self._chunk is not None else (layout.starts[layout.first], len(self._text))
-        drafts = self._drafts(*places.between(*span), budget)
+        drafts = self._draft_passages(*places.occurrence_range(*span), budget)
         if self._chunk is not None:
-            drafts.append(self._first_of(*self._chunk, budget))
+            drafts.append(self._draft_from(*self._chunk, budget))
         elif not drafts and layout.first > 1:
-            front = places.between(0, layout.starts[layout.first])
+            front = places.occurrence_range(0, layout.starts[layout.first])
             layout.first, layout.last = 1, layout.first - 2
-            drafts = self._drafts(*front, budget)
+            drafts = self._draft_passages(*front, budget)
         drafts.sort(key=lambda draft: (-round(draft.score, 6), draft.units[draft.low].start))
         if not drafts or (not chunk_only and self._is_named(drafts[0])):
             layout.first, layout.last = body, len(layout.lines) - 1
             headings = [one.offset for one in layout.headings[:1] if fold(one.text) in places.names]
-            drafts.insert(0, self._first_of(max(self._body, *headings, 0), len(self._text), budget))
-        self._drafts_found = drafts
+            drafts.insert(0, self._draft_from(max(self._body, *headings, 0), len(self._text), budget))
+        self._found_drafts = drafts
         return self._passage(drafts[0], budget)
 
     def _is_named(self, best: _Draft) -> bool:
-        """Whether the document is asked for by its names, and not the place under a heading that holds words, too."""
+        """Return whether the query asks for the document by its names, and not for a place under a matching heading."""
         places = self._places
         if self._is_source or places.share_named < NAMED_SHARE:
             return False
-        own = places.weight(places.held(*best.span) - places.named)
+        own = places.weight(places.terms_in(*best.span) - places.named)
         nearest = {fold(one) for one in self._layout.trail(best.line)[-1:]}.difference(places.names)
         return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
 
     def fill(self, best: Passage, budget: _TextBudget, first_budget: _TextBudget) -> tuple[Passage, ...]:
-        """The chosen passage grown, the others that hold a part of the query that it lacks, and what else may tell."""
+        """Return the chosen passage grown, others with a part of the query that it lacks, the chunk and the summary."""
         layout, places = self._layout, self._places
         units = layout.units(layout.starts[best.line - 1], first_budget.chars)
         seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
-        taken = [self._grown(units, seed, first_budget)]
+        taken = [self._grow(units, seed, first_budget)]
         passages = [replace(self._passage(taken[0], first_budget), line=best.line)]
-        held = places.held(*taken[0].span)
-        others = [(draft, False) for draft in self._drafts_found[1:]]
-        if self._chunk is not None and places.weight(held) < LITTLE_SHARE * places.total:
-            others.append((self._first_of(*self._chunk, replace(budget, fills=True)), True))
+        found_terms = places.terms_in(*taken[0].span)
+        others = [(draft, False) for draft in self._found_drafts[1:]]
+        if self._chunk is not None and places.weight(found_terms) < LITTLE_SHARE * places.total:
+            others.append((self._draft_from(*self._chunk, replace(budget, fills=True)), True))
         summary = layout.summary(best.line - 1)
         if summary is not None:
             others.append(
-                (self._first_of(layout.starts[summary + 1], len(self._text), replace(budget, fills=True)), True)
+                (self._draft_from(layout.starts[summary + 1], len(self._text), replace(budget, fills=True)), True)
             )
         for draft, is_own in others:
-            new = places.held(*draft.span) - held - places.named
+            new = places.terms_in(*draft.span) - found_terms - places.named
             has_part = is_own or places.weight(new) >= PART_SHARE * places.total
-            if len(taken) < MOST_PARTS and has_part and not any(draft.meets(other) for other in taken):
+            if len(taken) < MAX_PARTS and has_part and not any(draft.overlaps(other) for other in taken):
                 taken.append(draft)
                 passages.append(self._passage(draft, budget))
-                held |= new
+                found_terms |= new
         return tuple(passages)
 
-    def _stretches(self, low: int, high: int, budget: _TextBudget) -> list[tuple[int, int]]:
-        """The best stretches of occurrences, as first and last index, that have none in common with each other."""
+    def _find_stretches(self, low: int, high: int, budget: _TextBudget) -> list[tuple[int, int]]:
+        """Return the best disjoint runs of occurrences, as first and last index."""
         places = self._places
         occurrences = places.occurrences[low:high]
-        first_in, last_in = places.between(*self._chunk) if self._chunk is not None else (0, 0)
+        first_in, last_in = places.occurrence_range(*self._chunk) if self._chunk is not None else (0, 0)
         scored = [
             (weight + CHUNK_BONUS * places.total * (first_in <= low + last < last_in), -last, first)
             for last, (first, weight) in enumerate(windows(occurrences, places.terms, budget.chars))
         ]
         taken: list[tuple[int, int]] = []
-        for _, negative, first in heapq.nlargest(8 * _MOST_STRETCHES, scored):
+        for _, negative, first in heapq.nlargest(8 * _MAX_STRETCHES, scored):
             if all(-negative < start or first > end for start, end in taken):
                 taken.append((first, -negative))
-        return [(low + first, low + last) for first, last in taken[:_MOST_STRETCHES]]
+        return [(low + first, low + last) for first, last in taken[:_MAX_STRETCHES]]
 
-    def _drafts(self, low: int, high: int, budget: _TextBudget) -> list[_Draft]:
-        """Passages around the heaviest units of the best stretches of the occurrences from `low` to before `high`."""
+    def _draft_passages(self, low: int, high: int, budget: _TextBudget) -> list[_Draft]:
+        """Draft passages around the heaviest units of the best runs of the occurrences from `low` to before `high`."""
         places = self._places
         drafts = []
-        for first, last in self._stretches(low, high, budget):
+        for first, last in self._find_stretches(low, high, budget):
             start, end = places.offset(places.occurrences[first]), places.offset(places.occurrences[last])
             units = self._layout.units(end, budget.chars)
             weights = {
-                number: places.weight(places.held(unit.start, unit.end))
+                number: places.weight(places.terms_in(unit.start, unit.end))
                 for number, unit in enumerate(units)
                 if unit.end > start and unit.start <= end
             }
-            seeds = heapq.nlargest(_MOST_SEEDS, weights, key=lambda number: (weights[number], -number)) or [0]
-            drafts += [self._grown(units, seed, budget) for seed in seeds]
+            seeds = heapq.nlargest(_MAX_SEEDS, weights, key=lambda number: (weights[number], -number)) or [0]
+            drafts += [self._grow(units, seed, budget) for seed in seeds]
         return drafts
 
-    def _first_of(self, start: int, end: int, budget: _TextBudget) -> _Draft:
-        """A passage from the first letter or digit of a span on; of the body where the span has none."""
-        written = self._first_written(start, end)
-        if written is None:
-            written = self._first_written(self._layout.starts[self._layout.first], len(self._text)) or 0
-        units = self._layout.units(written, budget.chars)
-        seed = next((number for number, unit in enumerate(units) if unit.end > written), len(units) - 1)
-        return self._grown(units, seed, budget)
+    def _draft_from(self, start: int, end: int, budget: _TextBudget) -> _Draft:
+        """Draft a passage from the first letter or digit of a span, or of the body where the span has none."""
+        first_letter = self._find_first_letter(start, end)
+        if first_letter is None:
+            first_letter = self._find_first_letter(self._layout.starts[self._layout.first], len(self._text)) or 0
+        units = self._layout.units(first_letter, budget.chars)
+        seed = next((number for number, unit in enumerate(units) if unit.end > first_letter), len(units) - 1)
+        return self._grow(units, seed, budget)
 
-    def _first_written(self, start: int, end: int) -> int | None:
+    def _find_first_letter(self, start: int, end: int) -> int | None:
         match = re.compile(r"[^\W_]").search(self._text, start, end)
         return match.start() if match is not None else None
 
-    def _grown(self, units: Sequence[Unit], seed: int, budget: _TextBudget) -> _Draft:
-        """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room.
+    def _grow(self, units: Sequence[Unit], seed: int, budget: _TextBudget) -> _Draft:
+        """Draft the unit `seed` with units around it: first those with further terms, then those that fit.
 
-        A passage that fills its room takes first what lies in the chunk, and in a short text goes on over headings.
+        A passage that fills its budget first takes units in the chunk, and in a short text continues over headings.
         """
         if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
             seed += units[seed + 1].is_piece  # the two cannot be shown together
-        low, high = self._with_header(units, seed, budget), seed
+        low, high = self._find_table_top(units, seed, budget), seed
         crosses, is_short = False, budget.fills and len(self._text) - self._body <= budget.chars
         while True:
-            at = self._next(units, low, high, seed, budget, crosses)
+            at = self._next_unit(units, low, high, seed, budget, crosses)
             if at is not None:
                 low, high = min(low, at), max(high, at)
             elif crosses or not is_short:
@@ -278,19 +278,19 @@ class _Chooser:
                 crosses = True
         while crosses and high > seed and units[high].kind == "heading":
             high -= 1
-        return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
+        return _Draft(units, low, high, *self._score_span(units[low].start, units[high].end))
 
-    def _next(
+    def _next_unit(
         self, units: Sequence[Unit], low: int, high: int, seed: int, budget: _TextBudget, crosses: bool
     ) -> int | None:
-        """The unit by which `units[low:high + 1]` grows, if any."""
-        held = self._places.held(units[low].start, units[high].end)
+        """Return the unit by which `units[low:high + 1]` grows, if any."""
+        found_terms = self._places.terms_in(units[low].start, units[high].end)
         choices = []
         for step, at in ((1, high + 1), (-1, low - 1)):
             if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed], budget, crosses):
                 continue
             unit, first, last = units[at], units[min(low, at)], units[max(high, at)]
-            new = self._places.held(unit.start, unit.end) - held
+            new = self._places.terms_in(unit.start, unit.end) - found_terms
             lines = self._layout.lines[first.first : last.last + 1]
             most = SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES
             if new or budget.fills or sum(map(bool, map(str.strip, lines))) <= most:
@@ -302,9 +302,9 @@ class _Chooser:
     def _may_join(
         self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit, budget: _TextBudget, crosses: bool
     ) -> bool:
-        """Whether a unit may become the new first or last one of `units[low:high + 1]`.
+        """Return whether a unit may become the new first or last one of `units[low:high + 1]`.
 
-        A part of fenced code stands alone: between it and its neighbours lies a mark that nothing would close.
+        A part of fenced code stays alone: between it and its neighbours is a mark that nothing would close.
         """
         unit = units[at]
         if unit.block != seed.block and any(one.kind == "fence" and one.is_piece for one in (unit, seed)):
@@ -319,34 +319,34 @@ class _Chooser:
         is_long = units[high].end - units[low].start > SHORT_CHARS // 2
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
-    def _with_header(self, units: Sequence[Unit], row: int, budget: _TextBudget) -> int:
-        """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
+    def _find_table_top(self, units: Sequence[Unit], row: int, budget: _TextBudget) -> int:
+        """Return the first row of the table of `row` if the budget allows all rows between, else `row`."""
         top = row
         while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
             top -= 1
         return top if units[row].end - units[top].start <= budget.chars else row
 
-    def _judge(self, start: int, end: int) -> tuple[int, float]:
-        """The line that holds most of the query in a span, and what the span is worth."""
+    def _score_span(self, start: int, end: int) -> tuple[int, float]:
+        """Return the line with most of the query in a span, and the score of the span."""
         places = self._places
-        first, last = places.between(start, end)
+        first, last = places.occurrence_range(start, end)
         occurrences = places.occurrences[first:last]
-        held = places.held(start, end)
+        found_terms = places.terms_in(start, end)
         if occurrences:
             line = self._best_line(occurrences)
         else:
-            written = self._first_written(start, end)
-            line = self._layout.line_at(start if written is None else written)
-        score = places.weight(held)
-        score += HEADING_SHARE * places.weight(self._terms_above(line) - held)
+            first_letter = self._find_first_letter(start, end)
+            line = self._layout.line_at(start if first_letter is None else first_letter)
+        score = places.weight(found_terms)
+        score += HEADING_SHARE * places.weight(self._heading_terms(line) - found_terms)
         score += CLOSE_BONUS * max((one for _, one in windows(occurrences, places.terms, CLOSE_CHARS)), default=0.0)
-        score += EXACT_BONUS * places.weight(places.exact(held, start, end))
+        score += EXACT_BONUS * places.weight(places.typed_terms_in(found_terms, start, end))
         score += CHUNK_BONUS * places.total * self._is_in_chunk(start, end)
         score += DECLARATION_BONUS * places.total * self._layout.declares(line)
         return line, score
 
-    def _terms_above(self, line: int) -> frozenset[int]:
-        """The terms in the headings that a line stands under, by index."""
+    def _heading_terms(self, line: int) -> frozenset[int]:
+        """Return the terms in the headings above a line, by index."""
         trail = self._layout.trail(line)
         if trail not in self._terms_of_trails:
             found = find_occurrences(fold("\n".join(trail)), self._places.terms)
@@ -354,9 +354,9 @@ class _Chooser:
         return self._terms_of_trails[trail]
 
     def _best_line(self, occurrences: Sequence[Occurrence]) -> int:
-        """The line with the largest weight of distinct terms.
+        """Return the line with the largest weight of distinct terms.
 
-        Of equal ones in source code one that declares something, then one in the chunk, then the first.
+        Ties go in source code to a declaration, then to a line in the chunk, then to the first.
         """
         on_line: dict[int, set[int]] = {}
         for occurrence in occurrences:

@@ -1,4 +1,4 @@
-"""Who waits for a search, and its notebook: time per stage, what remains of the budget, what the user must know."""
+"""Search trace: the caller's listener, time per stage, remaining budget, warnings and models."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 FINISH_MS = 40.0
-"""Kept back from a budget for calibration and passages; 10 to 30 ms for ten documents of 20 kB."""
+"""Reserve of a budget for calibration and passages; 10 to 30 ms for ten documents of 20 kB."""
 
 
 class CancelledSearch(Exception):
-    """Nobody waits for the answer any more."""
+    """End of a search whose caller no longer waits."""
 
 
 class Listener:
-    """Hears of no stage and waits to the end; those that do otherwise are derived from it."""
+    """Caller of a search. This base class ignores stages and never cancels; subclasses override that."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits any more; engines ask between two runs of a model."""
+        """Whether the caller has cancelled; engines ask between two runs of a model."""
         return False
 
     @property
@@ -43,16 +43,16 @@ class Listener:
         """Receive the name of each stage as it begins; may raise to end the work."""
 
     def check(self) -> None:
-        """Go on only while somebody waits.
+        """Raise if the caller has cancelled.
 
         Raises:
-            CancelledSearch: If nobody does.
+            CancelledSearch: The caller no longer waits.
         """
         if self.is_cancelled:
             raise CancelledSearch
 
     def begin(self, name: str) -> None:
-        """Tell of a stage, unless nobody is there to be told; raises what `check` raises."""
+        """Report a stage. Raises what `check` raises."""
         self.check()
         self.stage(name)
 
@@ -61,8 +61,8 @@ class Trace:
     """Timings, warnings and model names of the stages of a search.
 
     Args:
-        request: The search, with its budget of time; None has no limit.
-        listener: Receives the stages in which a model works, and knows the time that was spent before.
+        request: The search, with its time budget; None for no limit.
+        listener: Receives the stages in which a model works, and knows the time spent before.
     """
 
     def __init__(self, request: SearchRequest | None = None, listener: Listener = Listener()) -> None:
@@ -76,18 +76,18 @@ class Trace:
         self.models: list[str] = []
 
     def warn(self, message: str) -> None:
-        """Keep a line for the user, once."""
+        """Add a warning for the user, once."""
         if message not in self.warnings:
             self.warnings.append(message)
 
     def remaining_ms(self) -> float | None:
-        """Milliseconds left for the next stage; None without a budget."""
+        """Return the milliseconds left for the next stage; None without a budget."""
         if self._budget_ms is None:
             return None
         return self._budget_ms - self._spent_ms - FINISH_MS - (time.monotonic() - self._started) * 1000
 
     def has_time(self, estimate_ms: float, stage: str) -> bool:
-        """Whether a stage of that length fits; says so in a warning when it does not."""
+        """Return whether a stage of that length fits the budget; warn if not."""
         remaining = self.remaining_ms()
         if remaining is None or remaining >= estimate_ms:
             return True
@@ -95,12 +95,12 @@ class Trace:
         return False
 
     def deadline_s(self) -> float | None:
-        """`time.monotonic` value by which stages must be done; None without a budget."""
+        """Return the `time.monotonic` value by which stages must be done; None without a budget."""
         remaining = self.remaining_ms()
         return None if remaining is None else time.monotonic() + remaining / 1000
 
-    def used(self, description: EngineDescription) -> None:
-        """Note a model that answered, and warn of what became of it meanwhile."""
+    def record_model(self, description: EngineDescription) -> None:
+        """Record a model that answered, and warn with its note."""
         if description.note is not None:
             self.warn(description.note)
         name = f"{description.model} {description.format} ({description.tier})"
@@ -109,9 +109,9 @@ class Trace:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage, without those inside of it.
+        """Measure the time of a stage, without the stages inside it.
 
-        A model that fails in it is a warning, not the end of the search, unless that is strict.
+        A model that fails in it becomes a warning, or ends a strict search.
         """
         started, n_before = time.monotonic(), len(self.timings)
         try:
@@ -127,7 +127,7 @@ class Trace:
 
 
 class Run(Struct, frozen=True):
-    """A search under way: what is asked, of which index and models, and its notebook. Every stage is handed it."""
+    """Arguments of every stage of one search: index, models, query, request and trace."""
 
     reader: IndexReader
     engines: Engines

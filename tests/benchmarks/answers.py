@@ -1,4 +1,4 @@
-"""Run cases on an index, and count what a person sees: rank of the file, passage, verdict."""
+"""Cases of an index, and their figures: rank of the file, passage, verdict."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from qmd.store.opening import open_reader
 from tests.benchmarks.metrics import average
 
 SHOWN = 10
-"""Hits that a person is shown."""
+"""Hits that are shown."""
 
 DEPTH = 20
-"""Hits asked for: recall is measured there."""
+"""Hits of a search, for recall."""
 
 METRICS = ("nDCG@10", "recall@20", "MRR@10", "P@10")
 UNANSWERABLE = "unanswerable"
@@ -42,7 +42,7 @@ FIGURES = (*(f"success@{k}" for k in (1, 3, 10)), "passage_holds", "good", "weak
 
 
 class AnswerCase(Case, frozen=True):
-    """A query with its files; the passage shown should hold one of `expected_text`."""
+    """A query with its files; the shown passage should contain one of `expected_text`."""
 
     expected_text: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class Answer(Struct, frozen=True):
     Attributes:
         n_expected: Files expected; 0 if no file answers.
         ranks: Of the expected files among those found, ascending; each file found counts for one expected.
-        passage_holds: Whether the first of them is among the first `SHOWN` and its passage holds an expected text;
+        passage_holds: Whether the first of them is among the first `SHOWN` and its passage has an expected text;
             None if no text is expected.
         files: Names of the hits, best first.
     """
@@ -73,12 +73,12 @@ class Answer(Struct, frozen=True):
 
     @property
     def rank(self) -> int | None:
-        """Rank of the first expected file."""
+        """Return the rank of the first expected file."""
         return self.ranks[0] if self.ranks else None
 
     @property
     def is_kept(self) -> bool:
-        """Whether the list counts as an answer."""
+        """Return whether the list counts as an answer."""
         return self.verdict != "none"
 
 
@@ -89,9 +89,6 @@ class Report(Struct, frozen=True):
     answers: Mapping[str, Answer]
     failures: Mapping[str, str]
     stage_share: Mapping[str, float]
-
-
-# --- cases ----------------------------------------------------------------------------------------
 
 
 def read_cases(path: Path) -> dict[str, AnswerCase]:
@@ -156,12 +153,13 @@ def impossible_cases(reader: IndexReader, cases: Mapping[str, AnswerCase]) -> li
         if not all(found):
             missing.setdefault("the index lacks files that queries expect", []).append(name)
         elif case.expected_text and not any(holds_any(text, case.expected_text) for text in texts):
-            missing.setdefault("no expected file holds the expected text of queries", []).append(name)
+            missing.setdefault("no expected file has the expected text of queries", []).append(name)
     return [f"{reason}: {', '.join(map(repr, names))}" for reason, names in missing.items()]
 
 
 def holds_any(passage: str, texts: Sequence[str]) -> bool:
-    """Whether a passage holds one of some texts; case, line breaks and the form of characters do not matter."""
+    """Return whether a passage contains one of some texts; case, line breaks and the form of characters do not
+    matter."""
     inside = _folded(passage)
     return any(_folded(text) in inside for text in texts)
 
@@ -172,9 +170,6 @@ def _folded(text: str) -> str:
 
 def _last_part(path: str) -> str:
     return path.casefold().strip("/").rpartition("/")[2]
-
-
-# --- runs -----------------------------------------------------------------------------------------
 
 
 def run_backends(
@@ -240,9 +235,6 @@ def judge_answer(case: AnswerCase, files: Sequence[str], response: SearchRespons
     )
 
 
-# --- figures --------------------------------------------------------------------------------------
-
-
 def mean_metrics(answers: Iterable[Answer]) -> dict[str, float]:
     """Return the mean of each of `METRICS`, as trec_eval computes them, over the queries that expect a file."""
     rows = [_metrics(answer) for answer in answers if answer.n_expected]
@@ -279,9 +271,6 @@ def summarise_answers(answers: Sequence[Answer]) -> dict[str, float | None]:
 def _share(statements: Iterable[bool]) -> float | None:
     values = [float(statement) for statement in statements]
     return average(values) if values else None
-
-
-# --- output ---------------------------------------------------------------------------------------
 
 
 def print_reports(cases: Mapping[str, AnswerCase], reports: Sequence[Report], *, as_json: bool) -> None:

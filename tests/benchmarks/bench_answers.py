@@ -1,8 +1,8 @@
-"""What a person sees of the answers to the questions of a fixture.
+"""Quality of the shown answers to the questions of a fixture.
 
     python -m tests.benchmarks.bench_answers INDEX QUESTIONS.json [--backends bm25,full] [--json]
 
-QUESTIONS.json is a fixture of `qmd bench` whose queries may have an `expected_text` (the passage shown should hold it,
+QUESTIONS.json is a fixture of `qmd bench` whose queries may have an `expected_text` (the shown passage should have it,
 or one of several); of type `unanswerable` are those that no file answers. Prints nDCG@10, recall@20, MRR@10, P@10,
 latency, the share of time per stage, and by type of query the shares of files first, passages and verdicts that are
 right. --json prints each answer, for `compare_answers.py`.

@@ -1,9 +1,9 @@
-"""How long a search takes that comes while its server computes missing vectors.
+"""Time of a search while its server computes missing vectors.
 
     python -m tests.benchmarks.bench_behind INDEX.sqlite [--asks 30]
 
 The server gets a copy of the index without vectors. Each question is asked while it computes, and once more a moment
-later, when it rests because it was asked; so both are asked of the same process with the same models and vectors.
+later, while it pauses for the first; so both go to the same process with the same models and vectors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ QUESTIONS = (
 
 @contextmanager
 def _server(index: Path) -> Iterator[tuple[int, int]]:
-    """The process and the port of a server of an index, whose configuration lies beside it."""
+    """Yield the process and the port of a server of an index, with its configuration next to it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # Looking for changed files every three seconds would count against the first of two questions.
@@ -110,7 +110,7 @@ def main() -> None:
                     time.sleep(0.3)
             print(f"memory: {_memory_mb(pid):.0f} MB after all questions, {_vectors(index)} vectors")
     for (kind, state), times in sorted(taken.items()):
-        # The first loads what is not there yet.
+        # The first question loads the models.
         rest = sorted(times[1:])
         print(
             f"{json.dumps(QUESTIONS[kind])[:58]:60}{state:11}median {statistics.median(rest):6.1f} ms"

@@ -1,4 +1,4 @@
-"""What the layouts of quantised weights cost in ONNX Runtime: one product of a token with a matrix.
+"""Cost of the layouts of quantised weights in ONNX Runtime: one product of a token with a matrix.
 
     python -m tests.benchmarks.bench_block_products
 
@@ -29,7 +29,7 @@ LAYOUTS: Mapping[str, tuple[int, int, str]] = {
 
 
 def session(bits: int, block: int, more: str) -> Any:
-    """A graph of one product with random weights."""
+    """Open a graph of one product with random weights."""
     rng = np.random.default_rng(0)
     constants = {
         "levels": rng.integers(0, 256, (N, K // block, block * bits // 8), dtype=np.uint8),

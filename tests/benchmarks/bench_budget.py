@@ -1,4 +1,4 @@
-"""How many answers arrive within a budget, and what they lose by it.
+"""Share of answers within a time budget, and their loss of quality.
 
     python tests/benchmarks/bench_budget.py FOLDER… [--index-dir DIR] [--budget MS] [--queries N] [--free K] [--first N]
 
@@ -89,13 +89,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def load() -> Engines:
-    """The built-in tier, opened anew."""
+    """Load the built-in tier."""
     settings = EngineSettings(models_dir=Path("no-full-tier"), embed="built-in", rerank="built-in")
     return load_engines(settings, ("embed", "rerank"))
 
 
 def ask(reader: IndexReader, engines: Engines, text: str, options: SearchRequest) -> tuple[list[str], float, bool]:
-    """The ranking, its wall time in milliseconds, and whether anything was left out for time."""
+    """Return the ranking, its wall time in milliseconds, and whether a stage was skipped for time."""
     started = time.perf_counter()
     answer = search(reader, engines, parse_query(text), options)
     elapsed_ms = (time.perf_counter() - started) * 1000

@@ -1,4 +1,4 @@
-"""Whether every answer of the MCP tools holds its budget of tokens (o200k), in each form in which it is sent.
+"""Check that every answer of the MCP tools keeps its token budget (o200k), in each form in which it is sent.
 
     pip install bpe-openai
     python -m tests.benchmarks.bench_budgets INDEX=QUESTIONS… [--requests 1000] [--seed 5]
@@ -26,7 +26,7 @@ BUDGETS = (60, 100, 200, 300, 500, 1_000, 2_000, 4_000)
 
 
 def main() -> int:
-    """Ask at random; 1 where an answer was too long."""
+    """Ask at random; return 1 if an answer is too long."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="INDEX=QUESTIONS")
     parser.add_argument("--requests", type=int, default=1_000)

@@ -1,10 +1,10 @@
-"""Everything that only a GPU can show, as one table: asked, got, time, memory, how equal to the CPU.
+"""Figures that need a GPU, as one table: expected, measured, time, memory, difference from the CPU.
 
     python tests/benchmarks/bench_cuda.py [--layers 28] [--texts 4096] [--queries 20] [--dry]
 
-For a machine with CUDA; without one it says so in a line and ends. Nothing is downloaded: decoder and reranker are
+For a machine with CUDA; without one it prints a line and ends. Nothing is downloaded: decoder and reranker are
 stand-ins of the full set's size with random weights, built first, the embedder is the built-in one. `--dry` runs every
-part on the CPU with tiny graphs, which shows that the script works, and nothing about a GPU.
+part on the CPU with tiny graphs, to test the script only.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ NO_DEVICE = "no CUDA device: nothing was run"
 MEMORY_MIB = 6000
 QUERY_MS, INDEX_CHUNKS = 150, 100_000
 ALIKE = 0.99
-"""Correlation of logits with the CPU's from which they count as the same: half precision has 0.999 and more."""
+"""Correlation with the CPU's logits from which they count as the same: half precision has 0.999 and more."""
 QUERIES = ("where do engines run", "how is an index kept equal to its files", "what does doctor say of a model")
 DECODER, LAST_ONLY, RERANKER = "decoder", "last", "reranker"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One point of the table; `holds` is None where there is nothing to hold."""
+    """A point of the table; `passes` is None where there is nothing to check."""
 
     point: str
     asked: str
@@ -66,16 +66,16 @@ class Row:
     time: str = "-"
     memory: str = "-"
     equality: str = "-"
-    holds: bool | None = None
+    passes: bool | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run, and how large."""
+    """Parts to run, and their sizes."""
 
     folder: Path
     is_dry: bool = False
-    """Nothing is run on the device."""
+    """Run nothing on the device."""
     is_tiny: bool = False
     layers: int = 28
     texts: int = 4096
@@ -83,24 +83,24 @@ class Plan:
     steps: int = 600
 
     def decoder(self, name: str = DECODER, *, on_cpu: bool = False, in_place: bool = True) -> Decoder:
-        """A stand-in, on the device where there is one and nothing else is asked."""
+        """Open a stand-in, on the device by default where there is one."""
         path = self.folder / name / QWEN_EXPANDER.formats[0].weights.path
         allow_gpu = not (self.is_dry or on_cpu)
         return Decoder(open_session(path, format="q4f16", allow_gpu=allow_gpu, gpu=GpuUse("expand")), in_place=in_place)
 
     def tokens(self, n: int) -> list[int]:
-        """Tokens of the stand-ins' vocabulary, always the same."""
+        """Return tokens of the stand-ins' vocabulary, always the same."""
         most = SHAPE.vocab if self.is_tiny else 150_000
         return [int(token) for token in np.random.default_rng(0).integers(5, most, n)]
 
     @property
     def provider(self) -> str:
-        """Where the engines are to run."""
+        """Return the provider of the engines."""
         return "cpu" if self.is_dry else "cuda"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; status 1 where a point does not hold."""
+    """Print the table; return 1 if a point fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--texts", type=int, default=4096)
@@ -123,11 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = list(measure(plan))
     if plan.is_dry:
         print("\ndry: all of it ran on the CPU, with tiny graphs")
-    return 1 if any(row.holds is False for row in rows) else 0
+    return 1 if any(row.passes is False for row in rows) else 0
 
 
 def build(plan: Plan) -> None:
-    """Write the stand-ins: a decoder as it is published, the same with logits of the last token only, a reranker."""
+    """Write the stand-ins: a decoder as it is published, one with logits of the last token only, a reranker."""
     from build_standins import RandomWeights, qwen_forms, qwen_shape
 
     forms = qwen_forms()
@@ -148,35 +148,35 @@ def build(plan: Plan) -> None:
 
 
 def measure(plan: Plan) -> Iterator[Row]:
-    """Every point in its order, printed as it comes; one that fails is a row that does not hold."""
+    """Measure every point in order and print it; a point that raises is a failed row."""
     print(
-        "| point | asked | got | time | memory | equal to the CPU | holds |\n|---|---|---|---|---|---|---|", flush=True
+        "| point | asked | got | time | memory | equal to the CPU | passes |\n|---|---|---|---|---|---|---|", flush=True
     )
     for name, show in POINTS.items():
         before = used_mib()
         try:
             row = show(plan)
-        except Exception as exc:  # the next point needs the same, dear minutes on the device
-            row = Row(name, "", f"failed: {type(exc).__name__}: {' '.join(str(exc).split())[:200]}", holds=False)
+        except Exception as exc:  # the next point needs the same, minutes on the device
+            row = Row(name, "", f"failed: {type(exc).__name__}: {' '.join(str(exc).split())[:200]}", passes=False)
         gc.collect()
         after = used_mib()
         if row.memory == "-" and before is not None and after is not None:
-            row = Row(name, row.asked, row.got, row.time, f"{after - before:+d} MiB", row.equality, row.holds)
-        is_shown = row.holds is False or not plan.is_dry or name not in ONLY_ON_A_DEVICE
-        mark = {True: "yes", False: "NO", None: "-"}[row.holds if is_shown else None]
+            row = Row(name, row.asked, row.got, row.time, f"{after - before:+d} MiB", row.equality, row.passes)
+        is_shown = row.passes is False or not plan.is_dry or name not in ONLY_ON_A_DEVICE
+        mark = {True: "yes", False: "NO", None: "-"}[row.passes if is_shown else None]
         cells = (row.point, row.asked, row.got, row.time, row.memory, row.equality, mark)
         print(f"| {' | '.join(cells)} |", flush=True)
         yield row
 
 
 def used_mib() -> int | None:
-    """The device's memory in use, that of other programs included; None without a device."""
+    """Return the device's memory in use, with that of other programs; None without a device."""
     memory = memory_now(0)
     return None if memory is None else (memory.total_bytes - memory.free_bytes) >> 20
 
 
 def timed(work: Callable[[], object], repeat: int = 5) -> float:
-    """Milliseconds, the best of some runs after one that does not count."""
+    """Return the milliseconds of the best of some runs, after a warm-up."""
     work()
     spent = []
     for _ in range(repeat):
@@ -187,7 +187,7 @@ def timed(work: Callable[[], object], repeat: int = 5) -> float:
 
 
 def alike(ours: Any, theirs: Any) -> tuple[str, bool]:
-    """How two arrays of logits, (rows, vocabulary), agree, in words, and whether they do."""
+    """Compare two arrays of logits, (rows, vocabulary): agreement in words, and whether they are alike."""
     pairs = list(zip(ours, theirs, strict=True))
     least = min(float(np.corrcoef(one, other)[0, 1]) for one, other in pairs)
     same = sum(int(one.argmax()) == int(other.argmax()) for one, other in pairs)
@@ -195,18 +195,15 @@ def alike(ours: Any, theirs: Any) -> tuple[str, bool]:
 
 
 def manual(n_texts: int) -> list[str]:
-    """Sentences and paragraphs of the manual, none twice."""
+    """Return sentences and paragraphs of the manual, each once."""
     pages = "\n\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
     found = (part.strip() for part in re.split(r"\n\n|(?<=[.!?]) ", pages))
     parts = list(dict.fromkeys(part for part in found if 15 < len(part) <= 1200))
     return [f"{parts[index % len(parts)]} {index // len(parts)}" for index in range(n_texts)]
 
 
-# --- the nine points --------------------------------------------------------------------------------
-
-
 def show_libraries(plan: Plan) -> Row:
-    """Which NVIDIA wheels are installed, and which libraries are in the process once CUDA has run."""
+    """Show the installed NVIDIA wheels, and the libraries in the process once CUDA has run."""
     runtime = import_runtime()
     wheels = {one.name: one.version for one in metadata.distributions() if (one.name or "").startswith("nvidia-")}
     maps: list[str] = []
@@ -216,22 +213,22 @@ def show_libraries(plan: Plan) -> Row:
     got = f"wheels: {', '.join(f'{name} {version}' for name, version in sorted(wheels.items())) or 'none'}; "
     got += f"loaded: {', '.join(loaded) or 'none'}"
     asked = f"ONNX Runtime {runtime.__version__} for CUDA {getattr(runtime, 'cuda_version', None) or 'none'}"
-    return Row("wheels and libraries", asked, got, holds=plan.is_dry or any("cublas" in name for name in loaded))
+    return Row("wheels and libraries", asked, got, passes=plan.is_dry or any("cublas" in name for name in loaded))
 
 
 def show_driver(plan: Plan) -> Row:
-    """The driver's CUDA beside that of the runtime."""
+    """Compare the driver's CUDA with that of the runtime."""
     driver, wanted = load_driver(), str(getattr(import_runtime(), "cuda_version", "")).partition(".")[0]
     version = driver and driver_version(driver)
     memory = memory_now(0)
     got = "no driver" if not version else f"driver for CUDA {version[0]}.{version[1]}"
     got += "" if memory is None else f", {memory.total_bytes >> 20} MiB"
-    holds = plan.is_dry or bool(version and wanted.isdecimal() and version[0] >= int(wanted))
-    return Row("driver", f"CUDA {wanted or '-'} or newer", got, holds=holds)
+    passes = plan.is_dry or bool(version and wanted.isdecimal() and version[0] >= int(wanted))
+    return Row("driver", f"CUDA {wanted or '-'} or newer", got, passes=passes)
 
 
 def show_three_engines(plan: Plan) -> Row:
-    """Three engines within `QMD_GPU_MEMORY`, each at work; what the device has used then, key-value tensors too."""
+    """Run three engines within `QMD_GPU_MEMORY`, and measure the device's memory, key-value tensors included."""
     settings = EngineSettings(
         plan.folder,
         embed="built-in",
@@ -255,13 +252,13 @@ def show_three_engines(plan: Plan) -> Row:
     notes = [one.description.note for one in (engines.embedder, engines.reranker, engines.expander)]
     got = ", ".join(f"{role} on {place}" for role, place in places.items())
     got += "".join(f"; {note}" for note in (*notes, *engines.notes) if note)
-    holds = set(places.values()) == {plan.provider} and (grown is None or grown <= MEMORY_MIB)
+    passes = set(places.values()) == {plan.provider} and (grown is None or grown <= MEMORY_MIB)
     memory = "-" if grown is None else f"{grown:+d} MiB"
-    return Row("three engines", f"{MEMORY_MIB} MiB", got, f"load {loaded_s:.1f} s", memory, holds=holds)
+    return Row("three engines", f"{MEMORY_MIB} MiB", got, f"load {loaded_s:.1f} s", memory, passes=passes)
 
 
 def show_branches(plan: Plan) -> Row:
-    """Four branches as one batch: what the probe decides, and their logits beside the CPU's."""
+    """Run four branches as one batch: the decision of the probe, and their logits compared with the CPU's."""
     found = []
     times: list[float] = []
     refusals: list[str | None] = []
@@ -281,7 +278,7 @@ def show_branches(plan: Plan) -> Row:
 
 
 def show_step(plan: Plan) -> Row:
-    """One token a step after a prompt of 100."""
+    """Time one token a step after a prompt of 100."""
     found = []
     for on_cpu in (False, True):
         context = plan.decoder(on_cpu=on_cpu).open_context(256)
@@ -294,7 +291,7 @@ def show_step(plan: Plan) -> Row:
 
 
 def show_prompt(plan: Plan) -> Row:
-    """A prompt of 100 in two runs and in one, beside a graph that gives logits of the last token only."""
+    """Time a prompt of 100 in two runs and in one, next to a graph that gives logits of the last token only."""
     prompt, spent, found = plan.tokens(100), {}, []
     for name in (DECODER, LAST_ONLY):
         context = plan.decoder(name).open_context(128)
@@ -317,7 +314,7 @@ def show_prompt(plan: Plan) -> Row:
 
 
 def show_shared_buffer(plan: Plan) -> Row:
-    """GroupQueryAttention in tensors of its own beside tensors that grow, over many steps."""
+    """Compare GroupQueryAttention in its own tensors with growing tensors, over many steps."""
     in_place, growing = plan.decoder(), plan.decoder(in_place=False)
     contexts = [decoder.open_context(plan.steps + 16) for decoder in (in_place, growing)]
     started = time.perf_counter()
@@ -325,12 +322,14 @@ def show_shared_buffer(plan: Plan) -> Row:
     words, is_alike = alike([one for one, _ in rows], [other for _, other in rows])
     got = "in place" if in_place.in_place else "not in place"
     time_ = f"{1000 * (time.perf_counter() - started) / plan.steps:.1f} ms for both"
-    holds = is_alike and in_place.in_place
-    return Row("shared key-value buffer", f"{plan.steps} tokens alike", got, time_, "-", f"{words} (to growing)", holds)
+    passes = is_alike and in_place.in_place
+    return Row(
+        "shared key-value buffer", f"{plan.steps} tokens alike", got, time_, "-", f"{words} (to growing)", passes
+    )
 
 
 def show_embedding(plan: Plan) -> Row:
-    """The built-in model's twin for CUDA without TF32: its cosine to the vectors of the CPU, and its rate."""
+    """Compare the built-in model's twin for CUDA without TF32 with the CPU's vectors: cosine and rate."""
     embedder, texts = load_embedder(locate_builtin(), MINILM, allow_gpu=False), manual(plan.texts)
     use = GpuUse("embed", needs_fp32=True)
     path = locate_builtin() / "model_batches.onnx"
@@ -342,8 +341,8 @@ def show_embedding(plan: Plan) -> Row:
     n = min(256, len(texts))
     cosines = (embedder.embed_documents(texts[:n]) * vectors[:n]).sum(axis=1)
     equality = f"cosine {cosines.mean():.5f}, lowest {cosines.min():.5f}"
-    holds = bool(cosines.mean() >= SAME_VECTORS) and session.got == plan.provider
-    return Row("TF32 off", f"cosine {SAME_VECTORS}", f"on {session.got}", f"{rate:.0f} texts/s", "-", equality, holds)
+    passes = bool(cosines.mean() >= SAME_VECTORS) and session.got == plan.provider
+    return Row("TF32 off", f"cosine {SAME_VECTORS}", f"on {session.got}", f"{rate:.0f} texts/s", "-", equality, passes)
 
 
 TAKEN = """
@@ -366,8 +365,8 @@ ask()
 
 
 def show_verdict(plan: Plan) -> Row:
-    """A process that asks for CUDA while the device's memory is taken, and again once it is free."""
-    # A process of its own: what an arena has taken it keeps.
+    """Ask for CUDA in a process while the device's memory is taken, and again once it is free."""
+    # A process of its own, because an arena keeps its memory.
     with talking_to(TAKEN) as (_, let_go):
         started = time.perf_counter()
         with talking_to(ASKED_TWICE) as (first, ask_again):
@@ -375,12 +374,12 @@ def show_verdict(plan: Plan) -> Row:
             let_go()
             second = ask_again()
     got = f"memory taken: {first}; free again: {second}"
-    return Row("verdict of a process", "the first one, kept", got, f"{spent:.1f} s", holds=first == second)
+    return Row("verdict of a process", "the first one, kept", got, f"{spent:.1f} s", passes=first == second)
 
 
 @contextmanager
 def talking_to(program: str) -> Iterator[tuple[str, Callable[[], str]]]:
-    """The first line that a program of Python prints, and what writes it a line and gives the next one."""
+    """Yield the first line that a Python program prints, and a function that sends it a line and returns the next."""
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None and child.stdout is not None
@@ -395,22 +394,19 @@ def talking_to(program: str) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def take_memory() -> list[Any]:
-    """Tensors on the device until less than 200 MiB are free."""
+    """Fill the device with tensors until less than 200 MiB are free."""
     runtime, held = import_runtime(), []
     while (memory := memory_now(0)) is not None and memory.free_bytes > 200 << 20:
         size = min(memory.free_bytes - (150 << 20), 4 << 30)
         try:
             held.append(runtime.OrtValue.ortvalue_from_shape_and_type([size // 4], np.float32, "cuda", 0))
-        except Exception:  # whatever the runtime says of a full device
+        except Exception:  # any error of the runtime on a full device
             break
     return held
 
 
-# --- what users feel ------------------------------------------------------------------------------
-
-
 def show_query(plan: Plan) -> Row:
-    """Milliseconds of a query with all three engines: a new process's, and an index's that is open."""
+    """Measure the milliseconds of a query with all three engines: in a new process, and in an open index."""
     notes = plan.folder / "notes"
     notes.mkdir()
     for page in sorted((ROOT / "docs").glob("*.md"))[: 2 if plan.is_dry else None]:
@@ -437,7 +433,7 @@ def show_query(plan: Plan) -> Row:
             index.search(QUERIES[0])
             for number in range(plan.queries):
                 started = time.perf_counter()
-                # Never the same twice: nothing may come from a cache.
+                # Different each time, so that nothing comes from a cache.
                 response = index.search(f"{QUERIES[number % len(QUERIES)]} {number}")
                 warm.append(1000 * (time.perf_counter() - started))
     finally:
@@ -446,11 +442,11 @@ def show_query(plan: Plan) -> Row:
     median = statistics.median(warm)
     got = f"median {median:.0f}, slowest {max(warm):.0f}, cold {cold:.0f} ms; {', '.join(response.models)}"
     got += "".join(f"; {warning}" for warning in response.warnings)
-    return Row("query, warm", f"{QUERY_MS} ms", got, f"{median:.0f} ms", holds=plan.is_dry or median < QUERY_MS)
+    return Row("query, warm", f"{QUERY_MS} ms", got, f"{median:.0f} ms", passes=plan.is_dry or median < QUERY_MS)
 
 
 def show_index(plan: Plan) -> Row:
-    """Vectors of 100,000 chunks, scaled from fewer, as every command opens the embedder here."""
+    """Measure vectors of 100,000 chunks, scaled from fewer, with the embedder that every command opens."""
     settings = EngineSettings(Path("/nonexistent"), embed="built-in", allow_gpu=not plan.is_dry)
     embedder = load_engines(settings, ["embed"]).embedder
     assert embedder is not None
@@ -466,7 +462,7 @@ def show_index(plan: Plan) -> Row:
         "vectors",
         got,
         f"{whole:.0f} s",
-        holds=embedder.description.provider == plan.provider,
+        passes=embedder.description.provider == plan.provider,
     )
 
 

@@ -1,8 +1,8 @@
-"""How often a date in a question finds the notes of that day, by words alone, in eight ways to write it.
+"""Share of questions with a date that find the notes of that day, by words alone, in eight spellings.
 
     qmd index --no-embed FOLDER && python tests/benchmarks/bench_dates.py FOLDER [--qmd PROGRAM] [--files 30] [--json]
 
-Dated files are drawn from a tree (seeded) by what their paths say, without help of the program that is measured. Any
+Dated files are drawn from a tree (seeded) by the dates in their paths, without the measured program. Any
 file of the day counts. Another PROGRAM is asked under its own settings (`HOME`, `XDG_CACHE_HOME`, …).
 """
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def dated_files(folder: Path) -> dict[str, date]:
-    """Files below `folder` and the day that stands in their paths: 2018-10-17 x.md, 2018-10/oct-17.md."""
+    """Return files below `folder` with the day in their paths: 2018-10-17 x.md, 2018-10/oct-17.md."""
     numbers = {name[:3].lower(): number for number, name in enumerate(ENGLISH, start=1)}
     days = {}
     for file in folder.rglob("*.md"):
@@ -76,7 +76,7 @@ def dated_files(folder: Path) -> dict[str, date]:
 
 
 def phrase(pattern: str, day: date, *, is_french: bool) -> str:
-    """A day in one of the ways; the one in another language is French or German in turn."""
+    """Return a day in one of the spellings; the foreign one is French or German in turn."""
     french = f"réunion du {day.day} {FRENCH[day.month - 1]} {day.year}"
     german = f"Besprechung vom {day.day}. {GERMAN[day.month - 1]} {day.year}"
     ordinal = {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th") if day.day not in (11, 12, 13) else "th"
@@ -86,14 +86,14 @@ def phrase(pattern: str, day: date, *, is_french: bool) -> str:
 
 
 def ask(program: str, query: str) -> list[str]:
-    """Paths of the first three results."""
+    """Return the paths of the first three results."""
     command = [program, "search", "--json", "-n", "3", "--", query]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     return [row["path"] for row in json.loads(done.stdout)]
 
 
 def report(drawn: list[str], first: list[int], top: list[int], *, as_json: bool) -> None:
-    """Shares per way and over all."""
+    """Print the shares per spelling and in total."""
     if as_json:
         shares = {"first": dict(zip(WAYS, first, strict=True)), "top 3": dict(zip(WAYS, top, strict=True))}
         print(json.dumps({"files": drawn, **shares}, indent=1))

@@ -1,4 +1,4 @@
-"""SQLite's engine and LanceDB's, side by side: time to index, to search and to bring up to date, and size.
+"""SQLite's engine and LanceDB's compared: time to index, to search and to bring up to date, and size.
 
     python -m tests.benchmarks.bench_engines --documents 10000
     python -m tests.benchmarks.bench_engines --documents 10000 --engines lance --at s3://bucket/prefix
@@ -6,7 +6,7 @@
         [--engines sqlite lance s3] [--kills 4] [--keep FOLDER]
 
 Texts are random words with frequencies as in a language, three vectors each. Each engine runs in a process of its own;
-times are the median of several, wall and processor, in milliseconds unless they say seconds.
+times are the median of several, wall and processor, in milliseconds unless the name has seconds.
 
 With `--tree` the program's own commands run on a copy of the markdown in folders: one machine writes (its own HOME),
 another searches. `s3` is LanceDB at a server that counts requests (`pip install 'moto[server]'`); searches are measured
@@ -59,9 +59,9 @@ def main() -> None:
     parser.add_argument("--vectors", type=int, default=0)
     parser.add_argument("--real", type=Path, help="vectors of real texts, a .npy file of shape (n, 384)")
     parser.add_argument(
-        "--kills", type=int, default=0, help="so many times a writer of LanceDB's is killed at its work"
+        "--kills", type=int, default=0, help="number of times to kill a writer of LanceDB's at its work"
     )
-    parser.add_argument("--keep", type=Path, help="an empty folder in which all that is made stays")
+    parser.add_argument("--keep", type=Path, help="empty folder for all files, which stay")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.tree:
@@ -173,7 +173,7 @@ def _seconds(run: Callable[[], object]) -> str:
 
 
 def _times(run: Callable[[], object], times: int = _TIMES, n: int = 1) -> str:
-    """Median wall and processor time of one of the `n` parts of a call, in milliseconds."""
+    """Return the median wall and processor time of one of the `n` parts of a call, in milliseconds."""
     wall, cpu = [], []
     for _ in range(times):
         began, began_cpu = time.perf_counter(), time.process_time()

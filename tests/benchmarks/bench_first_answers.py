@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_first_answers.py FOLDER… [--index-dir DIR] [--queries N]
 
 Folders are BEIR collections; indexes with all vectors are those of bench_quality.py, made where they are missing.
-Copies without vectors, or with some of them, are asked the queries: by words alone, by what the index holds (as with a
-spent budget), and as `qmd query` does. Nothing is kept of these answers, so that each is a first one, but of the
+Copies without vectors, or with some of them, answer the queries: by words alone, by stored vectors (as with a spent
+budget), and as `qmd query` does. No vectors of these answers are stored, so each is a first one, except those of the
 hundred queries asked before. Vectors come from the complete index, so that quality does not depend on the machine; the
 time of ten queries is processor time with the model at work, without reranking.
 """
@@ -48,7 +48,7 @@ TIMED = 10
 
 
 class RecalledEmbedder:
-    """The embedder of an index that looks its documents' vectors up in it."""
+    """Embedder that looks up its documents' vectors in an index."""
 
     def __init__(self, embedder: Embedder, full: IndexReader) -> None:
         self._full = full
@@ -64,7 +64,7 @@ class RecalledEmbedder:
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """The stored vectors of texts that the index has all of."""
+        """Return the stored vectors of texts that are all in the index."""
         keys = [chunk_key(text) for text in texts]
         vectors = self._full.vectors(self.fingerprint, keys)
         return np.stack([vectors[key] for key in keys])
@@ -85,14 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(folder: Path, index_dir: Path, n_queries: int, engines: Engines) -> None:
-    """One folder: a line per state of its index."""
+    """Print a line per state of the index of one folder."""
     embedder = engines.embedder
     assert embedder is not None
     judged = read_beir(folder)
     names = list(judged.queries)
     random.Random(0).shuffle(names)
     asked = {name: judged.queries[name] for name in names[:n_queries]}
-    # Where there are too few others, some of the queries have been asked before.
+    # With too few others, some of the queries were asked before.
     habits = [judged.queries[name] for name in (names[n_queries:] + names)[:HABITS]]
     complete = index_dir / f"{folder.name}.sqlite"
     index_corpus(folder, complete, embedder)
@@ -114,7 +114,7 @@ def measure(folder: Path, index_dir: Path, n_queries: int, engines: Engines) -> 
 
 
 def take_over(full: IndexWriter, writer: IndexWriter, embedder: Embedder, share: float) -> None:
-    """Give an index the vectors of a share of its texts, drawn by lot; those of another one are looked up."""
+    """Give an index the vectors of a random share of its texts, looked up in another one."""
     waiting = list(writer.pending(embedder.fingerprint))
     random.Random(1).shuffle(waiting)
     for content in waiting[: round(share * len(waiting))]:
@@ -127,7 +127,7 @@ def take_over(full: IndexWriter, writer: IndexWriter, embedder: Embedder, share:
 def report(
     label: str, reader: IndexWriter, engines: Engines, recalled: Engines, queries: Mapping[str, str], qrels: Qrels
 ) -> None:
-    """One line: nDCG@10 three ways, and what a query costs."""
+    """Print one line: nDCG@10 three ways, and the cost of a query."""
 
     def quality(ask: Callable[[str], list[str]]) -> float:
         return average([ndcg_at(ask(text), qrels[name], 10) for name, text in queries.items()])
@@ -147,12 +147,12 @@ def report(
 
 
 def ids(reader: IndexReader, engines: Engines, text: str, options: SearchRequest) -> list[str]:
-    """The first documents without computing any vector."""
+    """Return the first documents without computing any vector."""
     return [entry_id(hit.document) for hit in search(reader, engines, parse_query(text), options).hits]
 
 
 def answer(reader: IndexWriter, engines: Engines, text: str, *, keeps: bool = False) -> list[str]:
-    """The first documents as `qmd query` finds them; with `keeps` its vectors are stored."""
+    """Return the first documents as `qmd query` finds them; with `keeps` its vectors are stored."""
     opened: list[PrecomputedChunks] = []
 
     def open_source(embedder: Embedder) -> PrecomputedChunks:

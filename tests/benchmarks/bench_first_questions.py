@@ -1,9 +1,9 @@
-"""A folder indexed without vectors, then questions: how good and how quick the first, later and last answers are.
+"""Quality and time of the first, later and last answers about a folder that was indexed without vectors.
 
     python tests/benchmarks/bench_first_questions.py FOLDER QUESTIONS.json [--after INDEX.sqlite]
 
 Ten questions, drawn with a fixed seed, are asked three times: at once, after ninety others, and with all vectors, which
-are computed then (or taken from the index `--after`). Before each time the process is new and its models are loaded by
+are computed then (or copied from the index `--after`). Before each time the process is new and its models are loaded by
 a question that does not count. Answers of the first time are kept, as `qmd query` keeps them; right first and right
 among the first three are also given for words alone. Times are wall times of one question, reranked, in milliseconds.
 """
@@ -64,7 +64,7 @@ def measure(label: str, index: Path, questions: Path, part: str, mode: str = "hy
 
 
 def parts(questions: Sequence[dict[str, Any]]) -> dict[str, Sequence[dict[str, Any]]]:
-    """The ten, the ninety, and all."""
+    """Return the ten, the ninety, and all."""
     drawn = random.Random(SEED).sample(questions, min(FEW + OTHERS, len(questions)))
     return {"few": drawn[:FEW], "others": drawn[FEW:], "all": questions}
 

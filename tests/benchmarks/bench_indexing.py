@@ -4,9 +4,9 @@
     python -m tests.benchmarks.bench_indexing FOLDER... --peer peer [--files 50000] [--runs 3]
 
 Both read one copy of the markdown in the folders, in turns, and every round begins without an index. With `--files` the
-copy holds so many: the folders are repeated, and each repeated text gets a word of its own, so that no two are equal.
-Times are medians of the rounds, memory is the most that a program and its processes held at once (shared pages counted
-by share, where the system tells), and the index is measured with its side files after `cleanup`.
+copy has that number: the folders are repeated, and each repeated text gets a unique word, so that no two are equal.
+Times are medians of the rounds, memory is the peak of a program and its processes (shared pages counted by share, where
+the system reports it), and the index is measured with its side files after `cleanup`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ BARS: Mapping[str, float] = {
     "1 % changed, CPU s": 0.2,
     "index, MB": 0.33,
 }
-"""Greatest ratio of qmd's figure to tobi/qmd's that the program aims at."""
+"""Highest accepted ratio of qmd's figure to tobi/qmd's."""
 
 
 def copy_tree(folders: Sequence[Path], into: Path, n_files: int | None) -> list[Path]:
-    """A copy of the markdown files in folders, all of it or so many files; their paths."""
+    """Copy the markdown files in folders, all or a number of them; return their paths."""
     sources = [
         (folder, path)
         for folder in folders
@@ -61,7 +61,7 @@ def copy_tree(folders: Sequence[Path], into: Path, n_files: int | None) -> list[
             target.parent.mkdir(parents=True, exist_ok=True)
             mark = f"\n{_word(len(made))}\n" if copy else ""
             target.write_bytes(path.read_bytes() + mark.encode())
-            # As notes are: not of this very moment.
+            # Notes are not from this very moment.
             os.utime(target, (1_700_000_000 + len(made), 1_700_000_000 + len(made)))
             made.append(target)
         if n_files is None:
@@ -82,12 +82,12 @@ def _word(*numbers: int) -> str:
 
 @contextmanager
 def watched_memory(readings: list[float]) -> Iterator[None]:
-    """Add the most MB that the processes below this one hold at once to `readings`; nothing but on Linux."""
+    """Add the peak MB of the processes below this one to `readings`; only on Linux."""
     is_over, most = Event(), [0]
 
     def watch() -> None:
         while not is_over.wait(SAMPLED_S):
-            most[0] = max(most[0], sum(map(_held_kb, _processes_below(os.getpid()))))
+            most[0] = max(most[0], sum(map(_memory_kb, _processes_below(os.getpid()))))
 
     thread = Thread(target=watch, daemon=True)
     thread.start()
@@ -108,7 +108,7 @@ def _processes_below(process: int) -> Iterator[int]:
                 yield from _processes_below(child)
 
 
-def _held_kb(process: int) -> int:
+def _memory_kb(process: int) -> int:
     with suppress(OSError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -117,7 +117,7 @@ def _held_kb(process: int) -> int:
 
 
 def measure(program: Program, folder: Path, files: Sequence[Path], round_: int) -> dict[str, float]:
-    """One round: what each step costs a program."""
+    """Run one round: the cost of each step of a program."""
     figures: dict[str, float] = {}
 
     def step(name: str, *argv: str) -> None:
@@ -159,7 +159,7 @@ def main() -> None:
         size_mb = sum(path.stat().st_size for path in files) / 1e6
         for round_ in range(arguments.runs):
             for side, program in enumerate((peer, our_program(home))):
-                # Each its own change, so that both find the same number of files changed.
+                # A change for each, so that both find the same number of changed files.
                 for name, value in measure(program, home / "docs", files, 2 * round_ + side).items():
                     samples[name][side].append(value)
     print(f"{len(files):,} files, {size_mb:.0f} MB\n\n| | tobi/qmd | qmd | ratio | aim |\n|---|---|---|---|---|")

@@ -2,9 +2,9 @@
 
     python tests/benchmarks/bench_inference.py FOLDER [--layers 28] [--threads 1] [--full] [--llama] [--results FILE]
 
-FOLDER holds the stand-ins of `models/build_standins.py`; those missing are built (about 7 GB and ten minutes). Weights
-are random, so nothing here speaks of quality. Times are processor time per thread, the best of `--repeat`, because
-other work on the machine hardly touches it; wall time stands beside it in the results file. `--llama` adds llama.cpp
+FOLDER has the stand-ins of `models/build_standins.py`; those missing are built (about 7 GB and ten minutes). Weights
+are random, so no figure is about quality. Times are processor time per thread, the best of `--repeat`, because
+other work on the machine hardly touches it; the results file also has wall time. `--llama` adds llama.cpp
 on GGUF stand-ins of the same size where `llama_cpp` can be imported (see `llama_peer.py`). `--full` is the whole grid:
 10 and 30 passages of 100, 300 and 700 tokens, which takes an hour and a half on two cores.
 """
@@ -64,7 +64,7 @@ RERANKERS = {f"reranker-{form}": form for form in ("fp32", "fp16", "q8", "i16w8"
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; `tokens_s` are tokens per second of processor time per thread."""
+    """A measurement; `tokens_s` are tokens per second of processor time per thread."""
 
     part: str
     model: str
@@ -74,13 +74,13 @@ class Row:
     cpu_s: float
     wall_s: float
     worst_error: float | None = None
-    """Of scores: the largest difference from the first form's, in standard deviations of its scores."""
+    """Largest difference of scores from the first form's, in standard deviations of its scores."""
     correlation: float | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure and how."""
+    """Parts to measure, and how."""
 
     folder: Path
     threads: int
@@ -88,14 +88,14 @@ class Plan:
     passages: Sequence[int]
     lengths: Sequence[int]
     limit_s: float
-    """Cells predicted to take longer are left out."""
+    """Cells predicted to take longer are skipped."""
     skipped: Sequence[str] = ()
-    """Rerankers left out, and ways to run one."""
+    """Rerankers, and ways to run one, to skip."""
     allow_gpu: bool = False
-    """Formats meant for CUDA run there where it works; rates are then of wall time."""
+    """Run formats meant for CUDA there where it works; rates are then of wall time."""
 
     def measure(self, part: str, model: str, mode: str, case: str, tokens: int, work: Callable[[], object]) -> Row:
-        """The best of a few runs."""
+        """Return the best of a few runs."""
         best = (float("inf"), float("inf"))
         for _ in range(self.repeat):
             wall, cpu = time.perf_counter(), time.process_time()
@@ -119,11 +119,8 @@ def open_standin(plan: Plan, name: str, format: str) -> Session:
     return session
 
 
-# --- decoding -------------------------------------------------------------------------------------
-
-
 def bench_decode(plan: Plan) -> Iterator[Row]:
-    """Prefill, then steps: key-value tensors fed from numpy, bound, and three branches as one batch.
+    """Measure prefill, then steps: key-value tensors fed from numpy, bound, and three branches as one batch.
 
     `rows`: bound, with the logits of two thirds of the vocabulary, computed apart, as for a query in Latin letters.
     """
@@ -148,7 +145,8 @@ def open_apart(plan: Plan, name: str, format: str) -> Session:
 
 
 def latin_share() -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """As many tokens of 151,936 as Qwen3 has for text in Latin letters, the first ones and some of the others."""
+    """Return as many of 151,936 tokens as Qwen3 has for text in Latin letters, the first ones and some of the
+    others."""
     share = np.arange(151_936) < 100_000
     share[100_000:151_643:45] = True
     return share
@@ -193,7 +191,7 @@ def _decode_with(plan: Plan, name: str, session: Session, mode: str, batched: st
 
 
 def bench_expand(plan: Plan) -> Iterator[Row]:
-    """A whole expansion with every budget used, 108 tokens: its lines one after the other, and as one batch.
+    """Measure an expansion with every budget used, 108 tokens: its lines one after the other, and as one batch.
 
     Each with all logits, and (`rows`) with those that a query in Latin letters needs. They take turns.
     """
@@ -217,10 +215,10 @@ def bench_expand(plan: Plan) -> Iterator[Row]:
 
 
 def _expander(folder: Path, decoder: Decoder, mode: str) -> QwenExpander:
-    """An expander whose vocabulary is as large as Qwen3's, and whose lines never end before their budget."""
+    """Return an expander with a vocabulary as large as Qwen3's, whose lines never end before their budget."""
     tokenizer = load_chat_tokenizer(folder)
     description = EngineDescription("expand", folder.name, DECODERS[folder.name], "full", "cpu")
-    # As long as the real ones are in tokens of Qwen3, where here a letter is one.
+    # As many letters, tokens here, as the real ones have tokens of Qwen3.
     prompt = ExpansionPrompt("h" * 80, "", "f" * 10)
     options = ExpanderOptions(mode=mode)  # type: ignore[arg-type]
     expander = QwenExpander(decoder, tokenizer, description, options, prompt=prompt)
@@ -233,7 +231,7 @@ def _expander(folder: Path, decoder: Decoder, mode: str) -> QwenExpander:
 
 
 class NaiveLoop:
-    """The plain way: every step takes all key-value tensors as arrays and gives them back one token longer."""
+    """Plain loop: every step takes all key-value tensors as arrays and returns them one token longer."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -242,14 +240,14 @@ class NaiveLoop:
         self._length = 0
 
     def read(self, ids: Sequence[int]) -> None:
-        """Start anew with a prompt."""
+        """Start again with a prompt."""
         shape = (1, self._signature.kv_heads, 0, self._signature.head_size)
         self._past = {name: np.zeros(shape, self._signature.kv_dtype) for name in self._signature.past}
         self._length = 0
         self._step(ids)
 
     def steps(self, count: int) -> None:
-        """More tokens, one at a time, after the prompt."""
+        """Generate more tokens after the prompt, one at a time."""
         past, length = self._past, self._length
         for _ in range(count):
             self._step([7])
@@ -265,11 +263,8 @@ class NaiveLoop:
         outputs[0][0, -1].argmax()
 
 
-# --- reranking ------------------------------------------------------------------------------------
-
-
 def rerank_prompts(n: int, length: int) -> tuple[list[int], list[list[int]]]:
-    """A shared prefix, and endings whose passages are about `length` tokens long (normal, a quarter's deviation)."""
+    """Return a shared prefix, and endings with passages of about `length` tokens (normal, a quarter's deviation)."""
     rng = np.random.default_rng(length)
     lengths = np.clip(length * (1 + 0.25 * rng.standard_normal(n)), 16, 1.6 * length).astype(int)
     ids = iter(rng.integers(5, 150_000, PREFIX + int(lengths.sum()) + n * SUFFIX).tolist())
@@ -278,10 +273,11 @@ def rerank_prompts(n: int, length: int) -> tuple[list[int], list[list[int]]]:
 
 
 def bench_rerank(plan: Plan) -> Iterator[Row]:
-    """Each form one prompt at a time, batched, and with a shared prefix. Tokens count the prefix for every passage.
+    """Measure each form one prompt at a time, batched, and with a shared prefix. Tokens count the prefix for every
+    passage.
 
-    Scores are compared with those of the first form, which has all of the weights. With ten passages the correlation
-    tells more than the worst error.
+    Scores are compared with those of the first form, which has all of the weights. With ten passages the correlation is
+    a better measure than the worst error.
     """
     expected: dict[str, npt.NDArray[np.float32]] = {}
     for name, format in RERANKERS.items():
@@ -298,7 +294,7 @@ def bench_rerank(plan: Plan) -> Iterator[Row]:
         for mode, runner in runners.items():
             if mode in plan.skipped:
                 continue
-            # Two short prompts of unequal length: how the graph takes padding is tried here, outside the clock.
+            # Two short prompts of unequal length try padding in the graph, outside the measured time.
             _score(runner, [5] * 8, [[6] * 8, [7] * 9], np.zeros(2, np.float32))
             yield from _rerank_with(plan, name, mode, runner, expected)
         del session, runners, runner
@@ -332,11 +328,9 @@ def _score(runner: PassageRunner, prefix: list[int], endings: list[list[int]], s
         scores[indexes] = logits[:, 0]
 
 
-# --- embedding ------------------------------------------------------------------------------------
-
-
 def bench_embed(plan: Plan) -> Iterator[Row]:
-    """Texts of mixed length (log-normal, median 200 tokens): ours; fastembed by default, one by one, and run by qmd."""
+    """Embed texts of mixed length (log-normal, median 200 tokens): ours; fastembed by default, one by one, and run by
+    qmd."""
     rng = np.random.default_rng(0)
     lengths = np.clip(np.exp(rng.normal(5.3, 0.7, 12)), 20, 900).astype(int)
     texts = [" ".join(f"w{word}" for word in rng.integers(5, 61_000, size)) for size in lengths]
@@ -361,7 +355,7 @@ def _embed_with(plan: Plan, name: str, file: str, texts: list[str], tokens: int)
 
 
 def open_fastembed(folder: Path, name: str, file: str, threads: int) -> Any:
-    """The same file through fastembed, told to stay on the CPU."""
+    """Open the same file through fastembed, on the CPU."""
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
@@ -378,11 +372,8 @@ def open_fastembed(folder: Path, name: str, file: str, threads: int) -> Any:
     )
 
 
-# --- loading --------------------------------------------------------------------------------------
-
-
 def bench_load(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Load time and memory of each model in a process of its own, its files in the page cache."""
+    """Measure load time and memory of each model in its own process, its files in the page cache."""
     for name, format in {**DECODERS, **RERANKERS, "encoder": "int8"}.items():
         command = [sys.executable, __file__, str(plan.folder), "--load", name, format, "--threads", str(plan.threads)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -415,11 +406,9 @@ def load_once(plan: Plan, name: str, format: str) -> None:
     print(json.dumps({"model": name, "load_s": load_s, **held}))
 
 
-# --- the whole ------------------------------------------------------------------------------------
-
-
 def summary(rows: Sequence[Row]) -> str:
-    """Tokens per second as markdown tables, models and modes against cases; ratios are to the first row of a table."""
+    """Return tokens per second as markdown tables, models and modes against cases; ratios are to the first row of a
+    table."""
     lines = []
     for part in dict.fromkeys(row.part for row in rows):
         inside = [row for row in rows if row.part == part]
@@ -441,7 +430,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures belong to."""
+    """Return the machine and versions of the figures."""
     import onnxruntime
 
     cpu = Path("/proc/cpuinfo")
@@ -469,7 +458,7 @@ def run(plan: Plan, parts: Sequence[str], *, llama: bool, layers: int, results: 
             results.write_text(json.dumps({**content, "rows": [asdict(row) for row in rows]}, indent=1), "utf-8")
 
     if llama:
-        # First: everything later is read as a ratio to it.
+        # First: later rows are ratios to it.
         from tests.benchmarks.llama_peer import bench_llama
 
         rows.extend(bench_llama(plan, [part for part in parts if part in ("decode", "rerank")], layers))
@@ -516,10 +505,10 @@ def main() -> None:
         action="append",
         default=[],
         choices=[*RERANKERS, "serial", "batched"],
-        help="a reranker, or a way to run it, to leave out",
+        help="a reranker, or a way to run it, to skip",
     )
     parser.add_argument("--gpu", action="store_true", help="let formats meant for CUDA run there")
-    parser.add_argument("--llama", action="store_true", help="beside llama.cpp")
+    parser.add_argument("--llama", action="store_true", help="compare with llama.cpp")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

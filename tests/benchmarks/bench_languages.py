@@ -1,4 +1,4 @@
-"""How questions in other languages than English are answered, and how much is said beside the answers.
+"""Answers to questions in other languages than English, and their number of warnings.
 
     python -m tests.benchmarks.bench_languages INDEX=QUESTIONS… [--modes lexical,hybrid] [--save FILE] [--compare FILE]
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def index_notes(fixture: Path, database: Path, engines: Engines) -> Path:
-    """An index of the notes that a fixture holds, with vectors."""
+    """Return an index of the notes in a fixture, with vectors."""
     with open_writer(database) as writer:
         writer.mirror_config([Collection("notes", database.parent)], None, "bench")
         with writer.transaction():
@@ -88,7 +88,7 @@ def index_notes(fixture: Path, database: Path, engines: Engines) -> Path:
 def ask(
     reader: IndexReader, engines: Engines, questions: Path, mode: str, *, shows: bool
 ) -> dict[str, dict[str, float]]:
-    """`fixture language mode measure` → question → value; the language `all` is all of them."""
+    """Return `fixture language mode measure` → question → value; the language `all` is all of them."""
     found: dict[str, dict[str, float]] = {}
     for case in read_fixture(questions).cases.values():
         response = search(reader, engines, parse_query(case.query), replace(BACKENDS[MODES[mode]], limit=10))
@@ -110,7 +110,7 @@ def ask(
 
 
 def rank_of(paths: Sequence[str], expected: Sequence[str]) -> int:
-    """From 1; 0 where none of them is among the hits."""
+    """Return the rank, from 1; 0 where none of them is among the hits."""
     ranks = [rank for rank, path in enumerate(paths, start=1) if any(same_file(path, file) for file in expected)]
     return min(ranks, default=0)
 

@@ -1,11 +1,11 @@
-"""How many links of a vault lead to a note of it, why the others do not, and what its notes say of themselves.
+"""Links of a vault that lead to a note, reasons of the others, and counts of its notes.
 
     python -m tests.benchmarks.bench_links FOLDER… [--list]
 
-Words are indexed into a file that goes again. Which links should lead to a note is told without the program's rules,
-by what files are called and what they say of titles and aliases: a link whose name nothing has leads nowhere in any
-program. With --list each link that leads nowhere follows with its reason, the number of times it stands in the vault,
-the most frequent first, and a note that holds it.
+Words are indexed into a temporary file. Links that should lead to a note are found without the program's rules, by the
+names of files and their titles and aliases: a link with any other name leads nowhere in any program. --list adds each
+link that leads nowhere with its reason, the number of times it occurs in the vault, the most frequent first, and a note
+that contains it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
 
 def measure(folder: Path, database: Path, *, lists: bool) -> None:
     """Print the figures of one folder."""
-    n_links, said, reasons = 0, Counter[str](), Counter[str]()
+    n_links, parts, reasons = 0, Counter[str](), Counter[str]()
     broken: Counter[tuple[str, str]] = Counter()
     places: dict[tuple[str, str], str] = {}
     notes, others = names_in(folder)
@@ -48,7 +48,7 @@ def measure(folder: Path, database: Path, *, lists: bool) -> None:
         writer.mirror_config([Collection("vault", folder)], None, "bench")
         update_collection(writer, Collection("vault", folder))
         for document in writer.iter_documents():
-            said.update(what_it_says(document))
+            parts.update(count_parts(document))
             for one in writer.links_from(document):
                 n_links += 1
                 if one.target is None:
@@ -59,7 +59,7 @@ def measure(folder: Path, database: Path, *, lists: bool) -> None:
     n_found = n_links - reasons.total()
     share = 100 * n_found / max(n_found + reasons[SHOULD], 1)
     sys.stdout.write(
-        f"{folder.name}: {', '.join(f'{n:,} {what}' for what, n in said.items())}\n"
+        f"{folder.name}: {', '.join(f'{n:,} {what}' for what, n in parts.items())}\n"
         f"  {n_links:,} links; {n_found:,} lead to a note, {share:.2f} % of those that should\n"
         + "".join(f"  {n:7,}  {reason}\n" for reason, n in reasons.most_common())
     )
@@ -67,8 +67,8 @@ def measure(folder: Path, database: Path, *, lists: bool) -> None:
         sys.stdout.write(f"{n_times:5,}  {reason}: {written}   ({places[reason, written]})\n")
 
 
-def what_it_says(document: StoredDocument) -> Iterator[str]:
-    """What of a note is counted."""
+def count_parts(document: StoredDocument) -> Iterator[str]:
+    """Count the parts of a note."""
     yield "notes"
     yield from (f"with {key}" for key in ("title", "alias", "aliases", "tags") if key in document.metadata)
     if document.date is not None:
@@ -76,21 +76,21 @@ def what_it_says(document: StoredDocument) -> Iterator[str]:
 
 
 def names_in(folder: Path) -> tuple[set[str], set[str]]:
-    """What markdown files are called and call themselves, and what other files are called, in lower case."""
+    """Return names, titles and aliases of markdown files, and names of other files, in lower case."""
     notes, others = set[str](), set[str]()
     for file in folder.rglob("*"):
         if file.suffix != ".md":
             others.update((file.name.lower(), file.stem.lower()))
         elif file.is_file():
             text = file.read_text("utf-8", "replace")
-            said = {part for value in _NAMED.findall(text) for part in (value, *value.split(","))}
-            names = {unquote(file.stem).replace("___", "/"), file.stem, *said}
+            names = {part for value in _NAMED.findall(text) for part in (value, *value.split(","))}
+            names = {unquote(file.stem).replace("___", "/"), file.stem, *names}
             notes.update(name.strip(" \t\"'[]").lower() for name in names)
     return notes, others
 
 
 def reason_of(link: Link, notes: set[str], others: set[str]) -> str:
-    """Why a link leads nowhere, as far as files tell."""
+    """Return the reason why a link leads nowhere, as far as files show it."""
     target = link.target.lower()
     name = target.rpartition("/")[2]
     if "{{" in target or "<%" in target or target.startswith("<"):

@@ -1,8 +1,8 @@
-"""How often what was typed is found: words and phrases that one note of a vault holds.
+"""Share of typed words and phrases that are found, each of one note of a vault.
 
     python -m tests.benchmarks.bench_literal INDEX… [--words 200] [--phrases 60] [--seed 1] [--modes lexical,hybrid]
 
-Words of four letters or more that stand in exactly one note as they are typed (folded for case, accents and width), in
+Words of four letters or more that occur in exactly one note as typed (folded for case, accents and width), in
 its text, its title or its path; phrases of four words in a line of one note alone, typed in quotes. For each index and
 mode: the share whose note is first, the share whose note is among five that are shown (a list whose verdict is `none`
 shows two), and the share of right firsts that are called weak.
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def texts_of(reader: IndexReader) -> dict[int, str]:
-    """Text with names of each document by id, folded; of equal texts the first."""
+    """Return the text with names of each document by id, folded; of equal texts the first."""
     documents: dict[str, StoredDocument] = {}
     for document in reader.iter_documents():
         documents.setdefault(document.hash, document)
@@ -72,7 +72,7 @@ def texts_of(reader: IndexReader) -> dict[int, str]:
 
 
 def words_of_one_note(texts: Mapping[int, str], limit: int, seed: int) -> dict[str, int]:
-    """Word → the only document that holds it."""
+    """Return word → the only document that contains it."""
     holders: dict[str, int] = {}
     counts: Counter[str] = Counter()
     for number, text in texts.items():
@@ -84,7 +84,7 @@ def words_of_one_note(texts: Mapping[int, str], limit: int, seed: int) -> dict[s
 
 
 def phrases_of_one_note(texts: Mapping[int, str], limit: int, seed: int) -> dict[str, int]:
-    """Quoted phrase → the only document that holds it."""
+    """Return quoted phrase → the only document that contains it."""
     dice = random.Random(seed)
     found: dict[str, int] = {}
     numbers = sorted(texts)
@@ -100,7 +100,7 @@ def phrases_of_one_note(texts: Mapping[int, str], limit: int, seed: int) -> dict
 def measure(
     reader: IndexReader, engines: Engines, queries: Mapping[str, int], mode: Mode, shows_misses: bool = False
 ) -> str:
-    """Shares of one list of queries."""
+    """Return the shares of one list of queries."""
     first = shown = weak = 0
     for text, wanted in queries.items():
         response = search(reader, engines, parse_query(text), SearchRequest(mode=mode, limit=10, expand=False))

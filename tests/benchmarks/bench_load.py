@@ -1,4 +1,4 @@
-"""Answers a second of one server under load, and how evenly its clients wait.
+"""Answers a second of one server under load, and the waiting times of its clients.
 
     python tests/benchmarks/bench_load.py FOLDER [--clients 1,4,16] [--seconds 8]
 
@@ -49,7 +49,7 @@ KINDS: Mapping[str, Any] = {
 
 
 def ask(connection: http.client.HTTPConnection, body: Mapping[str, Any]) -> float:
-    """Seconds until the answer to one question is there."""
+    """Return the seconds until the answer to one question."""
     started = time.perf_counter()
     connection.request("POST", "/query", json.dumps(body), {"content-type": "application/json"})
     answer = connection.getresponse()
@@ -59,7 +59,7 @@ def ask(connection: http.client.HTTPConnection, body: Mapping[str, Any]) -> floa
 
 
 def load(port: int, kind: str, n_clients: int, seconds: float) -> list[float]:
-    """What each question of `n_clients` took that ask for so many seconds."""
+    """Return the time of each question of `n_clients` that ask for a number of seconds."""
     waits: list[float] = []
     end = time.perf_counter() + seconds
 

@@ -1,7 +1,7 @@
-"""How long the worst of many generated masks takes on names of 255 characters, the longest that file systems have.
+"""Time of the worst of many generated masks on names of 255 characters, the longest in file systems.
 
-Masks come from strangers: none may hold a scan up. Half of them are stars, groups and folders at random, half one
-piece repeated, which is what makes matchers that try everything slow.
+Masks may come from strangers, so none may delay a scan. Half of them are stars, groups and folders at random, half one
+piece repeated, which makes backtracking matchers slow.
 
     python -m tests.benchmarks.bench_masks [number of masks] [seed]
 
@@ -24,7 +24,7 @@ PIECES = ("a", "b", "ab", ".", "*", "*", "**/", "?", "[ab]", "[!a]", "/", "*a", 
 
 
 def random_mask(pick: random.Random, depth: int = 0) -> str:
-    """A mask of a few pieces; some are groups of further ones."""
+    """Return a mask of a few pieces; some are groups of further ones."""
     found = ""
     for _ in range(pick.randint(1, 8 if depth == 0 else 3)):
         if depth < 4 and pick.random() < 0.3:
@@ -36,13 +36,13 @@ def random_mask(pick: random.Random, depth: int = 0) -> str:
 
 
 def hostile_mask(pick: random.Random) -> str:
-    """A small mask repeated up to the length of a name, with an end that nothing has."""
+    """Return a small mask repeated up to the length of a name, with an end that no name has."""
     piece = random_mask(pick, depth=pick.randint(1, 3))
     return piece * pick.randint(1, max(1, min(40, LONGEST // len(piece)))) + pick.choice(("b", "c", ".md", ""))
 
 
 def random_names(pick: random.Random) -> list[str]:
-    """Names of the full length: one letter, two, and short and long folders."""
+    """Return names of the full length: one letter, two, and short and long folders."""
     folders = ("/".join(["a" * length] * LONGEST)[:LONGEST] for length in (1, 3, 60))
     return ["a" * LONGEST, "".join(pick.choices("ab", k=LONGEST)), "".join(pick.choices("ab./", k=LONGEST)), *folders]
 

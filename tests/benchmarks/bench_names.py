@@ -1,8 +1,8 @@
-"""How well an index finds its notes by their file names and aliases.
+"""Known-item quality of file names and aliases.
 
     python -m tests.benchmarks.bench_names INDEX [N] [--backends bm25,hybrid] [--json]
 
-Every name is a query that should find its note; N draws so many of them. Prints what `bench_answers.py` prints.
+Every name is a query that should find its note; N draws that number. Prints what `bench_answers.py` prints.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Time left against truth, at five points of an embedding run.
+"""Estimated and true time left, at five points of an embedding run.
 
     python tests/benchmarks/bench_progress.py                        simulated runs, a second
-    python tests/benchmarks/bench_progress.py --index COPY.sqlite    and a real one over the texts of an index
+    python tests/benchmarks/bench_progress.py --index COPY.sqlite    and a real run over the texts of an index
 
 The real run forgets the vectors of the index and computes them again, on one thread: give it a copy. It is timed in
-processor time, so that what else the machine does changes nothing; the order is that of the program (newest first) or
-by path, which also shows what the order costs.
+processor time, so other work on the machine has no effect; the order is that of the program (newest first) or by path,
+which also shows the cost of the order.
 
 Simulated runs have a clock of their own. Texts cost what they cost the built-in model; `all` is the plain rate over
 everything that was done, for comparison with what the program shows.
@@ -36,7 +36,7 @@ Text = tuple[int, float]
 
 
 def texts(kind: str) -> list[Text]:
-    """A run of one kind, in the order in which it is done."""
+    """Return a run of one kind, in order."""
     rng = random.Random(14)
     lengths = [min(1_200, max(40, round(rng.lognormvariate(6.1, 0.6)))) for _ in range(N_TEXTS)]
     if kind == "short texts first":
@@ -67,7 +67,7 @@ KINDS = (
 
 
 def simulate(work: Sequence[Text]) -> Iterator[tuple[Progress, float]]:
-    """Each state as the program shows it, with the seconds left at the rate over everything."""
+    """Return each state as the program shows it, with the seconds left at the rate over everything."""
     now = 0.0
     pace = Pace(sum(length for length, _ in work), clock=lambda: now)
     pace.at(0)
@@ -80,7 +80,7 @@ def simulate(work: Sequence[Text]) -> Iterator[tuple[Progress, float]]:
 
 
 def measure(index: Path, by_path: bool) -> tuple[list[Progress], int]:
-    """The states of a real run, and how many chunks it computed."""
+    """Return the states of a real run, and the number of computed chunks."""
     engines = load_engines(EngineSettings(models_dir=index.parent / "models", threads=1), frozenset({"embed"}))
     assert engines.embedder is not None
     states: list[Progress] = []
@@ -102,7 +102,7 @@ def measure(index: Path, by_path: bool) -> tuple[list[Progress], int]:
 
 
 def row(states: Sequence[tuple[Progress, float | None]]) -> str:
-    """Seconds left as told / as they were, at each point."""
+    """Return the estimated / true seconds left at each point."""
     end = states[-1][0].elapsed_s
     cells = []
     for point in POINTS:
@@ -117,10 +117,10 @@ def row(states: Sequence[tuple[Progress, float | None]]) -> str:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--index", type=Path, help="a copy of an index, whose vectors are computed anew")
+    parser.add_argument("--index", type=Path, help="copy of an index to re-embed")
     parser.add_argument("--by-path", action="store_true", help="in the order of paths instead of the newest first")
     arguments = parser.parse_args()
-    print(f"{'seconds left: told, true, off by, at':<40} | " + " | ".join(f"{point:>17.0%}" for point in POINTS))
+    print(f"{'seconds left: shown, true, off by, at':<40} | " + " | ".join(f"{point:>17.0%}" for point in POINTS))
     for kind in KINDS:
         states = list(simulate(texts(kind)))
         print(f"{kind:<40} | {row([(progress, progress.left_s) for progress, _ in states])}")

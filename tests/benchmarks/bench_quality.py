@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_quality.py FOLDER… [--index-dir DIR] [--queries N] [--save DIR] [--compare DIR]
     python tests/benchmarks/bench_quality.py FOLDER --score RUN
 
-Each folder holds corpus.jsonl(.gz), queries.jsonl and qrels.tsv. Prints nDCG@10, recall@100 and MRR@10 for BM25,
+Each folder has corpus.jsonl(.gz), queries.jsonl and qrels.tsv. Prints nDCG@10, recall@100 and MRR@10 for BM25,
 vectors, reciprocal rank fusion with the inherited constants (k = 60, both lists x2, bonuses .05 and .02), hybrid and
 full; with --compare their differences to stored runs with 95 % intervals (paired bootstrap). --score measures a TREC
 run of any program.
@@ -40,14 +40,15 @@ from tests.benchmarks.metrics import average, mrr_at, ndcg_at, recall_at
 INHERITED_K = 60
 INHERITED_WEIGHT = 2.0
 INHERITED_BONUS = (0.05, 0.02, 0.02)
-"""Added once by a document's best rank in any list."""
+"""Bonus added once by a document's best rank in any list."""
 
 COLUMNS = ("bm25", "vector", "rrf", "hybrid", "full")
 RECALL_DEPTH = 100
 
 
 class Report(Struct, frozen=True):
-    """What one setting did: documents found, metric → query → value, wall times, and how many queries it refused."""
+    """Results of one setting: documents found, metric → query → value, wall times, and the number of refused
+    queries."""
 
     backend: str
     run: Run
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_index(folder: Path, index_dir: Path, engines: Engines) -> Path:
-    """Index and embed a corpus unless that was done before; returns the index file."""
+    """Index and embed a corpus unless that was done before; return the index file."""
     path = index_dir / f"{folder.name}.sqlite"
     started = time.perf_counter()
     index_corpus(folder, path, engines.embedder)
@@ -101,7 +102,7 @@ def build_index(folder: Path, index_dir: Path, engines: Engines) -> Path:
 def run_all(
     reader: IndexReader, engines: Engines, queries: Mapping[str, str], qrels: Qrels, modes: Sequence[str]
 ) -> list[Report]:
-    """Reports in the order of `COLUMNS`."""
+    """Return reports in the order of `COLUMNS`."""
     reports = []
     for mode in sorted(modes, key=COLUMNS.index):
         if mode == "rrf":
@@ -113,7 +114,7 @@ def run_all(
 
 
 def run_backend(mode: str, reader: IndexReader, engines: Engines, queries: Mapping[str, str], qrels: Qrels) -> Report:
-    """What one of the program's own settings does."""
+    """Return the results of one of the program's own settings."""
     require_models(reader, engines, mode)
     options = replace(BACKENDS[mode], limit=RECALL_DEPTH, strict=True, folds_copies=False)
     run: dict[str, list[str]] = {}
@@ -131,7 +132,7 @@ def run_backend(mode: str, reader: IndexReader, engines: Engines, queries: Mappi
 
 
 def measure_run(run: Run, qrels: Qrels) -> dict[str, dict[str, float]]:
-    """Metric → query → value, for each query of a run that has a judgement."""
+    """Return metric → query → value, for each query of a run that has a judgement."""
     judged = {name: (ranking, qrels[name]) for name, ranking in run.items() if qrels.get(name)}
     return {
         "nDCG@10": {name: ndcg_at(ranking, grades, 10) for name, (ranking, grades) in judged.items()},
@@ -141,12 +142,12 @@ def measure_run(run: Run, qrels: Qrels) -> dict[str, dict[str, float]]:
 
 
 def as_in_runs(qrels: Qrels) -> Qrels:
-    """Judgements under the names that a stored run has."""
+    """Return judgements under the names of a stored run."""
     return {run_name(q): {run_name(name): grade for name, grade in grades.items()} for q, grades in qrels.items()}
 
 
 def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[str]:
-    """Names by reciprocal rank fusion with the original's constants, from the same two rankings cut at 100.
+    """Fuse by reciprocal rank with the original's constants, from the same two rankings cut at 100.
 
     Source: Cormack, Clarke, Büttcher, SIGIR 2009.
     """
@@ -175,7 +176,7 @@ def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[s
 
 
 def print_table(title: str, reports: Sequence[Report]) -> None:
-    """One line per setting."""
+    """Print one line per setting."""
     print(f"\n{title}")
     for report in reports:
         cells = "  ".join(f"{name} {average(list(values.values())):.4f}" for name, values in report.metrics.items())

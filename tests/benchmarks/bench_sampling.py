@@ -1,4 +1,4 @@
-"""What a draw costs: processor time to choose one of Qwen3's 151,936 tokens, by settings.
+"""Cost of a draw: processor time to choose one of Qwen3's 151,936 tokens, by settings.
 
     python -m tests.benchmarks.bench_sampling [--repeat 8]
 

@@ -1,11 +1,11 @@
-"""What serving costs: time to the first answer of `qmd mcp`, a warm query against a cold one, memory of the server.
+"""Cost of serving: time to the first answer of `qmd mcp`, a warm query against a cold one, memory of the server.
 
     python tests/benchmarks/bench_serving.py FOLDER [--rounds 7] [--query WORDS]
 
 FOLDER is indexed with vectors into a temporary place. Figures are medians of this machine and this run, next to each
-other in turns, so that a busy machine hits all alike; processor seconds (user and system, of the command alone) are
-shown beside wall time because they depend less on what else runs. Memory is the proportional set size of the warm
-process, where the system tells it: shared pages count by share.
+other in turns, so that other load affects all alike; processor seconds (user and system, of the command alone) are
+shown next to wall time because they depend less on it. Memory is the proportional set size of the warm process, where
+the system reports it: shared pages count by share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one run: on the clock, and of the processor."""
+    """Seconds of one run: wall and processor time."""
 
     wall_s: float
     cpu_s: float
@@ -45,24 +45,24 @@ class Cost:
 
 @dataclass(frozen=True)
 class Place:
-    """A home with an index."""
+    """Home with an index."""
 
     home: Path
     environ: dict[str, str]
 
     def command(self, *words: str) -> list[str]:
-        """The command line of `qmd WORDS`."""
+        """Return the command line of `qmd WORDS`."""
         return [sys.executable, "-m", "qmd", *words]
 
     def run(self, *words: str, **environ: str) -> str:
-        """Run `qmd WORDS` to its end; its output."""
+        """Run `qmd WORDS` to its end; return its output."""
         done = subprocess.run(
             self.command(*words), cwd=self.home, env=self.environ | environ, capture_output=True, text=True, check=True
         )
         return done.stdout
 
     def cost(self, *words: str, **environ: str) -> Cost:
-        """What `qmd WORDS` costs."""
+        """Return the cost of `qmd WORDS`."""
         before, started = os.times(), time.perf_counter()
         self.run(*words, **environ)
         wall_s, after = time.perf_counter() - started, os.times()
@@ -70,14 +70,14 @@ class Place:
         return Cost(wall_s, user_s + after.children_system - before.children_system)
 
     def warm_pid(self) -> int | None:
-        """Process id of the warm process, once it has said where it is reached."""
+        """Return the process id of the warm process, once it has published its address."""
         for record in self.home.rglob("warm-*.json"):
             return int(json.loads(record.read_text(encoding="utf-8"))["pid"]) or None
         return None
 
 
 def opening_costs(place: Place) -> tuple[Cost, Cost]:
-    """From the start of `qmd mcp` to the answer to `initialize`, and from there to the list of tools."""
+    """Measure from the start of `qmd mcp` to the answer to `initialize`, and from there to the list of tools."""
     started = time.perf_counter()
     process = subprocess.Popen(
         place.command("mcp"),
@@ -103,7 +103,7 @@ def opening_costs(place: Place) -> tuple[Cost, Cost]:
 
 
 def processor_seconds(pid: int) -> float:
-    """User and system time of a running process; 0 where the system does not say."""
+    """Return user and system time of a running process; 0 where the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError:
@@ -112,7 +112,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Proportional set size of a process in megabytes; 0 where the system does not say."""
+    """Return the proportional set size of a process in megabytes; 0 where the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -121,7 +121,7 @@ def memory_mb(pid: int) -> float:
 
 
 def warm_memory(place: Place, query: str) -> dict[str, float]:
-    """Megabytes of a warm process before its models are loaded, with them, and after it has given them back."""
+    """Return the megabytes of a warm process before its models are loaded, with them, and after it released them."""
     environ = {"QMD_DAEMON": "auto", "QMD_MODEL_TTL": "3s"}
     place.run("vsearch", query, **environ)
     wait_until(lambda: place.warm_pid() is not None)
@@ -141,7 +141,7 @@ def warm_memory(place: Place, query: str) -> dict[str, float]:
 
 
 def warm_start(place: Place) -> Cost:
-    """From the start of a warm process until commands can find it."""
+    """Measure from the start of a warm process until commands can find it."""
     started = time.perf_counter()
     process = subprocess.Popen(
         place.command("mcp", "--http", "--socket-only"), cwd=place.home, env=place.environ, stderr=subprocess.DEVNULL

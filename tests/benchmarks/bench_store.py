@@ -2,8 +2,8 @@
 
     python tests/benchmarks/bench_store.py FOLDER [--mask '**/*.md'] [--query WORDS]...
 
-Every figure is of this machine and this run; compare only figures of one run. Each indexing run has a process of its
-own, so that its peak memory is its own.
+Every figure is of this machine and this run; compare only figures of one run. Each indexing run has its own process,
+for its peak memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def index_once(index: Path, folder: Path, mask: str) -> None:
 
 
 def peak_memory_mb() -> float | None:
-    """Peak resident memory of this process; None where the system does not say."""
+    """Return the peak resident memory of this process; None where the system does not report it."""
     try:
         import resource
     except ImportError:
@@ -63,7 +63,7 @@ def measured_run(index: Path, folder: Path, mask: str) -> dict[str, float]:
 
 
 def median_ms(reader: IndexReader, query: str) -> tuple[float, int]:
-    """Median latency of a search for ten documents, and how many were found."""
+    """Return the median latency of a search for ten documents, and the number found."""
     terms = analyze_query(query)
     times = []
     found = 0

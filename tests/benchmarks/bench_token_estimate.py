@@ -1,9 +1,9 @@
-"""How far the estimate of tokens is from o200k: never too low for answers, at most 15 % too high for nearly all.
+"""Ratio of the token estimate to o200k: never too low for answers, at most 15 % too high for nearly all.
 
     pip install bpe-openai
     python -m tests.benchmarks.bench_token_estimate FOLDER… [--samples 400] [--seed 1]
 
-From each folder so many pieces of text files, of 40 to 40,000 characters, a third of them as JSON, a fifth numbered by
+From each folder `--samples` pieces of files, of 40 to 40,000 characters, a third of them as JSON, a fifth numbered by
 line, as answers have them. Printed are quantiles of estimate / o200k for pieces of more than 150 tokens and for all.
 """
 
@@ -24,7 +24,7 @@ ANSWER_TOKENS = 150
 
 
 def sample(folder: Path, count: int, rng: random.Random) -> list[str]:
-    """Pieces of files, each from its own file, in the shapes of answers."""
+    """Return pieces of files, each from its own file, in the shapes of answers."""
     files = sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
     rng.shuffle(files)
     pieces = []

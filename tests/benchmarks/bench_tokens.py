@@ -1,14 +1,14 @@
-"""What share of questions is answered within the first tokens that are printed.
+"""Share of questions answered within the first printed tokens.
 
     pip install bpe-openai
     python -m tests.benchmarks.bench_tokens INDEX=QUESTIONS… [--modes hybrid,lexical] [--several]
         [--save FILE] [--compare FILE]
 
-A question counts where an expected text of it (fixtures of `bench_answers.py`) stands in the
+A question counts where an expected text of it (fixtures of `bench_answers.py`) is in the
 first 300, 1,000 or 3,000 tokens (o200k) of what is printed, verdict and warnings included: through a pipe (`cli`, five
 hits), as the text of the MCP tool (`mcp`, ten hits), and as a `pack` that was asked for so many tokens. With --several
 all expected texts of a question are needed, over several notes or places (`questions/several-*.json`), and the figure
-is the mean share of them. Beside it stand the share of questions whose file is first, and the median of all tokens.
+is the mean share of them. The share of questions whose file is first and the median of all tokens are printed, too.
 --compare prints differences to a saved run with 95 % intervals (paired bootstrap).
 """
 
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def ask(
     reader: IndexReader, engines: Engines, cases: Sequence[AnswerCase], mode: str, several: bool = False
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Form → measure → question → value."""
+    """Return form → measure → question → value."""
     encoding = get_encoding("o200k_base")
     measured: dict[str, dict[str, dict[str, float]]] = {}
     for form in ("cli", "mcp", "pack"):
@@ -120,24 +120,24 @@ def ask(
 
 
 class Searched(Struct):
-    """What a pack asks of an index, answered by the engines of the benchmark."""
+    """Index for `pack`, answered by the engines of the benchmark."""
 
     reader: IndexReader
     engines: Engines
     options: SearchRequest
 
     def search(self, request: SearchRequest, listener: Listener) -> SearchResponse:
-        """The answer to a request."""
+        """Return the answer to a request."""
         options = replace(self.options, limit=request.limit, full_body=True, snippet_chars=request.snippet_chars)
         return search(self.reader, self.engines, parse_query(request.label), options, listener)
 
     def links_between(self, documents: Sequence[StoredDocument]) -> tuple[tuple[StoredDocument, StoredDocument], ...]:
-        """None: they are no text that is sought."""
+        """Return no links: they contain no expected text."""
         return ()
 
 
 def printed(response: SearchResponse, query: str, form: str) -> str:
-    """What a reader of one form gets, the lines beside it included."""
+    """Return the text of one form, with all lines around the hits."""
     if form == "mcp":
         return results_text(response, query)
     notes = [f"warning: {warning}\n" for warning in response.warnings]
@@ -146,7 +146,7 @@ def printed(response: SearchResponse, query: str, form: str) -> str:
 
 
 def line_of(name: str, found: Mapping[str, Mapping[str, float]]) -> str:
-    """The shares of one form."""
+    """Return the shares of one form."""
     shares = " / ".join(f"{average(list(found[str(n)].values())):.3f}" for n in WITHIN)
     first = average(list(found["file"].values()))
     tokens = statistics.median(found["tokens"].values())
@@ -154,7 +154,7 @@ def line_of(name: str, found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def difference(old: Mapping[str, float], new: Mapping[str, float]) -> str:
-    """How far one measure moved, with its interval."""
+    """Return the change of one measure, with its interval."""
     c = compare_runs(old, new)
     return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}, {c.better} better, {c.worse} worse"
 

@@ -5,7 +5,7 @@
 Vectors come in documents of ten. `mixed` ones are made of the real vectors of an index (weighted means of two of them
 with noise), or without one of sixty-four directions with noise; `words` are sums of twenty random word vectors with
 a common part, the hardest case for sign bits: near ones differ little. Recall is that of the ten best documents against
-exact cosines of the vectors as they were given. A cold search runs in a process of its own, after the file was read by
+exact cosines of the vectors as they were given. A cold search runs in its own process, after the file was read by
 another, and starts when its modules are imported. Every figure is of this machine and this run.
 """
 
@@ -34,18 +34,18 @@ BATCH = 10_000
 QUERIES = 50
 FINGERPRINT = "0123456789abcdef"
 SMALL = Scope(collections=("small",))
-"""A collection that holds a hundredth of the documents."""
+"""A collection with a hundredth of the documents."""
 
 Vectors = npt.NDArray[np.float32]
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Rows of length one."""
+    """Scale rows to length one."""
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 class Source:
-    """Vectors of one kind: as many as are wanted, and queries near them."""
+    """Vectors of one kind, in any number, and queries near them."""
 
     def __init__(self, kind: str, real: Vectors | None) -> None:
         self._kind = kind
@@ -55,7 +55,7 @@ class Source:
         self._noise = 0.3 if real is not None else 0.9
 
     def draw(self, rng: np.random.Generator, count: int, *, is_query: bool = False) -> Vectors:
-        """`count` unit vectors, shape (count, DIM)."""
+        """Return `count` unit vectors, shape (count, DIM)."""
         if self._kind == "words":
             words = np.minimum(rng.zipf(1.3, (count, 5 if is_query else 20)) - 1, len(self._words) - 1)
             return unit(self._words[words].sum(axis=1))
@@ -65,17 +65,17 @@ class Source:
         return unit(share * left + (1 - share) * right + noise)
 
     def batches(self, size: int) -> Iterator[Vectors]:
-        """All vectors of an index of that size."""
+        """Yield all vectors of an index of that size."""
         for number in range(0, size, BATCH):
             yield self.draw(np.random.default_rng(number), min(BATCH, size - number))
 
     def queries(self) -> Vectors:
-        """What is asked, shape (QUERIES, DIM)."""
+        """Return the queries, shape (QUERIES, DIM)."""
         return self.draw(np.random.default_rng(999_999_999), QUERIES, is_query=True)
 
 
 def fill(index: Path, source: Source, size: int) -> dict[str, float]:
-    """Make the index; processor seconds of the vectors alone, and bytes that they take."""
+    """Create the index; return the processor seconds and the bytes of the vectors alone."""
     spent = 0.0
     with open_writer(index) as writer:
         folders = [Collection(name, Path("/nowhere"), "**/*.md") for name in ("small", "large")]
@@ -103,7 +103,7 @@ def fill(index: Path, source: Source, size: int) -> dict[str, float]:
 
 
 def document(number: int) -> NewDocument:
-    """A document that full text hardly notices."""
+    """Return a document with hardly any full text."""
     terms = IndexTerms(title="x", headings="", path="", body="", extra="")
     day = "2026-01-01T00:00:00Z"
     hash_ = content_hash(number)
@@ -111,17 +111,17 @@ def document(number: int) -> NewDocument:
 
 
 def content_hash(number: int) -> str:
-    """The hash of a document's text."""
+    """Return the hash of a document's text."""
     return f"{number:064x}"
 
 
 def key(number: int) -> bytes:
-    """The key of a vector."""
+    """Return the key of a vector."""
     return number.to_bytes(16, "big")
 
 
 def ask(index: Path, source: Source) -> dict[str, object]:
-    """Search in this process: milliseconds of the first, the second and the later queries, and what they found."""
+    """Search in this process; return milliseconds of the first, the second and the later queries, and the hits."""
     queries = source.queries()
     times, found = [], []
     begun = time.perf_counter()
@@ -141,7 +141,7 @@ def ask(index: Path, source: Source) -> dict[str, object]:
 
 
 def ask_scoped(index: Path, source: Source) -> dict[str, object]:
-    """The same within the small collection."""
+    """Do the same within the small collection."""
     times = []
     begun = time.perf_counter()
     with open_reader(index) as reader:
@@ -153,7 +153,7 @@ def ask_scoped(index: Path, source: Source) -> dict[str, object]:
 
 
 def nearest(source: Source, size: int) -> list[set[int]]:
-    """The ten nearest documents of every query by exact cosines."""
+    """Return the ten nearest documents of every query by exact cosines."""
     queries = source.queries()
     best = np.full((QUERIES, 0), 0.0, dtype=np.float32)
     owners = np.full((QUERIES, 0), 0)
@@ -168,12 +168,12 @@ def nearest(source: Source, size: int) -> list[set[int]]:
 
 
 def real_vectors(index: Path | None) -> Vectors | None:
-    """The vectors of an index of one's own, shape (n, DIM)."""
+    """Return the vectors of a given index, shape (n, DIM)."""
     return None if index is None else np.load(index)
 
 
 def in_process(arguments: list[str]) -> dict[str, object]:
-    """Run this file again; its answer."""
+    """Run this file again; return its answer."""
     command = [sys.executable, __file__, *arguments]
     environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH") or str(Path(__file__).parents[2])}
     finished = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -202,7 +202,7 @@ def main() -> None:
 
 
 def run(arguments: argparse.Namespace, folder: Path, kind: str, size: int) -> None:
-    """One row of the table."""
+    """Return one row of the table."""
     source = Source(kind, real_vectors(arguments.real))
     index = folder / f"{kind}-{size}.sqlite"
     made = {"insert_s": float("nan"), "bytes": float("nan")} if index.exists() else fill(index, source, size)

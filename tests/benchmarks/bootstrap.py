@@ -1,4 +1,4 @@
-"""Is one run better than another, or was it luck?"""
+"""Paired bootstrap: test whether one run is better than another."""
 
 from __future__ import annotations
 

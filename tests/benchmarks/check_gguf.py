@@ -1,11 +1,11 @@
-"""Compares what `qmd models import` makes of GGUF files with llama.cpp itself, token by token.
+"""Compare the models that `qmd models import` makes of GGUF files with llama.cpp itself, token by token.
 
     pip install llama-cpp-python gguf     # the first is a source package: a compiler, cmake and twenty minutes
     python -m tests.benchmarks.check_gguf
 
 Small networks of the three layouts that tobi/qmd fetches (and Qwen3-Embedding), with random weights, in the number
-formats that llama.cpp's own quantiser makes. Random weights say nothing of answers; they show every difference of
-arithmetic, for nothing in them is robust.
+formats that llama.cpp's own quantiser makes. Random weights show every difference of arithmetic, for no answer is
+robust.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SHAPE = Qwen3Shape(
 
 
 class Llama:
-    """A model open in llama.cpp, one sequence of tokens at a time."""
+    """Model open in llama.cpp, one sequence of tokens at a time."""
 
     def __init__(self, path: Path, pooling: int | None = None) -> None:
         parameters = llama_cpp.llama_model_default_params()
@@ -98,7 +98,7 @@ class Llama:
         self._past += len(ids)
 
     def logits(self, width: int) -> Floats:
-        """Of the last token read."""
+        """Return the logits of the last token."""
         return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, -1), (width,)).copy()
 
     def pooled(self, ids: Sequence[int], width: int) -> Floats:
@@ -111,7 +111,7 @@ class Llama:
 
 
 def quantised(path: Path, name: str) -> Path:
-    """A copy of an F32 file in one of `FORMATS`."""
+    """Return a copy of an F32 file in one of `FORMATS`."""
     target = path.with_name(f"{path.stem}-{name}.gguf")
     settings = llama_cpp.llama_model_quantize_default_params()
     settings.ftype = FORMATS[name]
@@ -127,14 +127,14 @@ def cosine(a: Floats, b: Floats) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
-def held_floats(path: Path) -> dict[str, Floats]:
-    """What a reranker's file holds, by our names."""
+def tensors_of(path: Path) -> dict[str, Floats]:
+    """Return the tensors in a reranker's file, by our names."""
     network = read_network(path)
     return {name: tensor.floats() for name, tensor in network.tensors.items()} | dict(network.made)
 
 
 def check_decoder(path: Path, report: ImportReport, title: str) -> None:
-    """The tokens llama.cpp prefers, one after the other, read by both; each chooses at every step."""
+    """Let both read the tokens llama.cpp prefers, one after the other, and compare their choices at every step."""
     rng = np.random.default_rng(1)
     same = steps = 0
     chosen: set[int] = set()
@@ -171,7 +171,7 @@ def check_reranker(path: Path, report: ImportReport, title: str) -> None:
     prefix = reranker.prompt.prefix("the search")
     prompts = [[*prefix, *reranker.prompt.ending(passage)] for passage in passages]
     theirs = np.array([llama.pooled(ids, 2)[0] for ids in prompts])
-    held = held_floats(path)
+    held = tensors_of(path)
     logits = np.array([reference_logits(held, ids, SHAPE, score=True)[0] for ids in prompts])
     exact = 1 / (1 + np.exp(-logits))
     distances = {

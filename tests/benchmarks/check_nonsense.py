@@ -1,10 +1,10 @@
-"""Does nonsense score low on a real index, and do questions keep their answers at the same threshold?
+"""Check that nonsense scores low on a real index, and that questions keep their answers at the same threshold.
 
     python tests/benchmarks/check_nonsense.py DATABASE QUESTIONS [--nonsense N]
 
-DATABASE is an embedded index; QUESTIONS holds one answerable question per line. Also asked are headings of the index
-itself. Prints for each mode the 95th percentile of the first relevance of nonsense (random words, keyboard noise, other
-languages), and the shares of questions and of headings that keep a result at relevance 0.2.
+DATABASE is an embedded index; QUESTIONS has one answerable question per line. Headings of the index are
+queries as well. Prints for each mode the 95th percentile of the first relevance of nonsense (random words, keyboard
+noise, other languages), and the shares of questions and of headings that keep a result at relevance 0.2.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def top_relevance(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> float:
-    """Relevance of the first hit; 0 without one."""
+    """Return the relevance of the first hit; 0 without one."""
     answer = search(reader, engines, parse_query(text), SearchRequest(mode=mode, limit=1, rerank=False, expand=False))
     return answer.hits[0].relevance if answer.hits else 0.0
 

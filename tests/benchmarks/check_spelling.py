@@ -1,11 +1,10 @@
-"""Are typing errors corrected to the word that was meant, and correct words that no document holds left alone?
+"""Check that typing errors are corrected to the word that was meant, and correct words without documents are kept.
 
-    python tests/benchmarks/check_spelling.py DATABASE... [--typos N] [--words N] [--show N] [--beside WORD]
+    python tests/benchmarks/check_spelling.py DATABASE... [--typos N] [--words N] [--show N] [--next-to WORD]
 
-Each DATABASE is an index of English text. Asked are, each as a query of its own or beside a word that is known: words
-of its documents with one random edit, common misspellings of words that it holds, whole words of the built-in model's
-vocabulary that it lacks, and words that it lacks which three texts of another DATABASE hold, and the model's
-vocabulary does not.
+Each DATABASE is an index of English text. The queries, single or next to a known word: words of its documents with one
+random edit, common misspellings of its words, whole words of the built-in model's vocabulary that it lacks, and words
+in three texts of another DATABASE that it and the model's vocabulary lack.
 Prints how many typing errors are corrected to the word meant as first choice, to another word, or not at all, and how
 many correct words are left alone. A typing error that is itself a word of the model, or of the index, is not drawn.
 """
@@ -60,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("databases", type=Path, nargs="+", metavar="DATABASE")
     parser.add_argument("--typos", type=int, default=100)
     parser.add_argument("--words", type=int, default=100)
-    parser.add_argument("--beside", default="", help="a word that every query holds besides")
+    parser.add_argument("--next-to", default="", help="word to add to every query")
     parser.add_argument("--show", type=int, default=0, help="print so many of the failures of each kind")
     options = parser.parse_args(argv)
     vocabulary = model_words()
@@ -74,14 +73,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "foreign words": [(word, word) for word in foreign[: options.words]],
             }
             for kind, pairs in kinds.items():
-                report(reader, f"{path.stem}: {kind}", pairs, options.show, options.beside)
+                report(reader, f"{path.stem}: {kind}", pairs, options.show, options.next_to)
     return 0
 
 
-def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_shown: int, beside: str) -> None:
-    """Ask (typed, meant) pairs and print how they were answered."""
+def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_shown: int, neighbour: str) -> None:
+    """Ask (typed, meant) pairs and print the results."""
     started = time.perf_counter()
-    searched = [searched_for(reader, typed, beside) for typed, _ in pairs]
+    searched = [searched_for(reader, typed, neighbour) for typed, _ in pairs]
     each_ms = (time.perf_counter() - started) * 1000 / max(len(pairs), 1)
     wrong, counts = [], Counter[str]()
     for (typed, meant), found in zip(pairs, searched, strict=True):
@@ -94,35 +93,35 @@ def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_
     print("".join(f"    {line}\n" for line in wrong[:n_shown]), end="")
 
 
-def searched_for(reader: IndexReader, typed: str, beside: str = "") -> str | None:
-    """The expression that a word is searched by, beside another or alone; None for the word itself."""
-    (term, *_) = lexical_query(reader, f"{typed} {beside}", Scope(), Trace(), lex_syntax=False).terms
+def searched_for(reader: IndexReader, typed: str, neighbour: str = "") -> str | None:
+    """Return the expression that a word is searched by, next to another or alone; None for the word itself."""
+    (term, *_) = lexical_query(reader, f"{typed} {neighbour}", Scope(), Trace(), lex_syntax=False).terms
     return None if term.fts == f'"{typed}"' else term.fts
 
 
 def same_documents(reader: IndexReader, found: str, meant: str) -> bool:
-    """Whether two words are forms of one for full-text search."""
+    """Return whether two words are forms of one for full-text search."""
     return documents_of(reader, found) == documents_of(reader, f'"{meant}"')
 
 
 def documents_of(reader: IndexReader, fts: str) -> frozenset[int]:
-    """Ids of all documents that match."""
+    """Return the ids of all documents that match."""
     found = reader.search_lexical([LexicalTerm(fts, fts)], reader.count_documents(), Scope())
     return frozenset(candidate.document_id for candidate in found)
 
 
 def frequency(reader: IndexReader, word: str) -> int:
-    """Documents that hold a word."""
+    """Return the number of documents with a word."""
     return reader.document_frequencies([LexicalTerm(word, f'"{word}"')])[0]
 
 
 def model_words() -> list[str]:
-    """Whole words of the built-in model, of letters alone, in the order of their number."""
+    """Return whole words of the built-in model, of letters alone, in the order of their number."""
     return re.findall(r'"([a-z]+)":\d', TOKENIZER.read_text(encoding="utf-8").partition('"vocab":')[2])
 
 
 def random_typos(reader: IndexReader, vocabulary: Sequence[str], count: int) -> list[tuple[str, str]]:
-    """(typed, meant): words of the documents, each with one random insertion, deletion, substitution or swap."""
+    """Return (typed, meant): words of the documents, each with one random insertion, deletion, substitution or swap."""
     random.seed(20)
     words = words_of(reader, 2)
     known = set(vocabulary)
@@ -136,14 +135,14 @@ def random_typos(reader: IndexReader, vocabulary: Sequence[str], count: int) -> 
 
 
 def words_of(reader: IndexReader, fewest_texts: int) -> list[str]:
-    """Words of five letters or more that so many texts hold in lower case, outside of paths and names, sorted."""
+    """Return words of five letters or more in a number of texts in lower case, outside paths and names, sorted."""
     texts = reader.texts([document.hash for document in reader.iter_documents()]).values()
     held = Counter(word for text in texts for word in set(re.findall(r"(?<![\w/.])[a-z]{5,}(?![\w/])", text)))
     return sorted(word for word, n_texts in held.items() if n_texts >= fewest_texts)
 
 
 def with_edit(word: str) -> str:
-    """The word with one random edit, anywhere in it."""
+    """Return the word with one random edit."""
     place, letter = random.randrange(len(word) - 1), random.choice(string.ascii_lowercase)
     edits = (
         word[:place] + letter + word[place:],
@@ -155,7 +154,7 @@ def with_edit(word: str) -> str:
 
 
 def known_misspellings(reader: IndexReader, vocabulary: Sequence[str]) -> list[tuple[str, str]]:
-    """(typed, meant): common misspellings that the index lacks, of words that its documents write."""
+    """Return (typed, meant): common misspellings that the index lacks, of words in its documents."""
     known = set(vocabulary)
     texts = reader.texts([document.hash for document in reader.iter_documents()]).values()
     held = {word for text in texts for word in re.findall("[a-z]+", text.lower())}
@@ -168,7 +167,7 @@ def known_misspellings(reader: IndexReader, vocabulary: Sequence[str]) -> list[t
 
 
 def absent_words(reader: IndexReader, vocabulary: Sequence[str], count: int) -> list[str]:
-    """Words of the model that no document holds, drawn from the more common half of it, which has fewer names."""
+    """Return words of the model without documents, drawn from the more common half of it, which has fewer names."""
     random.seed(21)
     common = [word for word in vocabulary if len(word) > 4][: len(vocabulary) // 2]
     absent: list[str] = []
@@ -181,7 +180,7 @@ def absent_words(reader: IndexReader, vocabulary: Sequence[str], count: int) -> 
 
 
 def foreign_words(reader: IndexReader, others: Sequence[Path], vocabulary: Sequence[str]) -> list[str]:
-    """Words of other indexes that neither this one nor the model's vocabulary holds, in random order."""
+    """Return words of other indexes that this one and the model's vocabulary lack, in random order."""
     random.seed(22)
     words: set[str] = set()
     for path in others:

@@ -40,11 +40,11 @@ _PER_COMMIT = 2_000
 _TIMES = 3
 
 PRICES: Mapping[str, float] = {"PUT": 5e-6, "LIST": 5e-6, "GET": 4e-7, "HEAD": 4e-7}
-"""US dollars a request: S3 Standard in us-east-1. Deleting is free, and so are bytes that stay in the region."""
+"""US dollars a request: S3 Standard in us-east-1. Deletes are free, and so are bytes within the region."""
 
 
 class Bench:
-    """One engine: the machine that writes, another one that reads, and what is found out."""
+    """One engine: the writing machine, a reading machine, and the figures."""
 
     def __init__(self, engine: str, home: Path, server: CountedS3 | None) -> None:
         self.home, self.server = home, server
@@ -54,7 +54,7 @@ class Bench:
         self.reader = self.machine("reader") if self._place else self.writer
 
     def machine(self, name: str, index: str = "tables") -> Program:
-        """The program on a machine of its own."""
+        """Return the program on its own machine."""
         home = self.home / name
         home.mkdir(exist_ok=True)
         program = our_program(home)
@@ -62,7 +62,7 @@ class Bench:
         return replace(program, env={**program.env, **own, **(self.server.env if self.server else {})})
 
     def step(self, name: str, program: Program, *argv: str, times: int = 1) -> Done:
-        """Run a command so many times; the last run."""
+        """Run a command a number of times; return the last run."""
         runs, counts = [], Counter[str]()
         for _ in range(times):
             _ = self.server and self.server.counts()
@@ -71,11 +71,11 @@ class Bench:
             if done.status:
                 raise SystemExit(f"{' '.join(argv)} failed with {done.status}: {done.err}")
         wall, cpu = (statistics.median(getattr(one, part) for one in runs) for part in ("wall_s", "cpu_s"))
-        self.tell(name, f"{wall:.3g} s ({cpu:.3g} cpu), {max(one.peak_mb for one in runs):.0f} MB{_bill(counts)}")
+        self.record(name, f"{wall:.3g} s ({cpu:.3g} cpu), {max(one.peak_mb for one in runs):.0f} MB{_bill(counts)}")
         return runs[-1]
 
-    def tell(self, name: str, value: str) -> None:
-        """Keep a figure."""
+    def record(self, name: str, value: str) -> None:
+        """Record a figure."""
         print(f"  {name}: {value}", file=sys.stderr, flush=True)
         self.found[name] = value
 
@@ -103,7 +103,7 @@ def run_commands(arguments: argparse.Namespace, home: Path) -> None:
     first = next(iter(answers))
     for engine in answers:
         for kind, lists in answers[engine].items():
-            print(f"{kind}, {engine} beside {first}: {_agreement(answers[first][kind], lists)}")
+            print(f"{kind}, {engine} next to {first}: {_agreement(answers[first][kind], lists)}")
 
 
 def _measure(
@@ -130,13 +130,14 @@ def _measure(
             done = run(_again(bench.reader), ("ask", kind, str(home / "questions.json")), Path.home())
             if done.status:
                 raise SystemExit(done.err)
-            told = json.loads(done.out)
+            figures = json.loads(done.out)
             counts = bench.server.counts() if bench.server else Counter[str]()
             bill = _bill(Counter({one: n / QUESTIONS for one, n in counts.items()}))
-            bench.tell(
-                f"{kind}, warm{late}", f"{told['wall']:.0f} ms ({told['cpu']:.0f} cpu), {done.peak_mb:.0f} MB{bill}"
+            bench.record(
+                f"{kind}, warm{late}",
+                f"{figures['wall']:.0f} ms ({figures['cpu']:.0f} cpu), {done.peak_mb:.0f} MB{bill}",
             )
-            answers[kind] = told["found"]
+            answers[kind] = figures["found"]
     if bench.server:
         bench.server.answer_after(0)
     bench.step("nothing changed", bench.writer, "update")
@@ -144,14 +145,14 @@ def _measure(
     bench.step("1 % changed", bench.writer, "update")
     bench.step("search after it", bench.reader, "search", words[0])
     status = bench.step("status after it", bench.reader, "status")
-    bench.tell("size", " ".join(re.findall(r"(?i)size\W+([\d.,]+ ?\w+)", status.out)))
+    bench.record("size", " ".join(re.findall(r"(?i)size\W+([\d.,]+ ?\w+)", status.out)))
     if arguments.kills and bench.reader is not bench.writer:
         _kill_writers(bench, home / "docs", arguments.kills, words, first.wall_s)
     return answers
 
 
 def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str], takes_s: float) -> None:
-    """Index into a second place, killed so many times, beside four machines that search; it must become equal."""
+    """Index into a second place with killed writers, next to four machines that search; the results must be equal."""
     from qmd.plugins.lance.claim import SILENT_S
 
     dice, answers, is_over = random.Random(5), Counter[str](), threading.Event()
@@ -168,7 +169,7 @@ def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str], 
     command = (*writer.command, "index", str(docs), "--no-embed")
     for number in range(n_kills):
         process = subprocess.Popen(command, env=dict(writer.env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # In the middle, and the next one waits for as long as a dead one may still live.
+        # In the middle; the next writer waits until the claim of a dead one expires.
         time.sleep(takes_s * dice.uniform(0.3, 0.9) + (SILENT_S if number else 0))
         process.kill()
         process.wait()
@@ -176,12 +177,12 @@ def _kill_writers(bench: Bench, docs: Path, n_kills: int, words: Sequence[str], 
     is_over.set()
     for thread in threads:
         thread.join()
-    bench.tell("meanwhile on four machines", ", ".join(f"{n} {what}" for what, n in answers.most_common()))
+    bench.record("meanwhile on four machines", ", ".join(f"{n} {what}" for what, n in answers.most_common()))
     os.environ.update(bench.server.env if bench.server else {})
     places = [locate(None, Path(one.env["HOME"]), dict(one.env)) for one in (bench.writer, writer)]
     undisturbed, killed = (tables_of(place, ("docs",), with_vectors=False) for place in places)
     found = differing(undisturbed, killed)
-    bench.tell("differs from the undisturbed one", ", ".join(found) or "nothing")
+    bench.record("differs from the undisturbed one", ", ".join(found) or "nothing")
 
 
 def _again(program: Program) -> Program:
@@ -191,13 +192,13 @@ def _again(program: Program) -> Program:
 def _bill(counts: Counter[str]) -> str:
     if not counts:
         return ""
-    said = ", ".join(f"{counts[kind]:.3g} {kind}" for kind in (*PRICES, "DELETE") if counts[kind])
+    requests = ", ".join(f"{counts[kind]:.3g} {kind}" for kind in (*PRICES, "DELETE") if counts[kind])
     dollars = 1000 * sum(price * counts[kind] for kind, price in PRICES.items())
-    return f"; {said}; {counts['in'] / 1e6:.3g} MB in, {counts['out'] / 1e6:.3g} out; {dollars:.2g} $ for 1,000"
+    return f"; {requests}; {counts['in'] / 1e6:.3g} MB in, {counts['out'] / 1e6:.3g} out; {dollars:.2g} $ for 1,000"
 
 
 def _questions(files: Sequence[Path]) -> list[str]:
-    """One to four words each that stand near one another in some file."""
+    """Return queries of one to four words that are near one another in some file."""
     dice = random.Random(4)
     found: list[str] = []
     while len(found) < QUESTIONS:
@@ -215,7 +216,7 @@ def _agreement(first: list[list[str]], second: list[list[str]]) -> str:
 
 
 def _ask(kind: Literal["lexical", "dense"], path: Path) -> dict[str, Any]:
-    """Answers to questions, and the median of their times after the first three, in milliseconds."""
+    """Return answers to questions, and the median of their times after the first three, in milliseconds."""
     wall: list[float] = []
     cpu: list[float] = []
     found: list[list[str]] = []
@@ -230,7 +231,7 @@ def _ask(kind: Literal["lexical", "dense"], path: Path) -> dict[str, Any]:
 
 
 def _fill(n_vectors: int, real: Path | None) -> None:
-    """Give the texts of an index vectors of the configured model, as many to each."""
+    """Give the texts of an index vectors of the configured model, the same number to each."""
     from qmd.inference.loader import identify_embedder
 
     with _open() as index:

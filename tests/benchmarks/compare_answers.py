@@ -1,9 +1,9 @@
-"""Is one run of `bench_answers.py --json` (or `bench_names.py`) better than another, or was it luck?
+"""Compare two runs of `bench_answers.py --json` (or `bench_names.py`); paired bootstrap.
 
     python tests/benchmarks/compare_answers.py BEFORE.json AFTER.json
 
-Compares query by query what a person sees (an expected file first, or among three; a passage that holds what was
-expected; a right verdict), over all queries and by kind, by paired bootstrap with 95 % intervals.
+Compares the answers query by query (an expected file first, or among three; a passage with the expected text; a right
+verdict), over all queries and by kind, with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def figures_by_query(report: Mapping[str, Any]) -> dict[tuple[str, str, str], dict[str, float]]:
-    """(Backend, kind or `all`, figure) → query → 0 or 1, for the queries that it can be asked of."""
+    """Return (backend, kind or `all`, figure) → query → 0 or 1, for the queries with that figure."""
     figures: dict[tuple[str, str, str], dict[str, float]] = {}
     for number, row in enumerate(report["results"]):
         for backend, answer in row["backends"].items():
@@ -44,7 +44,7 @@ def figures_by_query(report: Mapping[str, Any]) -> dict[tuple[str, str, str], di
 
 
 def figures_of(answer: Mapping[str, Any], *, is_answerable: bool) -> dict[str, float]:
-    """Figure → 0 or 1, of those that can be asked of a query."""
+    """Return figure → 0 or 1, for the figures of a query."""
     rank = answer["rank"] or sys.maxsize
     figures = {"verdict_right": float((answer["verdict"] != "none") == is_answerable)}
     if is_answerable:

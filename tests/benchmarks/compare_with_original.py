@@ -1,11 +1,11 @@
-"""Run the original (tobi/qmd 2.8.3) and this program over the same folder: outputs field by field, and what each costs.
+"""Run the original (tobi/qmd 2.8.3) and this program over the same folder: outputs field by field, and costs.
 
     mkdir peer && (cd peer && npm install node@22 @tobilu/qmd@2.8.3)
     python tests/benchmarks/compare_with_original.py FOLDER --peer peer [--measure] [--runs 7]
 
 Both get an empty configuration and an index of their own. Without models the original does everything but `embed`,
 `vsearch` and `query`, so those are not compared here. Every difference is printed with its reason; one without a reason
-makes the exit status 1. Where Node 22 or the package is not at hand the script says so and ends with status 0.
+makes the exit status 1. Without Node 22 or the package the script prints a message and ends with status 0.
 `--measure` adds ratios, as in docs/dev/benchmarks.md: all figures are of one machine and one run.
 """
 
@@ -31,7 +31,7 @@ TIMEOUT_S = 900
 
 @dataclass(frozen=True)
 class Program:
-    """One of the two: how it is started, in which environment, and where its index lies."""
+    """One of the two programs: its command, environment and index."""
 
     name: str
     command: tuple[str, ...]
@@ -41,7 +41,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Done:
-    """What one run printed, and what it cost."""
+    """Output and cost of one run."""
 
     status: int
     out: str
@@ -53,7 +53,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Case:
-    """One command line to compare. `kind` is how its output is read."""
+    """A command line to compare; `kind` selects how to read its output."""
 
     argv: tuple[str, ...]
     kind: str = "text"
@@ -61,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Difference:
-    """One field that differs."""
+    """A field that differs."""
 
     case: str
     field: str
@@ -91,14 +91,14 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (r"ls .*", r"text", "the width of the size column fits the listing; .gitignore and .qmdignore are honoured"),
     (r"(collection|context|status).*", r"text", "see the tables of docs/dev/conformance.md"),
     (r".*", r"status", "2 for wrong usage and 3 for what does not exist, where the original says 1"),
-    (r"search.*", r"stderr", "a word that no document holds is named"),
+    (r"search.*", r"stderr", "a word that no document contains is named"),
     (r".*", r"stderr", "one line of error and one of advice"),
 )
-"""(command, field, why it may differ), regular expressions, the first that fits counts."""
+"""(command, field, reason of a difference), regular expressions; the first match counts."""
 
 
 def peer_program(folder: Path, home: Path) -> Program | str:
-    """The original as installed in `folder`, or why it cannot be run."""
+    """Return the original as installed in `folder`, or why it cannot run."""
     script = folder / "node_modules" / "@tobilu" / "qmd" / "dist" / "cli" / "qmd.js"
     if not script.is_file():
         return f"no @tobilu/qmd in '{folder}' (npm install node@22 @tobilu/qmd@2.8.3)"
@@ -115,7 +115,7 @@ def peer_program(folder: Path, home: Path) -> Program | str:
 
 
 def our_program(home: Path) -> Program:
-    """This program from this checkout."""
+    """Return this program from this checkout."""
     database = home / "ours" / "index.sqlite"
     own = {"INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(home / "ours" / "config"), "QMD_DAEMON": "0"}
     installed = Path(sys.executable).with_name("qmd")
@@ -144,7 +144,7 @@ def run(program: Program, argv: Sequence[str], cwd: Path) -> Done:
 
 
 def cases(names: Sequence[str], words: Sequence[str]) -> list[Case]:
-    """The commands to compare: `names` are paths of documents, `words` occur in them."""
+    """Return the commands to compare: `names` are paths of documents, `words` occur in them."""
     first, second = names[0], names[1]
     found = [
         Case(("search", word, "--format", format, "-n", "5"), format) for word in words for format in ("json", "csv")
@@ -168,7 +168,7 @@ def cases(names: Sequence[str], words: Sequence[str]) -> list[Case]:
 
 
 def compare(case: Case, theirs: Done, ours: Done, home: Path) -> list[Difference]:
-    """Every field in which two runs of one command differ."""
+    """Return every field in which two runs of one command differ."""
     name = " ".join(case.argv)
     found = []
     if theirs.status != ours.status:
@@ -230,7 +230,7 @@ def _short(value: object) -> str:
 
 
 def reason_for(difference: Difference) -> str | None:
-    """Why a difference is meant, or None."""
+    """Return the reason of an intended difference, or None."""
     for command, field, reason in REASONS:
         if re.fullmatch(command, difference.case) and re.fullmatch(field, difference.field):
             return reason
@@ -238,13 +238,13 @@ def reason_for(difference: Difference) -> str | None:
 
 
 def measure(programs: Sequence[Program], folder: Path, cwd: Path, runs: int, example: str) -> list[str]:
-    """The cost of both programs as lines of a table; the index is built anew."""
+    """Return the cost of both programs as lines of a table; the index is rebuilt."""
     samples: dict[str, list[list[float]]] = {}
 
     def note(name: str, program: Program, value: float) -> None:
         samples.setdefault(name, [[], []])[programs.index(program)].append(value)
 
-    # In turns, so that what else the machine does meets both alike.
+    # In turns, so that other load affects both alike.
     for _ in range(max(runs // 3, 1)):
         for program in programs:
             shutil.rmtree(program.database.parent, ignore_errors=True)
@@ -301,7 +301,7 @@ def main() -> int:
 
 
 def _compare_all(programs: Sequence[Program], docs: Path, home: Path) -> int:
-    """Print every difference once with its reason; the number of those without one."""
+    """Print every difference once with its reason; return the number of those without one."""
     setup = (
         ("collection", "add", str(docs), "--name", "docs"),
         ("context", "add", "/", "Everything"),
@@ -337,7 +337,7 @@ def _some_folder(docs: Path) -> str:
 
 
 def _words(docs: Path, names: Sequence[str]) -> list[str]:
-    """Longer words of a few documents, the same in every run."""
+    """Return longer words of a few documents, the same in every run."""
     words = []
     for name in names[:: max(len(names) // 4, 1)][:4]:
         words += re.findall(r"[A-Za-z]{8,}", (docs / name).read_text("utf-8", "replace"))[-1:]

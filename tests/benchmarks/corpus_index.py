@@ -1,4 +1,4 @@
-"""An index of a test collection's own documents."""
+"""Index of a test collection's documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.parsing import parse_document
 
 COLLECTION = "corpus"
 SUFFIX = ".md"
-"""Entries are indexed as markdown files, so that their titles are headings as they would be in a folder of notes."""
+"""Entries are indexed as markdown files, so that their titles are headings as in a folder of notes."""
 
 
 def index_corpus(
@@ -26,12 +26,12 @@ def index_corpus(
     embedder: Embedder | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
-    """Index the corpus of a BEIR folder, each entry as the markdown file it would be; what is there already is kept.
+    """Index the corpus of a BEIR folder, each entry as a markdown file; existing entries are kept.
 
     Args:
-        folder: Holds `corpus.jsonl` or `corpus.jsonl.gz`.
-        database: The index file, made when missing.
-        embedder: Gives vectors; None leaves them out.
+        folder: Contains `corpus.jsonl` or `corpus.jsonl.gz`.
+        database: The index file, created if missing.
+        embedder: Computes vectors; None skips them.
         on_progress: Gets the characters done and left.
 
     Raises:
@@ -49,7 +49,7 @@ def index_corpus(
 
 
 def entry_id(document: StoredDocument) -> str:
-    """The corpus's own name of a document of its index."""
+    """Return the corpus's own name of a document of its index."""
     return document.path.removesuffix(SUFFIX)
 
 

@@ -1,7 +1,7 @@
-"""A server that speaks S3 (moto), counts what it is asked for, as a bill would, and answers as late as it is told.
+"""S3 server (moto) that counts requests as a bill would, and answers after a given delay.
 
 with counted_s3() as server:
-    ...                      # os.environ | server.env for whoever uses it
+    ...                      # os.environ | server.env for its users
     print(server.counts())   # since the last time
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 BUCKET = "notes"
 
 _SMALL = 65_536
-"""Bytes of an object that moto keeps in memory; larger ones lie on the disk."""
+"""Bytes of an object that moto keeps in memory; larger ones are on the disk."""
 
 _RULED = "/-/"
 
@@ -33,7 +33,7 @@ Start = Callable[[str, list[tuple[str, str]]], object]
 
 
 class CountedS3:
-    """A running server."""
+    """Running server."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
@@ -43,11 +43,11 @@ class CountedS3:
         }
 
     def counts(self) -> Counter[str]:
-        """Requests by kind, and bytes `in` and `out`, since the last time."""
+        """Return requests by kind, and bytes `in` and `out`, since the last call."""
         return Counter(json.loads(self._ask("counts")))
 
     def answer_after(self, delay_ms: int) -> None:
-        """Have each request wait for so long."""
+        """Delay each answer."""
         self._ask(f"delay/{delay_ms}")
 
     def make_bucket(self) -> None:
@@ -60,7 +60,7 @@ class CountedS3:
 
 
 PLAIN = ("-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p")
-"""moto as it is, which counts nothing; its module for the program beside the interpreter has no `__main__`."""
+"""Plain moto, which counts nothing; its module for the program next to the interpreter has no `__main__`."""
 
 
 @contextmanager
@@ -87,7 +87,8 @@ def counted_s3(program: Sequence[str] = ("-m", "tests.benchmarks.counted_s3")) -
 
 
 class _Counting:
-    """Counts, waits, and answers for a part of an object itself: moto reads the whole of it each time."""
+    """Handler that counts, waits, and answers requests for a part of an object itself: moto reads all of it each
+    time."""
 
     def __init__(self, application: Callable[[Environ, Start], Iterable[bytes]]) -> None:
         self._application = application
@@ -116,9 +117,9 @@ class _Counting:
         if order.startswith("delay/"):
             self._delay_s = int(order.removeprefix("delay/")) / 1000
         with self._counting:
-            said, self._counts = json.dumps(self._counts).encode(), Counter()
-        start("200 OK", [("content-length", str(len(said)))])
-        return [said]
+            body, self._counts = json.dumps(self._counts).encode(), Counter()
+        start("200 OK", [("content-length", str(len(body)))])
+        return [body]
 
     def _part(self, bucket: str, key: str, wanted: str, start: Start) -> bytes | None:
         from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -144,7 +145,7 @@ def _serve(port: int) -> None:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, run_simple
 
-    # Connections are kept, as S3 keeps them.
+    # Connections stay open, as with S3.
     WSGIRequestHandler.protocol_version = "HTTP/1.1"
     run_simple("127.0.0.1", port, _Counting(DomainDispatcherApplication(create_backend_app)), threaded=True)
 

@@ -4,11 +4,11 @@
                                              [--queries N] [--check]
 
 Indexes of the collections are those of bench_quality.py, which must have run on the folders; INDEX is any embedded
-index of notes, FIXTURE holds questions about it (see `qmd bench`), which the other folders are asked as well. Prints
-the constants of `qmd.retrieval.calibration`, how each source fares when the constants are fitted without it, and what
-the shipped constants give: of right first hits the shares that keep a relevance of 0.2 and of 0.5, of wrong ones the
-share that is called good all the same, of queries that nothing answers the share refused and the 95th percentile, by
-kind of query and size of the collection; and how often a right first hit stands above a wrong one (AUC).
+index of notes, FIXTURE has questions about it (see `qmd bench`), which the other folders are asked as well. Prints
+the constants of `qmd.retrieval.calibration`, the result of each source when the constants are fitted without it, and
+that of the shipped constants: of right first hits the shares that keep a relevance of 0.2 and of 0.5, of wrong ones the
+share with verdict `good`, of unanswerable queries the share refused and the 95th percentile, by kind of query and size
+of the collection; and the probability that a right first hit ranks above a wrong one (AUC).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tests.benchmarks.relevance_evidence import MODES, Row, of_collection, of_no
 
 RIDGE = 2.0
 REFUSED = 0.972
-"""Share of the nonsense asked of whole collections that stays below `calibration.WEAK`."""
+"""Share of the nonsense queries of whole collections that stays below `calibration.WEAK`."""
 
 SMALL = 0.2
-"""Weight of what is asked of 1 to 30 notes: it says how relevance depends on their number, and little of the rest."""
+"""Weight of queries of 1 to 30 notes: they show how relevance depends on the number of notes, and little else."""
 
 SIGNS = (0, 1, 1, 1, 1, 0, -1, 1, 1, 1)
-"""Of the weight of each of `calibration.features`; 0 for either."""
+"""Signs of the weights of `calibration.features`; 0 for either."""
 
 WEIGHTS = {
     "question": (1.0, 1.0),
@@ -52,7 +52,8 @@ WEIGHTS = {
     "heading": (0.3, 0.1),
     "topic": (0.3, 0.0),
 }
-"""Of right first hits and of others, by kind of query: nobody has judged whether other notes answer a topic, too."""
+"""Weights of right first hits and of others, by kind of query: for a topic, other notes may be answers without a
+judgement."""
 
 Rows = Sequence[Row]
 Judge = Callable[[Evidence], float]
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def gather(options: argparse.Namespace) -> dict[str, dict[Mode, list[Row]]]:
-    """Evidence by source and mode, kept beside the indexes between runs."""
+    """Return evidence by source and mode, stored next to the indexes between runs."""
     settings = EngineSettings(models_dir=Path("no-full-tier"), embed="built-in", rerank="built-in")
     engines = load_engines(settings, ["embed", "rerank"])
     gathered: dict[str, dict[Mode, list[Row]]] = {}
@@ -109,19 +110,16 @@ def _kept(cache: Path, make: Callable[[], dict[Mode, list[Row]]]) -> dict[Mode, 
     return found
 
 
-# --- fitting --------------------------------------------------------------------------------------
-
-
 def usable(row: Row, mode: Mode) -> bool:
-    """Whether a row says something about a mode's constants: first hits do, but names need none, and those without a
-    cosine are the lexical ones' business."""
+    """Return whether a row fits a mode's constants: first hits do, but not names, and lexical ones only without a
+    cosine."""
     if row.rank != 1 or row.evidence.is_named:
         return False
     return mode == "lexical" or row.evidence.cosine is not None
 
 
 def fit(gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
-    """Weighted ridge logistic regression by Newton's method, weights of the wrong sign left out, then anchored."""
+    """Fit weighted ridge logistic regression by Newton's method, skip weights of the wrong sign, then anchor."""
     x, y, weight = _samples(gathered, mode)
     signs = np.array(SIGNS[: x.shape[1]])
     ridge = np.full(x.shape[1], RIDGE)
@@ -143,8 +141,11 @@ def fit(gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
 def _samples(
     gathered: Mapping[str, Rows], mode: Mode
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Features, labels and weights of first hits: a kind of query in a source counts with the root of its number, whole
-    and small collections apart, and right ones together as much as all else."""
+    """Return features, labels and weights of first hits.
+
+    A kind of query in a source counts with the root of its number, whole and small collections apart, and right ones
+    together as much as all else.
+    """
     groups: dict[tuple[str, str, bool], list[Row]] = {}
     for name, rows in gathered.items():
         for row in rows:
@@ -164,7 +165,7 @@ def _samples(
 
 
 def anchored(theta: npt.NDArray[np.float64], gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
-    """The same weights with `REFUSED` of the nonsense below `calibration.WEAK`."""
+    """Return the same weights with `REFUSED` of the nonsense below `calibration.WEAK`."""
     judge = judge_by(theta, mode)
     asked = [row for rows in gathered.values() for row in rows if row.group == "nonsense"]
     highest = float(np.quantile(first_values(asked, judge)["none"], REFUSED))
@@ -174,17 +175,14 @@ def anchored(theta: npt.NDArray[np.float64], gathered: Mapping[str, Rows], mode:
 
 
 def judge_by(theta: npt.NDArray[np.float64], mode: Mode) -> Judge:
-    """Relevance with trial constants."""
+    """Return a relevance function with trial constants."""
     if mode == "lexical":
         return lambda evidence: calibration.relevance(evidence, by_words=theta.tolist())
     return lambda evidence: calibration.relevance(evidence, with_cosine=theta.tolist())
 
 
-# --- checking -------------------------------------------------------------------------------------
-
-
 def first_values(rows: Rows, judge: Judge) -> dict[str, list[float]]:
-    """Relevance of the first hit of each query, by what it is: right, wrong, or none can be right."""
+    """Return the relevance of the first hit of each query, by its kind: right, wrong, or unanswerable."""
     queries: list[list[Row]] = []
     for row in rows:
         if row.rank == 0:
@@ -200,7 +198,7 @@ def first_values(rows: Rows, judge: Judge) -> dict[str, list[float]]:
 
 
 def show(gathered: Mapping[str, Rows], judge: Judge) -> None:
-    """A line per source and group, and one for all questions."""
+    """Print a line per source and group, and one for all questions."""
     for name, rows in gathered.items():
         for group in dict.fromkeys(row.group for row in rows):
             print(
@@ -214,7 +212,7 @@ def show(gathered: Mapping[str, Rows], judge: Judge) -> None:
 
 
 def describe(found: Mapping[str, Sequence[float]]) -> str:
-    """The shares of a group of queries."""
+    """Return the shares of a group of queries."""
     right, wrong, none = (np.array(found[outcome]) for outcome in ("right", "wrong", "none"))
     parts = []
     if right.size:

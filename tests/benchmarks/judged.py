@@ -33,7 +33,7 @@ class JudgedQueries(Struct, frozen=True):
 
 
 class CorpusText(Struct, frozen=True):
-    """One document of a BEIR corpus."""
+    """A document of a BEIR corpus."""
 
     id: str
     title: str
@@ -53,7 +53,7 @@ def read_beir(folder: Path) -> JudgedQueries:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Read query texts by id: JSON lines (`id` or `_id`, `text` or `query`), or two columns parted by a tab.
+    """Read query texts by id: JSON lines (`id` or `_id`, `text` or `query`), or two columns separated by a tab.
 
     Raises:
         NotFoundError: No such file.
@@ -75,12 +75,12 @@ def read_queries(path: Path) -> dict[str, str]:
 
 
 def plain_text(text: str) -> str:
-    """A judged query on one line, none of it read as a filter or as a line of a query document."""
+    """Return a judged query on one line, none of it read as a filter or as a line of a query document."""
     return " ".join(_SYNTAX.sub(r"\1 ", text).split())
 
 
 def read_corpus(folder: Path) -> Iterator[CorpusText]:
-    """Documents of `corpus.jsonl` or `corpus.jsonl.gz`, in file order. Raises as `read_beir` does."""
+    """Yield documents of `corpus.jsonl` or `corpus.jsonl.gz`, in file order. Raises as `read_beir` does."""
     path = _first_of(folder, _CORPUS_NAMES)
     for number, row in _json_lines(path):
         yield CorpusText(
@@ -135,7 +135,7 @@ def read_run(path: Path) -> dict[str, list[str]]:
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a TREC run; scores are falling ranks, queries and documents are called as `run_name` says."""
+    """Write a TREC run; scores are falling ranks, and `run_name` names queries and documents."""
     lines = [
         f"{run_name(query)} Q0 {run_name(name)} {rank} {len(names) - rank + 1} {tag}"
         for query, names in run.items()
@@ -145,11 +145,8 @@ def write_run(path: Path, run: Run, tag: str) -> None:
 
 
 def run_name(name: str) -> str:
-    """A name as a run holds it, whose columns are parted by white space: that is percent-encoded."""
+    """Return a name for a run, whose columns are separated by white space: that is percent-encoded."""
     return "".join(quote(character) if character.isspace() else character for character in name)
-
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 def _first_of(folder: Path, names: Sequence[str]) -> Path:

@@ -1,4 +1,4 @@
-"""Queries that an index asks itself: each heading should find its document, each link's text where it leads."""
+"""Queries from an index itself: each heading should find its document, each link's text its target."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MARKUP = re.compile(r"[`*_\[\]]|\([^)]*\)|\{[^}]*\}|<[^>]*>")
 
 
 def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int = 200, seed: int = 0) -> JudgedQueries:
-    """Known-item queries from headings and link texts; names are `collection/path`.
+    """Return known-item queries from headings and link texts; names are `collection/path`.
 
-    Headings are used when they stand in one document only and have two words or more; a link's text asks for the
+    Headings are used when they occur in one document only and have two words or more; a link's text asks for the
     document it leads to. At most `limit`, drawn at random and the same for the same seed.
     """
     texts: dict[str, set[str]] = {}
@@ -54,7 +54,7 @@ def _clean(label: str) -> str:
 
 
 def _target(source: str, link: str) -> str:
-    """The document that a relative link of `source` leads to."""
+    """Return the document that a relative link of `source` leads to."""
     parts = source.split("/")[:-1]
     for part in link.split("/"):
         if part == ".." and parts:

@@ -87,7 +87,7 @@ def _rerank(plan: Plan, path: Path) -> Iterator[Row]:
 
 
 class LlamaModel:
-    """A model and a context of llama.cpp."""
+    """Model and context of llama.cpp."""
 
     def __init__(self, path: Path, threads: int, *, ranks: bool) -> None:
         import llama_cpp
@@ -114,7 +114,7 @@ class LlamaModel:
             self._lib.llama_memory_seq_rm(memory, 0, keep, -1)
 
     def read(self, ids: Sequence[int], start: int) -> None:
-        """Run tokens from position `start` on, and fetch the result of the last."""
+        """Run tokens from position `start` on, and return the result of the last."""
         batch = self._lib.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
         for index, token in enumerate(ids):
@@ -135,11 +135,8 @@ class LlamaModel:
         self._lib.llama_model_free(self._model)
 
 
-# --- stand-ins ------------------------------------------------------------------------------------
-
-
 def _gguf(folder: Path, role: str, quantisation: str, layers: int) -> Path:
-    """A quantised stand-in, made when it is missing."""
+    """Return a quantised stand-in, made when it is missing."""
     import llama_cpp
 
     full = folder / "gguf" / f"{role}-{layers}-f16.gguf"
@@ -209,7 +206,7 @@ def write_gguf(path: Path, layers: int, *, ranks: bool) -> None:
 
 
 def _add_vocabulary(writer: Any) -> None:
-    """Byte letters and numbered names: the library refuses a model without a vocabulary; no text is ever read."""
+    """Add byte letters and numbered names: the library refuses a model without a vocabulary; no text is ever read."""
     letters = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters += [256 + index for index in range(256 - len(letters))]
     words = [*map(chr, letters)]

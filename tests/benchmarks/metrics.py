@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def ndcg_at(ranking: Sequence[str], grades: Mapping[str, float], k: int) -> float:
-    """Normalised discounted cumulative gain of the first `k`, with the grade itself as gain and log2(rank + 1).
+    """Return the normalised discounted cumulative gain of the first `k`, with the grade as gain and log2(rank + 1).
 
     0 when nothing is relevant. Source: Järvelin, Kekäläinen, ACM TOIS 20(4), 2002; trec_eval's `ndcg_cut`.
     """
@@ -18,18 +18,18 @@ def ndcg_at(ranking: Sequence[str], grades: Mapping[str, float], k: int) -> floa
 
 
 def recall_at(ranking: Sequence[str], grades: Mapping[str, float], k: int) -> float:
-    """Share of the relevant documents among the first `k`; 0 when nothing is relevant."""
+    """Return the share of the relevant documents among the first `k`; 0 when nothing is relevant."""
     relevant = _relevant(grades)
     return len(relevant.intersection(ranking[:k])) / len(relevant) if relevant else 0.0
 
 
 def precision_at(ranking: Sequence[str], grades: Mapping[str, float], k: int) -> float:
-    """Relevant documents among the first `k`, divided by `k`, as trec_eval does even when the ranking is shorter."""
+    """Return the relevant documents among the first `k`, divided by `k`, also for shorter rankings, as in trec_eval."""
     return len(_relevant(grades).intersection(ranking[:k])) / k
 
 
 def mrr_at(ranking: Sequence[str], grades: Mapping[str, float], k: int) -> float:
-    """One over the rank of the first relevant document among the first `k`, else 0.
+    """Return one over the rank of the first relevant document among the first `k`, else 0.
 
     Source: Voorhees, TREC-8 question answering track report, 1999.
     """
@@ -38,7 +38,7 @@ def mrr_at(ranking: Sequence[str], grades: Mapping[str, float], k: int) -> float
 
 
 def average(values: Sequence[float]) -> float:
-    """Arithmetic mean; 0 of nothing."""
+    """Return the arithmetic mean; 0 of nothing."""
     return math.fsum(values) / len(values) if values else 0.0
 
 

@@ -1,10 +1,9 @@
-"""Evidence of relevance, gathered from real searches: what `fit_relevance.py` fits the calibration on.
+"""Evidence of relevance from real searches, on which `fit_relevance.py` fits the calibration.
 
-Asked are the judged queries of test collections, and of folders of notes their own names, headings and topics of one or
+The queries are the judged ones of test collections, and of folders of notes their names, headings and topics of one or
 two words with questions that a person wrote; all of it once more in collections of 1 to 30 notes drawn from those.
-Beside them stand queries that nothing answers: questions that their writer found no answer for, every second question
-about another folder (`elsewhere`: some of them have an answer all the same), random words, keyboard noise and other
-languages.
+Unanswerable queries are questions without an answer, every second question about another folder (`elsewhere`: some of
+them have an answer), random words, keyboard noise and other languages.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from tests.benchmarks.known_items import known_item_queries
 MODES: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
 SMALL_SIZES = (1, 3, 3, 10, 30)
 SMALL_NOTE = 20_000
-"""Bytes up to which a note is drawn for a small collection: the vectors of long minutes would take an hour."""
+"""Most bytes of a note in a small collection: the vectors of long minutes would take an hour."""
 
 JUDGED = 10
-"""Hits of a query that are judged, as the pipeline does at least."""
+"""Judged hits of a query, as many as the pipeline judges at least."""
 
 FOREIGN = (
     "où acheter du pain frais près de la gare demain matin",
@@ -70,13 +69,13 @@ FOREIGN = (
 
 @dataclass(frozen=True)
 class Row:
-    """One judged hit.
+    """A judged hit.
 
     Attributes:
-        group: What kind of query in a collection of how many documents, if few: `topic`, `nonsense of 30` …
+        group: Kind of query and number of documents of the collection, if few: `topic`, `nonsense of 30` …
         query: Unique inside the source.
-        is_answerable: Whether anything answers it.
-        rank: From 1; 0 for the row that says that a query was asked.
+        is_answerable: Whether the query has an answer.
+        rank: From 1; 0 for the row that records a query.
         evidence: As the pipeline measured it.
         is_relevant: Whether the hit is an answer.
     """
@@ -91,7 +90,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Asked:
-    """A query with the paths that answer it; none for what nothing answers."""
+    """A query with the paths that answer it; none for an unanswerable one."""
 
     group: str
     text: str
@@ -101,7 +100,7 @@ class Asked:
 def of_collection(
     engines: Engines, folder: Path, index: Path, n_queries: int, n_nonsense: int
 ) -> dict[Mode, list[Row]]:
-    """Evidence of a test collection whose index `bench_quality.py` made."""
+    """Return the evidence of a test collection whose index `bench_quality.py` made."""
     judged = read_beir(folder)
     names = list(judged.queries)
     step = max(1, len(names) // n_queries)
@@ -126,7 +125,8 @@ def of_notes(
     n_nonsense: int,
     seed: int = 5,
 ) -> dict[Mode, list[Row]]:
-    """Evidence of a folder of notes, as a whole and in small parts; `elsewhere` are questions about other folders."""
+    """Return the evidence of a folder of notes, as a whole and in small parts; `elsewhere` are questions about other
+    folders."""
     with open_reader(index) as reader:
         texts = {document.id: text for document, text in _documents(reader)}
         asked = own_queries(reader, n_queries, seed)
@@ -148,7 +148,7 @@ def of_notes(
 
 
 def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
-    """Names, headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
+    """Return names, headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
     asked = []
     for case in cases_of_names(reader, count, seed).values():
         asked.append(Asked("name", case.query, frozenset(one.partition("/")[2] for one in case.expected_files)))
@@ -177,7 +177,7 @@ def with_small_parts(
     count: int,
     seed: int = 5,
 ) -> dict[Mode, list[Row]]:
-    """`rows` with those of `count` small collections drawn from the same documents."""
+    """Return `rows` with those of `count` small collections drawn from the same documents."""
     generator = random.Random(seed)
     for number in range(count):
         part = small_part(asked, by_name, SMALL_SIZES[number % len(SMALL_SIZES)], generator)
@@ -187,14 +187,14 @@ def with_small_parts(
 
 
 def path_of(document: StoredDocument) -> str:
-    """What fixtures call a document."""
+    """Return the name of a document in fixtures."""
     return document.path
 
 
 def small_part(
     asked: Sequence[Asked], by_path: Mapping[str, tuple[StoredDocument, str]], size: int, generator: random.Random
 ) -> list[tuple[StoredDocument, str]]:
-    """`size` notes, of which one at least answers a query."""
+    """Return `size` notes, of which one at least answers a query."""
     answered = generator.choice([one for one in asked if one.answers & by_path.keys()])
     answer = generator.choice(sorted(answered.answers & by_path.keys()))
     others = [path for path in generator.sample(sorted(by_path), size) if path != answer]
@@ -230,7 +230,7 @@ def _of_small(
 def ask_all(
     reader: IndexReader, engines: Engines, asked: Sequence[Asked], name_of: Callable[[StoredDocument], str]
 ) -> dict[Mode, list[Row]]:
-    """Rows of every query in every mode."""
+    """Return the rows of every query in every mode."""
     found: dict[Mode, list[Row]] = {mode: [] for mode in MODES}
     for number, one in enumerate(asked):
         query = f"{number} {one.text}"
@@ -243,7 +243,7 @@ def ask_all(
 
 
 def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> list[tuple[StoredDocument, Evidence]]:
-    """The first ten hits of the real pipeline, each with the evidence caught where it is judged."""
+    """Return the first ten hits of the real pipeline, each with the evidence that its judge received."""
     seen: list[Evidence] = []
     options = SearchRequest(mode=mode, expand=False, limit=JUDGED, folds_copies=False)
 
@@ -256,10 +256,11 @@ def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> lis
 
 
 def nonsense_queries(own: str, count: int, seed: int = 7) -> list[str]:
-    """Random words, keyboard noise, and other languages, a third each; Chinese is no noise for a Chinese collection.
+    """Return random words, keyboard noise, and other languages, a third each; Chinese is no noise for a Chinese
+    collection.
 
-    Half of the random words come from the collection itself, whose text is `own`; three at least, since of two one may
-    well be meant.
+    Half of the random words come from the collection itself, whose text is `own`; three at least, since two may be a
+    real query.
     """
     generator = random.Random(seed)
     is_chinese = len(re.findall(r"[\u4e00-\u9fff]", own[:5000])) > 500

@@ -1,4 +1,4 @@
-"""Cases of `bench_answers.py` and `bench_names.py`, what a person sees of a search, and its figures."""
+"""Cases of `bench_answers.py` and `bench_names.py`, their answers and figures."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_cases_that_no_search_can_meet_are_named(tmp_path: Path) -> None:
     )
     assert impossible_cases(reader, cases) == [
         "the index lacks files that queries expect: 'gone'",
-        "no expected file holds the expected text of queries: 'wrong'",
+        "no expected file has the expected text of queries: 'wrong'",
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_name_keeps_its_id_when_other_notes_come() -> None:
 
 
 def found(text: str) -> tuple[SearchResponse, list[str]]:
-    """What a search by words finds in two notes, and their paths."""
+    """Return the lexical answer of two notes, and their paths."""
     reader = NoteIndex()
     reader.add("pump.md", "# Pump\n\nThe pump has\ntwo valves, one of brass.\n")
     reader.add("tap.md", "# Tap\n\nA tap has one valve.\n")
@@ -122,7 +122,7 @@ def found(text: str) -> tuple[SearchResponse, list[str]]:
     return response, [hit.document.path for hit in response.hits]
 
 
-def test_the_passage_of_the_first_expected_file_is_what_counts() -> None:
+def test_the_passage_of_the_first_expected_file_counts() -> None:
     response, names = found("pump valves brass")
     assert names[0] == "pump.md"
     right = judge_answer(case_of("tap.md", "pump.md", texts=("HAS TWO  valves",)), names, response, 1.0)
@@ -131,7 +131,7 @@ def test_the_passage_of_the_first_expected_file_is_what_counts() -> None:
     assert judge_answer(case_of("pump.md"), names, response, 1.0).passage_holds is None
 
 
-def test_a_file_that_is_not_shown_has_no_passage_that_holds() -> None:
+def test_a_file_that_is_not_shown_has_no_passage() -> None:
     response, _ = found("pump valves brass")
     missing = judge_answer(case_of("other.md", texts=("valves",)), ["pump.md"], response, 1.0)
     assert (missing.rank, missing.passage_holds) == (None, False)

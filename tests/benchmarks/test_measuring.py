@@ -1,4 +1,4 @@
-"""What benchmarks measure with: metrics by hand, judged files, comparison, known items."""
+"""Measures of benchmarks: metrics by hand, judged files, comparison, known items."""
 
 from __future__ import annotations
 

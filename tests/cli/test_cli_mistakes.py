@@ -43,7 +43,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("search rate --budget 5", 0, "option '--budget' has no effect on 'qmd search'"),
     ("search rate -c note", 3, "Collection not found: note\nhint: did you mean 'notes'? see: qmd collection list"),
     ("update notes", 2, "did you mean 'qmd update -c notes'? usage: qmd update"),
-    ("search '\"rate limiter'", 0, "a quote is not closed: all that follows it is read as one phrase"),
+    ("search '\"rate limiter'", 0, "a quote is not closed: the text after it is one phrase"),
     ("search tag:gardning", 0, "no note has the tag 'gardning'; did you mean 'tag:gardening'?"),
     ("search 'tag:work rate'", 0, "no note has the tag 'work'; there are: gardening, trees"),
     ("collection remove nots", 1, "Collection not found: nots\nhint: did you mean 'notes'?"),

@@ -1,4 +1,4 @@
-"""What the original gets wrong, one test or more for each symptom, by number."""
+"""Defects of the original: one test or more for each symptom, by number."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from tests.program import Qmd, Run
 
 @dataclass(frozen=True)
 class World:
-    """A home folder and the program in it."""
+    """Home folder and the program in it."""
 
     home: Path
     config_file: Path
@@ -40,7 +40,7 @@ class World:
         return done
 
     def write(self, folder: str, files: Mapping[str, str]) -> Path:
-        """Write files below a folder of the home; the folder."""
+        """Write files below a folder of the home; return the folder."""
         for name, text in files.items():
             target = self.home / folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def world(home: Path, qmd: Qmd, tmp_path: Path) -> World:
     return World(home, tmp_path / "config" / "qmd" / "index.yml", tmp_path / "cache" / "qmd" / "index.sqlite", qmd)
 
 
-def test_01_a_small_collection_is_found_beside_hundreds_of_better_hits_elsewhere(world: World) -> None:
+def test_01_a_small_collection_is_found_despite_hundreds_of_better_hits_elsewhere(world: World) -> None:
     world.collection("big", {f"{n}.md": f"# Kiwi {n}\n\nkiwi kiwi kiwi\n" for n in range(600)})
     world.collection("small", {"s.md": "# Fruit\n\nA long note that names the kiwi once among many other words.\n"})
     rows = world.ok("search", "kiwi", "-c", "small", "-n", "2", "--json").json
@@ -101,14 +101,14 @@ def test_05_a_file_emptied_on_disk_is_no_longer_found_by_its_old_text(world: Wor
 
 @pytest.mark.parametrize("format", ["json", "csv", "cli", "md", "xml"])
 def test_06_numbered_snippet_lines_are_lines_of_the_file(world: World, format: str) -> None:
-    lines = ["# Title", "", "one", "two", "the marker zebra stands here", "three", "four", "five"]
+    lines = ["# Title", "", "one", "two", "the marker zebra is here", "three", "four", "five"]
     world.collection("docs", {"a.md": "\n".join(lines) + "\n"})
     out = world.ok("search", "zebra", "--line-numbers", "--format", format).out
     if format == "json":
         out = json.loads(out)[0]["snippet"]
     for number in (4, 5, 6):
         assert f"{number}: {lines[number - 1]}" in out
-    assert ": @@" not in out  # the header is no line of the file
+    assert ": @@" not in out  # The header is no line of the file.
 
 
 def test_07_the_order_of_typed_lines_changes_neither_weights_nor_results(world: World) -> None:
@@ -148,7 +148,7 @@ def test_09_the_reranker_reads_the_chunk_that_matched_by_meaning(tmp_path: Path)
     with open_reader(tmp_path / "index.sqlite") as reader:
         answer = search(reader, fakes.fake_engines(embedder, reranker), parse_query("car"), SearchRequest())
     assert any("automobile" in passage for _, passages in reranker.calls for passage in passages)
-    # The snippet comes from that chunk, too, although it holds no word of the query.
+    # The snippet comes from that chunk, too, although it has no word of the query.
     assert answer.hits[0].document.path == "a.md"
     assert answer.hits[0].passage.start_line > 100
 
@@ -191,7 +191,7 @@ def test_12_a_name_of_hex_letters_is_a_path_before_it_is_a_docid(world: World, n
 
 
 def colliding_texts() -> tuple[str, str]:
-    """Two texts whose hashes begin with the same six digits."""
+    """Return two texts whose hashes begin with the same six digits."""
     seen: dict[str, str] = {}
     for number in count():
         text = f"# Kiwi {number}\n"
@@ -271,7 +271,7 @@ def test_16_a_list_in_which_nothing_resolves_is_a_failure(world: World) -> None:
     assert done.err.count("File not found") == 2
 
 
-def test_16_documents_of_one_name_in_two_collections_are_told_apart(world: World) -> None:
+def test_16_documents_of_one_name_in_two_collections_are_distinct(world: World) -> None:
     world.collection("big", {"1.md": "# One\n"})
     world.collection("huge", {"1.md": "# Eins\n"})
     rows = world.ok("multi-get", "{big,huge}/1.md", "--json").json
@@ -288,7 +288,7 @@ def test_17_vsearch_with_a_minimum_of_zero_shows_everything(world: World) -> Non
 
 
 @pytest.mark.parametrize("value", ["0", "many"])
-def test_17_a_limit_of_zero_or_of_words_is_told(world: World, value: str) -> None:
+def test_17_a_limit_of_zero_or_of_words_is_reported(world: World, value: str) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
     assert f"-n '{value}' is not a positive whole number" in world.ok("search", "kiwi", "-n", value).err
 
@@ -342,7 +342,7 @@ def test_20_words_with_punctuation_inside_are_found(world: World, query: str, wa
         "docs",
         {
             "mail.md": "# Contact\n\nWrite to ana@example.org today.\n",
-            "path.md": "# Paths\n\nThe folder foo/bar holds it.\n",
+            "path.md": "# Paths\n\nThe folder foo/bar contains it.\n",
             "cpp.md": "# Languages\n\nWritten in C++ for speed.\n",
             "node.md": "# Run-time\n\nIt runs on node.js only.\n",
             "cat.md": "# Cats\n\nCats can climb, carry and catch.\n",
@@ -374,7 +374,7 @@ def test_22_removing_a_collection_leaves_texts_that_others_share(world: World) -
     other = world.collection("more", {**same, "b.md": "# Pear\n"})
     world.ok("collection", "remove", "docs")
     assert "the same text" in world.ok("get", "qmd://more/a.md").out
-    # A document of the other collection that is gone for now must come back whole.
+    # A document of the other collection that is missing for now must come back whole.
     (other / "a.md").unlink()
     world.ok("update")
     world.write("more", same)
@@ -383,7 +383,7 @@ def test_22_removing_a_collection_leaves_texts_that_others_share(world: World) -
 
 
 def untrusted_project(world: World, monkeypatch: pytest.MonkeyPatch, extra: str = "") -> Path:
-    """A checkout whose own configuration reads a folder outside it and runs a command."""
+    """Create a checkout whose own configuration reads a folder outside it and runs a command."""
     world.write("private", {"secret.md": "# Kiwi secret\n"})
     project = world.write("project", {"docs/a.md": "# Kiwi\n"})
     entries = "  docs:\n    path: docs\n    update: touch hooked\n  out:\n    path: ../private\n"
@@ -503,7 +503,7 @@ def test_34_a_failing_update_command_does_not_stop_the_other_collections(world: 
     assert "Indexed: 1 new" in done.out
 
 
-def test_35_a_binary_file_under_the_mask_is_left_out_with_a_word(world: World) -> None:
+def test_35_a_binary_file_under_the_mask_is_skipped_with_a_message(world: World) -> None:
     folder = world.write("docs", {"a.md": "# Kiwi\n"})
     (folder / "b.md").write_bytes(bytes(range(256)) * 64)
     done = world.ok("collection", "add", str(folder))

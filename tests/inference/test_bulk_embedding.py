@@ -181,8 +181,8 @@ def test_without_room_for_one_text_the_cpu_goes_on_and_one_line_says_so(
     assert both.description.provider == "cpu"
     assert both.description.note == "'model.onnx' runs on the CPU: the GPU has no memory left for one text"
     trace = Trace()
-    trace.used(both.description)
-    trace.used(both.description)
+    trace.record_model(both.description)
+    trace.record_model(both.description)
     assert trace.warnings == [both.description.note]
 
 

@@ -143,13 +143,13 @@ def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_sam
     assert (on_gpu.embed_documents(texts) * on_cpu.embed_documents(texts)).sum(axis=1).mean() >= 0.98
 
 
-def test_every_point_of_the_table_holds_on_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_point_of_the_table_passes_on_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = bench_cuda.Plan(tmp_path, is_tiny=True, texts=600, queries=5)
     bench_cuda.build(plan)
     rows = list(bench_cuda.measure(plan))
     with capsys.disabled():
         print(capsys.readouterr().out)
-    assert [row for row in rows if not row.holds] == []
+    assert [row for row in rows if not row.passes] == []
 
 
 def test_the_driver_tells_the_memory_of_the_device() -> None:

@@ -33,7 +33,7 @@ def test_a_dry_run_fills_every_row_of_the_table(tmp_path: Path, capsys: pytest.C
     build(plan)
     rows = {row.point: row for row in measure(plan)}
     assert tuple(rows) == tuple(POINTS) and set(NINE) < set(rows)
-    assert [row for row in rows.values() if not row.holds or row.got.startswith("failed")] == []
+    assert [row for row in rows.values() if not row.passes or row.got.startswith("failed")] == []
     assert rows["shared key-value buffer"].equality.startswith("correlation 1.00000, likeliest token 20 of 20")
     table = capsys.readouterr().out.splitlines()
     assert len(table) == 2 + len(POINTS) and len({line.count("|") for line in table}) == 1
@@ -50,8 +50,8 @@ def test_a_point_that_fails_is_a_row_and_the_others_go_on(
 
     monkeypatch.setattr(bench_cuda, "POINTS", {"decode step": fail, "driver": POINTS["driver"]})
     failed, driver = measure(Plan(tmp_path, True))
-    assert (failed.holds, failed.got) == (False, "failed: RuntimeError: CUDA failure 700: an illegal memory access")
-    assert driver.holds
+    assert (failed.passes, failed.got) == (False, "failed: RuntimeError: CUDA failure 700: an illegal memory access")
+    assert driver.passes
     assert "| NO |" in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""Relevance: bounded, monotone, and low for what no document says."""
+"""Relevance: bounded, monotone, and low for queries that no document answers."""
 
 from itertools import pairwise
 
@@ -29,7 +29,7 @@ def test_more_evidence_means_more_relevance() -> None:
     assert relevance(Evidence(1.0, 1.0, 2.0)) > relevance(Evidence(0.5, 0.5, 2.0)) > relevance(Evidence(0.0, 0.0, 2.0))
 
 
-def test_half_of_a_long_question_says_more_than_half_of_two_words() -> None:
+def test_half_of_a_long_question_is_more_evidence_than_half_of_two_words() -> None:
     assert relevance(Evidence(0.5, 0.5, 8.0)) > relevance(Evidence(0.5, 0.5, 2.0))
 
 
@@ -43,7 +43,7 @@ def test_more_of_any_evidence_never_means_less(
         assert relevance(more) >= relevance(less) - 1e-12
 
 
-def test_a_first_note_that_stands_clear_is_worth_more_than_one_of_several_alike() -> None:
+def test_a_first_note_with_a_clear_lead_is_more_relevant_than_one_of_several_alike() -> None:
     alike = Evidence(0.6, 0.5, 2.0, lead=0.1, fused=2.0)
     assert relevance(replace(alike, lead=1.0)) > relevance(alike)
     alike = replace(alike, cosine=0.5)
@@ -75,11 +75,11 @@ def test_an_empty_list_is_none() -> None:
     assert verdict([]) == "none"
 
 
-def test_what_the_query_calls_by_its_name_is_an_answer() -> None:
+def test_a_note_that_the_query_names_is_an_answer() -> None:
     assert relevance(Evidence(0.0, 0.0, 0.0, is_named=True)) == NAMED
 
 
-def test_a_topic_that_stands_in_the_title_is_an_answer() -> None:
+def test_a_topic_in_the_title_is_an_answer() -> None:
     assert relevance(Evidence(1.0, 1.0, 0.6, in_names=1.0, n_terms=1)) > GOOD
     assert relevance(Evidence(1.0, 1.0, 0.6, 0.4, in_names=1.0, n_terms=1)) > GOOD
 

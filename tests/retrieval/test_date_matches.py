@@ -38,7 +38,7 @@ def ask(index: NoteIndex, text: str, mode: str = "lexical", **wishes: object) ->
 
 @pytest.fixture
 def at_noon(monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]) -> None:
-    """Wednesday 17 October 2018."""
+    """Set the clock to Wednesday 17 October 2018."""
     set_zone("UTC")
     monkeypatch.setattr(times, "utc_now", lambda: datetime(2018, 10, 17, 12, tzinfo=UTC))
 
@@ -51,13 +51,13 @@ def test_the_note_of_the_day_comes_first_however_the_day_is_written(date: str, m
     assert answer.warnings == ()
 
 
-def test_the_note_of_the_day_comes_before_one_that_says_the_day_as_the_question_does() -> None:
+def test_the_note_of_the_day_comes_before_a_mention_of_the_day() -> None:
     index = journal()
     index.add("summary.md", "# Summary\n\nstandup of 17 October 2018\n")
     assert paths(ask(index, "17 October 2018"))[0] == "journal/2018-10-17.md"
 
 
-def test_a_note_of_the_day_that_holds_no_other_word_is_found() -> None:
+def test_a_note_of_the_day_without_any_other_word_is_found() -> None:
     assert paths(ask(journal(), "zucchini 2 November 2018"))[0] == "2018-11/nov-2.md"
 
 
@@ -132,11 +132,11 @@ def test_a_date_that_most_notes_have_tells_nothing() -> None:
     )
 
 
-def test_what_the_user_marks_is_meant_word_for_word() -> None:
+def test_a_quoted_date_is_literal() -> None:
     assert paths(ask(journal(), '"meeting of October 2018"')) == ["meetings.md"]
 
 
-def test_the_explanation_shows_what_the_date_did() -> None:
+def test_the_explanation_shows_the_influence_of_the_date() -> None:
     hit = ask(journal(), "meeting of 17 October 2018", explain=True).hits[0]
     assert hit.explanation is not None
     part = hit.explanation.contributions[-1]

@@ -1,4 +1,4 @@
-"""Fusion: order-independent, deterministic, and what each rule says."""
+"""Fusion: order-independent, deterministic, and the effect of each rule."""
 
 from random import Random
 from typing import get_args
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
-from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, blend_rerank, fuse_zscores, put_first, z_scores
+from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
 from qmd.retrieval.name_matches import PART
 
 
@@ -74,7 +74,7 @@ def test_the_cosine_that_words_make_likely_rises_no_faster_than_they_do() -> Non
     assert by_meaning[6] == pytest.approx(by_words[6] + level)
 
 
-def test_what_one_list_is_sure_of_is_not_outvoted_by_what_the_other_finds_likely() -> None:
+def test_a_clear_first_of_one_list_is_not_outvoted_by_the_other() -> None:
     words = {1: 2.4, 2: 5.0, 3: 4.8, **dict.fromkeys(range(4, 20), 1.0)}
     meaning = {1: 0.9, 2: 0.5, 3: 0.5, **dict.fromkeys(range(4, 20), 0.1)}
     assert fuse_zscores([ranking(words, "bm25"), ranking(meaning)], [0.5, 0.5])[0].document_id == 1
@@ -94,7 +94,7 @@ def test_weights_must_match_the_rankings() -> None:
 
 def test_equal_scores_have_z_scores_of_zero() -> None:
     assert z_scores([3.0, 3.0]) == [0.0, 0.0]
-    # What only rounding tells apart is equal as well.
+    # Scores that differ only by rounding are equal.
     assert z_scores([0.1 + 0.2, 0.3]) == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_the_weight_of_reranking_decides_between_the_two_orders() -> None:
     assert first < second
 
 
-def test_a_lead_of_the_fused_scores_holds_against_reranking() -> None:
+def test_a_large_lead_of_the_fused_scores_survives_reranking() -> None:
     close, far = blend_rerank([1.2, 1.0], [0.1, 0.9], 0.6), blend_rerank([4.0, 1.0], [0.1, 0.9], 0.6)
     assert close[0] < close[1]
     assert far[0] > far[1]
@@ -122,6 +122,6 @@ def test_every_kind_of_name_and_date_has_its_influence() -> None:
     assert names | dates <= INFLUENCES.keys()
 
 
-def test_what_is_put_first_is_found_even_if_no_list_holds_it() -> None:
-    fused = put_first(fuse_zscores([ranking({1: 2.0, 2: 1.0})], [1.0]), {2: "day", 3: "mention"}, "date", "today")
+def test_an_influence_adds_documents_that_no_list_contains() -> None:
+    fused = add_influence(fuse_zscores([ranking({1: 2.0, 2: 1.0})], [1.0]), {2: "day", 3: "mention"}, "date", "today")
     assert [(one.document_id, one.contributions[-1].contribution) for one in fused[:2]] == [(2, 16.0), (3, 13.0)]

@@ -1,4 +1,4 @@
-"""Which notes say nothing themselves, and what is shown of those that speak of them."""
+"""Stubs, and the mentions of them that are shown."""
 
 import pytest
 

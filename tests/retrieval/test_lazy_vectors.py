@@ -1,4 +1,4 @@
-"""What a search answers, and leaves behind, while texts have no vectors yet."""
+"""Answers, and stored vectors, while texts have no vectors yet."""
 
 from msgspec.structs import replace
 
@@ -8,7 +8,7 @@ from qmd.indexing.precomputed import PrecomputedChunks
 from qmd.inference.base import Embedder
 from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.records import Candidate, Ranking, SearchResponse
-from qmd.retrieval import lazy_vectors as supply
+from qmd.retrieval import lazy_vectors
 from qmd.retrieval.fusion import fuse_zscores
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import parse_query
@@ -24,7 +24,7 @@ DENSE = replace(HYBRID, mode="dense")
 
 
 def notes() -> NoteIndex:
-    """Four notes with the word engine, one of them about cars; none has vectors."""
+    """Return four notes with the word engine, one of them about cars; none has vectors."""
     index = NoteIndex()
     index.add("games.md", "# Games\n\nAn engine draws pictures.\n")
     index.add("search.md", "# Search\n\nThe engine ranks notes.\n")
@@ -87,13 +87,13 @@ def test_the_answer_with_all_vectors_is_the_one_without_this() -> None:
     assert plain.warnings == supplied.warnings == (UNKNOWN,)
 
 
-def test_a_search_by_meaning_alone_ranks_what_words_found() -> None:
+def test_a_dense_search_ranks_lexical_candidates() -> None:
     answer = ask(notes(), "car engine", DENSE)
     assert paths(answer)[0] == "work/automobile.md"
     assert not any("words only" in warning for warning in answer.warnings)
 
 
-def test_of_a_long_note_the_parts_that_hold_the_query_come_first_and_the_rest_waits() -> None:
+def test_chunks_of_a_long_note_with_query_terms_are_embedded_first() -> None:
     index = NoteIndex()
     filler = "\n\n".join(f"## Part {number}\n\n" + "lorem ipsum dolor " * 60 for number in range(12))
     index.add("long.md", f"# Long\n\n{filler}\n\n## Last\n\nThe automobile engine is loud.\n")
@@ -101,7 +101,7 @@ def test_of_a_long_note_the_parts_that_hold_the_query_come_first_and_the_rest_wa
     assert answer.hits[0].passage.text.startswith("## Last")
     assert pending(index) == 1
     stored = index.status(EMBEDDER.fingerprint).chunks
-    assert 0 < stored <= supply.CHUNKS
+    assert 0 < stored <= lazy_vectors.CHUNKS
     report = embed_pending(index, EMBEDDER)
     assert report.reused == stored
     assert pending(index) == 0
@@ -152,7 +152,7 @@ def test_a_model_that_fails_meanwhile_is_a_warning() -> None:
     assert any("embed skipped: out of memory" in warning for warning in answer.warnings)
 
 
-def test_a_note_without_vectors_is_not_put_behind_notes_that_hold_less_of_the_query() -> None:
+def test_a_note_without_vectors_does_not_rank_below_notes_with_less_of_the_query() -> None:
     index = NoteIndex(EMBEDDER)
     for number in range(8):
         index.add(f"old{number}.md", f"# Old {number}\n\nA note on an engine, number {number}, with other words.\n")
@@ -176,7 +176,7 @@ def test_a_run_that_completed_a_text_meanwhile_is_not_undone() -> None:
     assert index.status(EMBEDDER.fingerprint).chunks == before > 1
 
 
-def test_a_model_that_the_index_was_not_made_with_leaves_no_trace_in_it() -> None:
+def test_another_model_than_that_of_the_index_stores_nothing_in_it() -> None:
     index = notes()
     embed_pending(index, fakes.HashingEmbedder(fingerprint="f" * 16))
     answer = ask(index, "car engine")

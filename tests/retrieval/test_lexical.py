@@ -1,17 +1,17 @@
-"""What counts as a mark, and what is punctuation."""
+"""Operators and punctuation of plain queries."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis.query import has_user_operators, parse_lex
-from qmd.retrieval.lexical import lex_operators
+from qmd.retrieval.lexical import read_operators
 from qmd.retrieval.trace import Trace
 
 
 def marks(text: str) -> tuple[list[str], list[str]]:
-    """The (required, excluded) expressions of a plain query."""
-    marked = lex_operators(text, Trace())
+    """Return the (required, excluded) expressions of a plain query."""
+    marked = read_operators(text, Trace())
     terms = parse_lex(marked) if marked is not None else ()
     return [term.fts for term in terms if term.required], [term.fts for term in terms if term.excluded]
 
@@ -54,14 +54,14 @@ def test_punctuation_is_no_operator(text: str) -> None:
     assert marks(text) == ([], [])
 
 
-def test_a_pasted_text_requires_nothing_and_the_user_is_told() -> None:
+def test_a_pasted_text_requires_nothing_and_warns() -> None:
     trace = Trace()
     text = "this is what they wrote about it " * 4 + 'in "two words" of theirs -never'
-    assert lex_operators(text, trace) is None
+    assert read_operators(text, trace) is None
     assert any("lex:" in warning for warning in trace.warnings)
 
 
 @given(st.text(alphabet='ab +-"* how do the of', max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
-    marked = lex_operators(text, Trace())
+    marked = read_operators(text, Trace())
     assert marked is None or has_user_operators(marked)

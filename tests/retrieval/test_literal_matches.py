@@ -1,4 +1,4 @@
-"""What was typed comes before its relatives, and a hit that holds all of it is never weak."""
+"""Typed words rank above their relatives, and a hit with all of them is never weak."""
 
 import pytest
 
@@ -62,13 +62,13 @@ def test_a_border_inside_a_word_is_none() -> None:
     assert names(answer)[0] == "typed"
 
 
-def test_a_name_holds_a_word_as_well_as_a_text() -> None:
+def test_a_word_in_a_name_counts_like_one_in_the_text() -> None:
     reader = index_of(relative=RELATIVE)
     reader.add("on adherence/talk.md", "# Talk\n\nOf other things.\n")
     assert names(ask(reader, "adherence"))[0] == "on adherence/talk"
 
 
-def test_the_only_holder_is_found_behind_hundreds_of_relatives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_literal_match_is_found_behind_hundreds_of_relatives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(literal, "_BATCH", 10)
     reader = index_of(typed="# Other\n\n" + "Words about other things. " * 80 + "Their adherence is better.\n")
     for number in range(60):
@@ -77,25 +77,27 @@ def test_the_only_holder_is_found_behind_hundreds_of_relatives(monkeypatch: pyte
     assert names(answer)[0] == "typed"
 
 
-def test_what_is_excluded_stays_out_and_a_filter_holds() -> None:
+def test_literal_matches_respect_exclusions_and_filters() -> None:
     reader = index_of(typed=TYPED, other="# Other\n\nAdherence to rules.\n", relative=RELATIVE)
     assert names(ask(reader, "adherence -patients")) == ["other", "relative"]
     assert names(ask(reader, "adherence path:typed*")) == ["typed"]
 
 
 def test_a_question_is_ranked_by_all_evidence_and_its_quotes_by_their_words() -> None:
-    typed = [term.text for term in literal.typed_terms(_terms("how many adherent points has a closed bounded set"))]
+    typed = [
+        term.text for term in literal.select_typed_terms(_terms("how many adherent points has a closed bounded set"))
+    ]
     assert typed == []
     quoted = _terms('many "adherent points" have closed bounded sets', lex_syntax=True)
-    assert [term.text for term in literal.typed_terms(quoted)] == ["adherent points"]
+    assert [term.text for term in literal.select_typed_terms(quoted)] == ["adherent points"]
 
 
-def test_what_nobody_typed_alone_is_not_looked_up() -> None:
-    assert [term.text for term in literal.typed_terms(_terms("getUserName"))] == ["getusername"]
-    assert literal.typed_terms(_terms("adher*", lex_syntax=True)) == []
+def test_parts_of_typed_words_are_not_matched_literally() -> None:
+    assert [term.text for term in literal.select_typed_terms(_terms("getUserName"))] == ["getusername"]
+    assert literal.select_typed_terms(_terms("adher*", lex_syntax=True)) == []
 
 
-def test_a_word_that_nearly_every_note_holds_is_no_weak_answer() -> None:
+def test_a_word_of_nearly_every_note_is_no_weak_answer() -> None:
     assert ask(index_of(typed=TYPED), "text").verdict == "good"
 
 

@@ -1,4 +1,4 @@
-"""Documents by docid, URI, path, suffix, file name, pattern."""
+"""Lookup of documents by docid, URI, path, suffix, file name, pattern."""
 
 from pathlib import Path
 from time import process_time
@@ -51,7 +51,7 @@ WAYS = {
     "[[b]].md": "[[b]].md",
     "deep/decade": "decade  deep/decade  [[decade]]",
 }
-"""What each note, lines of it (`:`) and a heading in it (`#`) are called; `_` stands for a blank."""
+"""References to each note, to lines (`:`) and to a heading in it (`#`); `_` is a blank."""
 
 
 @pytest.mark.parametrize(("meant", "reference"), [(key, way) for key, ways in WAYS.items() for way in ways.split()])

@@ -1,6 +1,6 @@
-"""Places of terms in a text: found where words begin, in time that follows the text, and not more than are of use.
+"""Places of terms in a text: at the start of words, in linear time, and a limited number.
 
-As spans of the text itself they are found by the analysis that searched.
+Spans of the text itself come from the analysis that searched.
 """
 
 import time
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.records import LexicalTerm
-from qmd.retrieval.matching import MOST_SPANS, WeightedTerm, find_occurrences, find_spans, fold
+from qmd.retrieval.matching import MAX_SPANS, WeightedTerm, find_occurrences, find_spans, fold
 
 
 def terms(query: str) -> list[WeightedTerm]:
@@ -78,12 +78,12 @@ def test_spans_lie_in_the_text_and_apart_from_each_other(text: str, query: str) 
 
 
 @given(before=st.text(alphabet="aé\u0301ß发ﬁ\u00a0İ \n", max_size=80))
-def test_what_stands_before_a_word_does_not_shift_it(before: str) -> None:
+def test_text_before_a_word_does_not_shift_its_place(before: str) -> None:
     assert found(f"{before} needle.", "needle") == ["needle"]
 
 
 def test_a_text_full_of_a_word_gives_a_bounded_number_of_spans() -> None:
-    assert len(find_spans("word " * 100_000, [LexicalTerm("word", '"word"')])) == MOST_SPANS
+    assert len(find_spans("word " * 100_000, [LexicalTerm("word", '"word"')])) == MAX_SPANS
 
 
 def test_a_long_text_in_another_script_takes_time_that_follows_its_length() -> None:

@@ -1,4 +1,4 @@
-"""A query that is what a note is called finds that note first."""
+"""A query that is the name of a note finds that note first."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_a_name_that_many_notes_have_tells_nothing() -> None:
     assert find_named(index, "decisions", Scope()) == {}
 
 
-def test_the_explanation_names_what_the_query_is(vault: NoteIndex) -> None:
+def test_the_explanation_has_the_kind_of_name(vault: NoteIndex) -> None:
     answer = search(vault, fakes.fake_engines(), parse_query("CFG"), SearchRequest(mode="lexical", explain=True))
     explanation = answer.hits[0].explanation
     assert explanation is not None

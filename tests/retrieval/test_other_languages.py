@@ -6,7 +6,7 @@ import pytest
 
 from qmd.inference.models.catalogue import READERS
 from qmd.records import SearchResponse
-from qmd.retrieval.lexical import MOST_TERMS, MOST_UNKNOWN
+from qmd.retrieval.lexical import MAX_TERMS, MAX_UNKNOWN
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import SearchRequest
@@ -41,13 +41,17 @@ def test_a_word_is_found_in_another_form_of_its_language_behind_notes_that_have_
     assert paths(answer(index, "wann ist eine Überfahrt"))[:2] == ["fahrt.md", "boot.md"]
 
 
-def test_words_that_no_note_has_are_told_in_one_line_beside_what_is_searched_instead() -> None:
-    said = answer(german(), "warum ist das Kaninchen und der Igel im Gartenhaus und das Brot nicht gebakken").warnings
-    assert "'gebakken' does not appear in any note: searched for 'gebacken' instead" in said
-    assert "the query is read as German: no note has 'kaninchen', 'igel', 'gartenhaus'" in said and len(said) == 2
+def test_unknown_words_are_reported_in_one_line_next_to_their_corrections() -> None:
+    warnings = answer(
+        german(), "warum ist das Kaninchen und der Igel im Gartenhaus und das Brot nicht gebakken"
+    ).warnings
+    assert "'gebakken' does not appear in any note: searched for 'gebacken' instead" in warnings
+    assert (
+        "the query is read as German: no note has 'kaninchen', 'igel', 'gartenhaus'" in warnings and len(warnings) == 2
+    )
 
 
-def test_keywords_go_by_the_notes_and_what_is_marked_means_what_it_says() -> None:
+def test_keywords_follow_the_language_of_the_notes_and_marked_words_are_literal() -> None:
     assert paths(answer(german(), "Überfahrt")) == ["boot.md"]
     assert "boot.md" in paths(answer(german(), "der Winter ist -Überfahrt"))
 
@@ -59,7 +63,7 @@ def test_without_the_stemmer_words_are_searched_as_typed(monkeypatch: pytest.Mon
 
 def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     index = NoteIndex()
-    index.add("many.md", "und der die das ist mit " + " ".join(f"überfahr{n:x}t" for n in range(2 * MOST_TERMS)))
+    index.add("many.md", "und der die das ist mit " + " ".join(f"überfahr{n:x}t" for n in range(2 * MAX_TERMS)))
     compared: list[int] = []
     terms_from = SqliteReader.terms_from
 
@@ -70,7 +74,7 @@ def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share(monkeypatch:
 
     monkeypatch.setattr(SqliteReader, "terms_from", count)
     answer(index, " ".join(["wann ist der", *(f"überfahr{chr(97 + n)}" for n in range(26))]))
-    assert len(compared) == MOST_UNKNOWN and max(compared) == MOST_TERMS
+    assert len(compared) == MAX_UNKNOWN and max(compared) == MAX_TERMS
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The whole read path over fakes: what is found, what is said when something cannot run."""
+"""Search pipeline over fakes: hits, and warnings about stages that cannot run."""
 
 from typing import Any
 
@@ -50,11 +50,11 @@ def test_a_literal_answer_comes_first_in_every_mode() -> None:
 
 UNKNOWN = "'{}' does not appear in any note"
 BY_WORDS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
-    # what holds: query, notes found, all that is said
+    # statement: query, notes found, all warnings
     "a question needs not all of its words": ("why do tomatoes hate it", ["garden.md"], (UNKNOWN.format("hate"),)),
     "a cut off word is searched as a prefix": ("automob", ["work/engine.md"], ()),
-    "a correct word that no document holds is left alone": ("slicing", [], (UNKNOWN.format("slicing"),)),
-    "a short unknown word beside known ones is only questioned": (
+    "a correct word that no document contains is kept": ("slicing", [], (UNKNOWN.format("slicing"),)),
+    "a short unknown word next to known ones is only questioned": (
         "tomatoes flwo away", ["garden.md"], (UNKNOWN.format("flwo") + ": did you mean 'flow'?", UNKNOWN.format("away"))
     ),
     "an unknown word is named": ("zzzqqq", [], (UNKNOWN.format("zzzqqq"),)),
@@ -83,7 +83,7 @@ def test_operators_decide_in_a_search_by_words_and_vectors(case: str) -> None:
     assert sorted(paths(ask(notes(EMBEDDER), text, HYBRID, embedder=EMBEDDER))) == expected
 
 
-def test_vectors_find_what_words_do_not() -> None:
+def test_vectors_find_notes_that_words_do_not() -> None:
     assert paths(ask(notes(EMBEDDER), "car", HYBRID, embedder=EMBEDDER))[0] == "work/engine.md"
 
 
@@ -92,7 +92,7 @@ def test_the_passage_carries_the_lines_of_the_file() -> None:
     assert (passage.line, passage.start_line) == (4, 1)
 
 
-def test_a_misspelt_word_is_corrected_and_the_user_told() -> None:
+def test_a_misspelt_word_is_corrected_with_a_warning() -> None:
     answer = ask(notes(), "windwo", LEXICAL)
     assert paths(answer) == ["limiter.md"]
     assert answer.warnings == ("'windwo' does not appear in any note: searched for 'window' instead",)
@@ -106,9 +106,7 @@ def test_an_answer_tells_the_words_that_were_looked_for_and_not_those_that_were_
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("slidng", "sliding"), ("engne", "engine"), ("limiterr", "limiter")])
-def test_a_word_of_five_letters_that_only_one_other_resembles_is_searched_beside_known_ones(
-    typed: str, meant: str
-) -> None:
+def test_a_word_of_five_letters_with_one_near_word_is_corrected_next_to_known_ones(typed: str, meant: str) -> None:
     answer = ask(notes(), f"tomatoes {typed}", LEXICAL)
     assert set(paths(answer)) > {"garden.md"}
     assert answer.warnings == (f"'{typed}' does not appear in any note: searched for '{meant}' instead",)
@@ -147,7 +145,7 @@ def test_a_query_without_words_is_answered_with_one_line(text: str, options: Sea
     assert answer.warnings == ("no words to search for: the query has no letter or digit",)
 
 
-def test_passages_that_a_model_leaves_out_are_no_matter_of_a_budget_that_nobody_set() -> None:
+def test_passages_that_a_model_skips_are_not_blamed_on_an_unset_budget() -> None:
     reranker = fakes.OverlapReranker(allowed=0)
     answer = ask(notes(EMBEDDER), "window water", HYBRID, embedder=EMBEDDER, reranker=reranker)
     (warning,) = answer.warnings
@@ -161,7 +159,7 @@ def test_of_hundreds_of_unknown_words_the_first_are_named_and_the_others_counted
     assert answer.warnings[-1] == "280 further words do not appear in any note"
 
 
-def test_a_required_phrase_that_nothing_holds_is_relaxed_with_a_warning() -> None:
+def test_a_required_phrase_without_matches_is_relaxed_with_a_warning() -> None:
     answer = ask(notes(), '"window sliding" tomatoes', LEXICAL)
     assert "garden.md" in paths(answer)
     assert any("window sliding" in warning for warning in answer.warnings)
@@ -177,7 +175,7 @@ def test_a_signed_word_decides_in_a_sentence_too() -> None:
     answer = ask(notes(), "how do I water tomatoes or set the sliding window -limiter", LEXICAL)
     assert "garden.md" in paths(answer)
     assert "limiter.md" not in paths(answer)
-    assert "documents with 'limiter' are left out because of '-limiter'" in answer.warnings
+    assert "documents with 'limiter' are excluded because of '-limiter'" in answer.warnings
 
 
 def test_an_empty_collection_list_means_none() -> None:
@@ -195,7 +193,7 @@ def test_a_query_without_words_or_filters_is_refused() -> None:
         search(notes(), fakes.fake_engines(), Query("  "), HYBRID)
 
 
-def test_without_an_embedder_words_answer_and_the_user_is_told() -> None:
+def test_without_an_embedder_words_answer_with_a_warning() -> None:
     for options in (DENSE, HYBRID):
         answer = ask(notes(), "tomatoes", options)
         assert paths(answer) == ["garden.md"]
@@ -209,7 +207,7 @@ def test_a_model_that_fails_to_open_is_not_called_missing() -> None:
     assert answer.warnings == (failure, "searched by words only")
 
 
-def test_a_model_that_stands_in_for_another_is_told_with_every_answer() -> None:
+def test_a_substitute_model_is_reported_with_every_answer() -> None:
     note = "jina replaces the embed model 'hf:a/b.gguf'; to use it: qmd models import FILE"
     engines = replace(fakes.fake_engines(), embedder=EMBEDDER, notes=(note,))
     assert note in search(notes(EMBEDDER), engines, Query("tomatoes"), HYBRID).warnings
@@ -234,7 +232,7 @@ def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
 
 
 @pytest.mark.parametrize(
-    ("embedder", "said"),
+    ("embedder", "expected"),
     [
         (fakes.HashingEmbedder(failure="the model file is damaged"), "the model file is damaged"),
         (fakes.HashingEmbedder(trust=0.0), "cannot read the query's script"),
@@ -242,11 +240,11 @@ def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
     ids=["it fails", "it does not know the script"],
 )
 def test_a_query_that_the_model_cannot_embed_is_left_to_words_with_a_warning(
-    embedder: fakes.HashingEmbedder, said: str
+    embedder: fakes.HashingEmbedder, expected: str
 ) -> None:
     answer = ask(notes(embedder), "tomatoes", HYBRID, embedder=embedder)
     assert paths(answer) == ["garden.md"]
-    assert any(said in warning for warning in answer.warnings)
+    assert any(expected in warning for warning in answer.warnings)
 
 
 def test_a_failing_reranker_leaves_the_fused_order() -> None:
@@ -289,7 +287,7 @@ def test_the_reranker_sees_the_chunk_that_matched_under_its_title() -> None:
     assert any("automobile engine" in passage for passage in reranker.calls[0][1])
 
 
-def test_a_budget_cut_is_told() -> None:
+def test_a_budget_cut_is_reported() -> None:
     reranker = fakes.OverlapReranker(allowed=2)
     options = replace(HYBRID, budget_ms=60_000)
     answer = ask(notes(EMBEDDER), "rate limiter", options, embedder=EMBEDDER, reranker=reranker)
@@ -330,7 +328,7 @@ def test_a_query_document_runs_its_own_lines() -> None:
     assert set(paths(answer)[:2]) == {"garden.md", "work/engine.md"}
 
 
-def test_the_minimum_says_what_it_left_out() -> None:
+def test_a_minimum_that_removes_all_hits_is_reported() -> None:
     answer = ask(notes(), "tomatoes", replace(LEXICAL, min_relevance=1.0))
     assert answer.hits == ()
     assert any("score less than the minimum" in warning for warning in answer.warnings)
@@ -376,7 +374,7 @@ def test_an_unrelated_collection_does_not_change_a_scoped_order() -> None:
 
 @pytest.fixture(scope="module")
 def embedded_notes() -> NoteIndex:
-    """Notes with vectors, which are only read."""
+    """Return notes with vectors, for reading only."""
     return notes(EMBEDDER)
 
 

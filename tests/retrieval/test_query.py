@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qmd import times
 from qmd.errors import UsageError
 from qmd.records import DateFilter, Query, Scope, SubQuery, TagFilter, TextFilter
-from qmd.retrieval.query import build_scope, parse_query, read_query, validate_subqueries
+from qmd.retrieval.query import intersect_scopes, parse_query, read_query, validate_subqueries
 from qmd.retrieval.query_filters import split_filters
 from qmd.retrieval.request import SearchRequest
 
@@ -98,7 +98,7 @@ def test_empty_query_is_refused(text: str) -> None:
         parse_query(text)
 
 
-def test_filters_stand_anywhere_and_leave_the_text() -> None:
+def test_filters_may_be_anywhere_and_are_removed_from_the_text() -> None:
     query = parse_query('rotate tag:#security keys after:2026-3 -title:"old notes"')
     assert query.text == "rotate keys"
     assert query.scope.filters == (
@@ -150,7 +150,7 @@ def test_a_filter_that_may_be_two_days_is_refused() -> None:
     assert raised.value.hint == "on:2018-05-06"
 
 
-def test_the_order_stands_among_the_words() -> None:
+def test_the_order_may_be_among_the_words() -> None:
     assert parse_query("roses sort:date") == Query("roses", sort="date")
     assert parse_query("sort:-date") == Query("", sort="-date")
     with pytest.raises(UsageError, match="unknown order 'sort:size'"):
@@ -163,10 +163,10 @@ def test_bad_dates_are_refused(text: str) -> None:
         parse_query(f"x {text}")
 
 
-def test_scopes_intersect_and_those_that_share_no_path_hold_nothing() -> None:
-    both = build_scope(Scope(("a", "b"), "docs/"), Scope(("b", "c"), "docs/api/"))
+def test_scopes_intersect_and_are_empty_without_a_common_path() -> None:
+    both = intersect_scopes(Scope(("a", "b"), "docs/"), Scope(("b", "c"), "docs/api/"))
     assert both == Scope(("b",), "docs/api/")
-    assert build_scope(Scope(None, "a/"), Scope(None, "b/")).collections == ()
+    assert intersect_scopes(Scope(None, "a/"), Scope(None, "b/")).collections == ()
 
 
 @given(st.text())

@@ -1,4 +1,4 @@
-"""Filters by front matter, as they are typed and as programs write them."""
+"""Filters by front matter, as people type them and as programs write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qmd.conditions import MAX_CONDITIONS, read_condition
 from qmd.errors import UsageError
 from qmd.records import FieldFilter
 from qmd.retrieval.query import parse_query, read_query, take_field_filters
-from qmd.retrieval.query_filters import doubtful_filters, names_fields
+from qmd.retrieval.query_filters import explain_unknown_fields, names_fields
 from qmd.retrieval.request import SearchRequest
 from qmd.times import local_today
 
@@ -21,7 +21,7 @@ NAMES = ("status", "priority", "due", "done", "plugin-id")
 
 
 def meets(asked: str, **metadata: object) -> bool:
-    """Whether front matter is as something typed asks."""
+    """Return whether front matter passes a typed filter."""
     (one,) = read_query(SearchRequest("", filter=asked)).scope.filters
     assert isinstance(one, FieldFilter)
     return one.condition.holds(metadata) is not one.is_negated
@@ -48,7 +48,7 @@ def test_a_filter_is_what_the_index_knows_as_a_field(text: str, words: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "holds", "fails"),
+    ("asked", "matches", "fails"),
     [
         ("n:3", [3, 3.0, "3", ["1", "3"]], [30, "x", None, [], True]),
         ("n>=3", [3, 11, "11", ["2", "11"]], [2, "x", "", None, True, "inf", "nan"]),
@@ -65,8 +65,8 @@ def test_a_filter_is_what_the_index_knows_as_a_field(text: str, words: str) -> N
         ("has:n", ["", 0, False, ["a"]], [None, []]),
     ],
 )
-def test_values_are_compared_by_their_types(asked: str, holds: list[object], fails: list[object]) -> None:
-    assert all(meets(asked, n=value) for value in holds)
+def test_values_are_compared_by_their_types(asked: str, matches: list[object], fails: list[object]) -> None:
+    assert all(meets(asked, n=value) for value in matches)
     assert not any(meets(asked, **({} if value is None else {"n": value})) for value in fails)
 
 
@@ -76,22 +76,22 @@ def test_days_in_words_are_those_of_today() -> None:
     assert not meets("due>today", due=today.isoformat()) and meets('due>"last month"', due=tomorrow.isoformat())
 
 
-def test_what_looks_like_a_filter_and_is_none_is_named() -> None:
-    said = list(doubtful_filters(['staus:draft port:80 foo:bar x->y size>3 "a:b" has:du'], (), NAMES))
-    assert said == [
+def test_a_lookalike_of_a_filter_is_reported() -> None:
+    lines = list(explain_unknown_fields(['staus:draft port:80 foo:bar x->y size>3 "a:b" has:du'], (), NAMES))
+    assert lines == [
         "'staus:draft' is searched as words: no note has the field 'staus'; did you mean 'status'?",
         "'foo:bar' is searched as words: no note has the field 'foo'; "
         "there are: done, due, plugin-id, priority, status (qmd collection metadata)",
     ]
-    assert next(doubtful_filters(["size>3"], (), NAMES)).startswith("'size>3' is searched as words: ")
-    assert next(doubtful_filters(["has:du"], (), NAMES)).endswith("did you mean 'due'?")
-    assert list(doubtful_filters(["status:draft tag:x lex: http://a.b"], (), NAMES)) == []
+    assert next(explain_unknown_fields(["size>3"], (), NAMES)).startswith("'size>3' is searched as words: ")
+    assert next(explain_unknown_fields(["has:du"], (), NAMES)).endswith("did you mean 'due'?")
+    assert list(explain_unknown_fields(["status:draft tag:x lex: http://a.b"], (), NAMES)) == []
     assert not names_fields("tag:x after:2026 plain words")
 
 
 def test_a_field_that_no_note_has_is_named() -> None:
     filters = read_query(SearchRequest("", filter="statsu:x -absent>3 due:2026 tag:x")).scope.filters
-    assert list(doubtful_filters([""], filters, NAMES)) == [
+    assert list(explain_unknown_fields([""], filters, NAMES)) == [
         "no note has the field 'statsu'; did you mean 'status'?",
         "no note has the field 'absent'; there are: done, due, plugin-id, priority, status (qmd collection metadata)",
     ]
@@ -156,6 +156,6 @@ def test_many_unknown_names_cost_no_more_than_their_length() -> None:
     text = " ".join(f"name{number}:value" for number in range(1_000))
     before = sys.getprofile()
     sys.setprofile(count)
-    list(doubtful_filters([text], (), [f"field{number}" for number in range(10_000)]))
+    list(explain_unknown_fields([text], (), [f"field{number}" for number in range(10_000)]))
     sys.setprofile(before)
     assert calls < 400_000

@@ -30,7 +30,7 @@ Build = Callable[[Mapping[str, Mapping[str, str]]], IndexReader]
 
 
 def new_document(path: str, text: str) -> NewDocument:
-    """A markdown file as the index takes it."""
+    """Return a markdown file as the index takes it."""
     document = parse_document(path, text.encode())
     return NewDocument(
         path=path,
@@ -49,7 +49,7 @@ def new_document(path: str, text: str) -> NewDocument:
 
 @pytest.fixture
 def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
-    """Collection → path → text, as an open index."""
+    """Return an open index of collection → path → text."""
     opened: list[IndexReader] = []
 
     def index(collections: Mapping[str, Mapping[str, str]]) -> IndexReader:
@@ -90,10 +90,10 @@ def test_an_unrelated_collection_changes_nothing_of_a_scoped_answer(
     build: Build, own: dict[str, str], other: dict[str, str], text: str
 ) -> None:
     alone = ask(build({"own": own}), text, "own")
-    # Beside a collection that repeats some words a hundred times, and was indexed first or last.
+    # Next to a collection that repeats some words a hundred times, indexed first or last.
     loud = {name: f"{body} " * 100 for name, body in other.items()}
-    for beside in (build({"own": own, "other": loud}), build({"other": loud, "own": own})):
-        answer = ask(beside, text, "own")
+    for both in (build({"own": own, "other": loud}), build({"other": loud, "own": own})):
+        answer = ask(both, text, "own")
         assert [hit.document.path for hit in answer.hits] == [hit.document.path for hit in alone.hits]
         assert [hit.relevance for hit in answer.hits] == pytest.approx([hit.relevance for hit in alone.hits])
         assert answer.warnings == alone.warnings
@@ -102,10 +102,8 @@ def test_an_unrelated_collection_changes_nothing_of_a_scoped_answer(
 def test_scoped_scores_are_those_of_the_collection_alone(build: Build) -> None:
     own = {"a.md": "limiter window", "b.md": "limiter limiter engine", "c.md": "garden water oil"}
     alone = ask(build({"own": own}), "limiter water", "own").hits
-    beside = ask(
-        build({"own": own, "other": {f"{n}.md": "limiter " * n for n in range(1, 20)}}), "limiter water", "own"
-    )
-    for left, right in zip(alone, beside.hits, strict=True):
+    both = ask(build({"own": own, "other": {f"{n}.md": "limiter " * n for n in range(1, 20)}}), "limiter water", "own")
+    for left, right in zip(alone, both.hits, strict=True):
         assert left.explanation is not None
         assert right.explanation is not None
         before, after = left.explanation.contributions[0], right.explanation.contributions[0]
@@ -146,7 +144,7 @@ names = st.text(
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(names, min_size=1, max_size=4, unique_by=str.casefold))
-def test_what_is_found_is_fetched_by_docid_and_by_address(build: Build, stems: list[str]) -> None:
+def test_a_hit_is_fetched_by_docid_and_by_address(build: Build, stems: list[str]) -> None:
     reader = build({"own": {f"{stem}.md": f"# Note\n\nmarker number {n}\n" for n, stem in enumerate(stems)}})
     hits = ask(reader, "marker").hits
     assert len(hits) == len(stems)
@@ -261,7 +259,7 @@ LANGUAGES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_recall_at_5_is_whole_in_every_language(build: Build, language: str) -> None:
-    # Every other language stands beside it, so that five results are no free choice.
+    # The index has every other language, too, so five results are not arbitrary.
     reader = build({name: files for name, (files, _) in LANGUAGES.items()})
     asked = LANGUAGES[language][1]
     found = {text: [hit.document.path for hit in ask(reader, text).hits[:5]] for text in asked}

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.records import Passage
 from qmd.retrieval.matching import WeightedTerm, match_text
-from qmd.retrieval.snippets import MOST_PARTS, filled_passages
+from qmd.retrieval.snippets import MAX_PARTS, choose_passages
 
 TEXT = "# Notes\n\nintro\n\nThe limiter slides.\nAuth token flow\nend one\nend two\n"
 
 
 def query_terms(text: str) -> list[WeightedTerm]:
-    """Terms of `text`, all of the same weight."""
+    """Return the terms of `text`, all of the same weight."""
     return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
 
 
 def best_passage(*args: Any, **options: Any) -> Passage:
-    """The best one alone."""
-    return filled_passages(*args, **options)[0]
+    """Return only the best passage."""
+    return choose_passages(*args, **options)[0]
 
 
 PROSE = "This paragraph of filler says nothing that anybody would ask for, and it says so at length.\n\n" * 12
@@ -44,7 +44,7 @@ def test_a_passage_ends_where_paragraphs_end() -> None:
     assert passage.line == 25
 
 
-def test_words_far_from_the_chunk_are_shown_when_they_hold_more_of_the_query() -> None:
+def test_words_far_from_the_chunk_are_shown_if_they_have_more_of_the_query() -> None:
     text = f"Our tokens are signed.\n\n{PROSE}Refresh tokens expire after thirty days.\n"
     passage = best_passage(text, query_terms("when do refresh tokens expire"), chunk=(0, 20))
     assert "thirty days" in passage.text
@@ -57,7 +57,7 @@ def test_of_equally_good_places_the_one_in_the_chunk_is_shown() -> None:
     assert "at noon" in best_passage(text, terms, chunk=(text.index("Tokens expire at noon"), len(text))).text
 
 
-def test_the_chunk_decides_where_the_text_holds_little_of_the_query() -> None:
+def test_the_chunk_decides_if_the_text_has_little_of_the_query() -> None:
     text = f"My car.\n\n{PROSE}## Motors\n\nAutomobiles burn petrol.\n"
     chunk = (text.index("## Motors"), len(text))
     weights = [WeightedTerm(one.term, 0.1 if one.term.text == "my" else 3.0) for one in query_terms("my vehicle fuel")]
@@ -77,18 +77,18 @@ def test_a_quoted_phrase_is_in_the_passage() -> None:
     assert "A rate limiter." in best_passage(text, terms).text
 
 
-def test_a_word_that_only_few_places_hold_decides() -> None:
+def test_a_word_in_few_places_decides() -> None:
     text = "".join(f"The proposal for stage {n} was heard.\n\n{PROSE}" for n in range(5))
     text += f"A ponyfill for the proposal.\n\n{PROSE}"
     assert "ponyfill" in best_passage(text, query_terms("stage proposal ponyfill")).text
 
 
-def test_words_of_an_address_are_not_what_a_reader_looks_for() -> None:
+def test_words_of_a_web_address_do_not_choose_the_passage() -> None:
     text = f"![badge](https://example.com/pink-topaz/pink-topaz.svg?topaz=pink)\n\n{PROSE}Pink Topaz is a theme.\n"
     assert "is a theme" in best_passage(text, query_terms("pink topaz")).text
 
 
-def test_a_heading_is_shown_with_what_follows_it() -> None:
+def test_a_heading_is_shown_with_the_text_after_it() -> None:
     text = f"# Notes\n\n{PROSE}## Refresh tokens\n\nThey expire after a month.\n\n## Next\n\n{PROSE}"
     passage = best_passage(text, query_terms("refresh tokens"))
     assert passage.text.startswith("## Refresh tokens\n\nThey expire after a month.")
@@ -199,17 +199,17 @@ SECTIONS = (
 
 
 def test_the_passages_are_the_section_of_the_best_one_and_one_for_each_other_part() -> None:
-    best, passages = filled_passages(SECTIONS, query_terms("rent and deposit"))
+    best, passages = choose_passages(SECTIONS, query_terms("rent and deposit"))
     assert best.text in "\n".join(one.text for one in passages)
     assert [one.text.split("\n")[0] for one in passages] == ["## Rent", "## Deposit"]
     assert "standing order" in passages[0].text and "within a year" in passages[1].text
-    _, (alone,) = filled_passages(SECTIONS, query_terms("rent"))
+    _, (alone,) = choose_passages(SECTIONS, query_terms("rent"))
     assert alone.text == "## Rent\n\nThe rent is due on the first.\n\nIt is paid by standing order."
 
 
 def test_a_long_section_is_filled_as_far_as_there_is_room() -> None:
     text = f"## Long\n\n{PROSE}The limiter slides.\n\n{PROSE}"
-    best, (filled,) = filled_passages(text, query_terms("limiter"), fill_chars=700)
+    best, (filled,) = choose_passages(text, query_terms("limiter"), fill_chars=700)
     assert len(best.text) < len(filled.text) <= 700
     assert "The limiter slides." in filled.text
 
@@ -218,7 +218,7 @@ def test_a_short_note_is_shown_whole_over_its_headings_but_for_the_last_ones() -
     text = (
         "# Worktree\n\nSeveral branches.\n\n## Add\n\ngit worktree add\n\n## Remove\n\ngit worktree prune\n\n## Empty\n"
     )
-    _, (whole,) = filled_passages(text, query_terms("several branches"))
+    _, (whole,) = choose_passages(text, query_terms("several branches"))
     assert whole.text == text.removesuffix("\n\n## Empty\n")
 
 
@@ -227,21 +227,21 @@ def test_a_passage_grows_to_where_its_meaning_was_found() -> None:
     lines[30] = "Here the limiter slides."
     text = "\n\n".join(lines)
     chunk = (text.index(lines[20]), text.index(lines[30]))
-    _, (filled,) = filled_passages(text, query_terms("limiter slides"), chunk=chunk, fill_chars=440)
+    _, (filled,) = choose_passages(text, query_terms("limiter slides"), chunk=chunk, fill_chars=440)
     assert lines[21] in filled.text and lines[31] not in filled.text
 
 
 def test_the_chunk_has_a_passage_of_its_own_where_words_say_little() -> None:
     text = f"My car.\n\n{PROSE}Automobiles burn petrol.\n\n{PROSE}"
     chunk = (text.index("Automobiles"), text.index("petrol"))
-    _, (best, meant) = filled_passages(text, query_terms("car motor fuel"), chunk=chunk)
+    _, (best, meant) = choose_passages(text, query_terms("car motor fuel"), chunk=chunk)
     assert "My car." in best.text and "Automobiles burn petrol." in meant.text
-    assert len(filled_passages(text, query_terms("my car"), chunk=chunk)[1]) == 1
+    assert len(choose_passages(text, query_terms("my car"), chunk=chunk)[1]) == 1
 
 
 def test_a_note_that_its_names_find_is_shown_from_its_body_where_that_begins_with_code() -> None:
     text = "---\ncreated: 2023-05-30\n---\n```scala\nval x = 1\n```\n"
-    passage, passages = filled_passages(
+    passage, passages = choose_passages(
         text, query_terms("created"), matched=match_text(text, query_terms("created"), before="created\n")
     )
     assert passage.text.startswith("```scala") and (passage.start_line, passage.end_line) == (4, 6)
@@ -256,7 +256,7 @@ def test_a_note_that_its_names_find_is_shown_from_its_beginning() -> None:
     assert "the last" in best_passage(text, terms).text
 
 
-def test_what_stands_beside_the_name_is_shown_all_the_same() -> None:
+def test_words_next_to_the_name_still_choose_the_passage() -> None:
     text = f"# Books read\n\nThe first of them.\n\n{PROSE}An oven.\n"
     terms = query_terms("books read 2020 oven")
     matched = match_text(text, terms, before="Books read\n2020\n")
@@ -273,17 +273,17 @@ def test_what_stands_beside_the_name_is_shown_all_the_same() -> None:
         ("Decision trees", False),
     ],
 )
-def test_what_a_section_says_in_brief_is_shown_with_a_place_in_it(heading: str, is_shown: bool) -> None:
+def test_the_summary_of_a_section_is_shown_with_a_place_in_it(heading: str, is_shown: bool) -> None:
     other = "## Tea\n\nTea is hot.\n\n### Conclusion\n\nWe buy tea.\n\n"
     text = f"# Minutes\n\n{other}## Rent\n\nThe rent is due.\n\n{PROSE}### {heading}\n\nWe pay it.\n\n{other}"
-    shown = [one.text for one in filled_passages(text, query_terms("rent"))[1]]
+    shown = [one.text for one in choose_passages(text, query_terms("rent"))[1]]
     assert ("We pay it." in "".join(shown)) == is_shown and "We buy tea." not in "".join(shown)
 
 
 def test_passages_of_a_hundred_thousand_headings_take_no_longer_than_their_lines() -> None:
     text = "# Conclusion\n" + "## a\n### Summary x\n" * 50_000 + "rent\n"
     begun = process_time()
-    filled_passages(text, query_terms("rent"), chunk=(0, 20))
+    choose_passages(text, query_terms("rent"), chunk=(0, 20))
     assert process_time() - begun < 4
 
 
@@ -293,9 +293,9 @@ def test_passages_of_a_hundred_thousand_headings_take_no_longer_than_their_lines
     ),
     st.integers(20, 300),
 )
-def test_passages_are_apart_from_each_other_and_stand_in_the_text(lines: list[str], fill_chars: int) -> None:
-    best, passages = filled_passages("\n".join(lines), query_terms("rent deposit"), max_chars=20, fill_chars=fill_chars)
-    assert 1 <= len(passages) <= MOST_PARTS
+def test_passages_are_disjoint_parts_of_the_text(lines: list[str], fill_chars: int) -> None:
+    best, passages = choose_passages("\n".join(lines), query_terms("rent deposit"), max_chars=20, fill_chars=fill_chars)
+    assert 1 <= len(passages) <= MAX_PARTS
     assert sum(one.start_line <= best.line <= one.end_line for one in passages) == 1
     for before, after in pairwise(sorted(passages, key=lambda one: one.start_line)):
         assert before.end_line < after.start_line

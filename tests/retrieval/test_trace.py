@@ -1,4 +1,4 @@
-"""Who waits for a search hears of its stages and can end it."""
+"""The caller of a search receives its stages and can end it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ FORCED = SearchRequest(expand=True)
 
 
 class Recorder(Listener):
-    """Notes the stages, and goes when it is told to."""
+    """Listener that records the stages, and cancels on request."""
 
     def __init__(self, *, has_gone: bool = False) -> None:
         self.stages: list[str] = []
@@ -36,7 +36,7 @@ class Recorder(Listener):
 
 @dataclass
 class LeavingReranker(OverlapReranker):
-    """A reranker whose listener goes after the second passage."""
+    """Reranker whose listener cancels after the second passage."""
 
     listener: Recorder = field(default_factory=Recorder)
     n_read: int = 0
@@ -60,7 +60,7 @@ class LeavingReranker(OverlapReranker):
 
 
 def ask(listener: Listener, reranker: OverlapReranker | None = None) -> SearchResponse:
-    """A search through all three models."""
+    """Search with all three models."""
     with NoteIndex(embedder=EMBEDDER) as reader:
         for number in range(5):
             reader.add(f"{number}.md", f"# Apples {number}\n\nApples and pears, {number} of them.\n")
@@ -74,21 +74,21 @@ def test_it_hears_of_each_model_in_order() -> None:
     assert listener.stages == ["expanding", "embedding", "reranking"]
 
 
-def test_no_model_works_once_nobody_waits() -> None:
+def test_no_model_runs_after_a_cancellation() -> None:
     listener = Recorder(has_gone=True)
     with pytest.raises(CancelledSearch):
         ask(listener)
     assert listener.stages == []
 
 
-def test_reranking_ends_between_passages_when_nobody_waits_any_more() -> None:
+def test_reranking_ends_between_passages_after_a_cancellation() -> None:
     reranker = LeavingReranker(listener=Recorder())
     with pytest.raises(CancelledSearch):
         ask(reranker.listener, reranker)
     assert reranker.n_read == 2
 
 
-def test_an_expansion_that_nobody_waits_for_is_followed_by_no_other_model() -> None:
+def test_no_model_runs_after_a_cancelled_expansion() -> None:
     listener = Recorder()
 
     class LeavingExpander(FixedExpander):
@@ -98,7 +98,7 @@ def test_an_expansion_that_nobody_waits_for_is_followed_by_no_other_model() -> N
 
     class NoEmbedder(HashingEmbedder):
         def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-            raise AssertionError("embedded for nobody")
+            raise AssertionError("embedded after a cancellation")
 
     with NoteIndex(embedder=EMBEDDER) as reader, pytest.raises(CancelledSearch):
         reader.add("a.md", "# Apples\n")

@@ -13,7 +13,7 @@ from qmd.inference.base import Engines
 from qmd.plugins.bench.fixture import MIN_DEPTH, Case, same_file
 from qmd.records import Scope
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query import build_scope, parse_query
+from qmd.retrieval.query import intersect_scopes, parse_query
 from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexReader
 
@@ -100,7 +100,7 @@ def run_backend(
         started = time.perf_counter()
         try:
             query = parse_query(case.query)
-            query = replace(query, scope=build_scope(query.scope, scope))
+            query = replace(query, scope=intersect_scopes(query.scope, scope))
             hits = search(reader, engines, query, replace(options, limit=case.depth)).hits
         except QmdError as exc:
             failures[name] = exc.message

@@ -100,7 +100,7 @@ def test_a_reranker_without_room_goes_on_with_the_cpu_and_one_line_says_so(folde
     assert opened == [True, False]
     assert reranker.description.provider == "cpu"
     trace = Trace()
-    trace.used(reranker.description)
+    trace.record_model(reranker.description)
     assert trace.warnings == ["'Qwen3-Reranker-0.6B' runs on the CPU: the GPU has no memory left for it"]
 
 
