@@ -1,8 +1,8 @@
 """qmd: on-device search over your own markdown.
 
-Comes in: folders of text, questions. Goes out: ranked documents with the passage that answers. This package root must
-not import anything heavy: `import qmd` costs nothing until a name is used. Everything public is in `__all__`; start
-with `open_index`.
+Takes folders of text and questions; returns ranked documents with the passage that answers. This module imports
+nothing heavy: `import qmd` costs nothing until a name is used. `__all__` lists the public names; start with
+`open_index`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 
 TYPE_CHECKING = False
-"""What type checkers take for true; `typing` itself would be most of what importing this costs."""
+"""True for type checkers. Importing `typing` would take most of the time of importing this module."""
 
 NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
-"""Variables that keep ONNX Runtime, huggingface_hub and hf_xet from reporting to their makers."""
+"""Variables that turn off telemetry in ONNX Runtime, huggingface_hub and hf_xet."""
 
-# ONNX Runtime looks when it is imported, the others too: here no import of theirs can come first, and every process
-# that runs a part of qmd passes by. Set over any other value, because "nothing leaves this machine" has no exceptions.
+# These libraries read the variables at import. Every process that uses qmd imports this module before them. Other
+# values are overwritten, because "nothing leaves this machine" has no exceptions.
 os.environ.update(dict.fromkeys(NO_TELEMETRY, "1"))
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
+    """Import a public name at its first use."""
     for module, names in _MODULES.items():
         if name in names.split():
             return getattr(__import__(f"{__name__}.{module}", fromlist=["*"]), name)

@@ -1,4 +1,4 @@
-"""The program `qmd`, also as `python -m qmd`."""
+"""Entry point of `qmd` and `python -m qmd`."""
 
 from __future__ import annotations
 
@@ -13,65 +13,65 @@ from types import FrameType
 from qmd.errors import EXIT_INTERRUPTED
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Allocations that start a garbage collection. At the 700 of CPython a search spends a tenth of its time in 30 of them,
-and has no cycles to find."""
+"""Allocations between garbage collections. With the 700 of CPython a search runs 30 of them, which take a tenth of its
+time and find no cycles."""
 
 _POLL_S = 0.02
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def run() -> None:
-    """Run the command line and leave the process.
+    """Run the command line and end the process.
 
-    Without taking the interpreter apart, which took a sixth of a search: what must be closed or flushed has been by the
-    time a command returns, and threads that still run are daemons.
+    Skips the shutdown of the interpreter, which takes a sixth of the time of a search: commands close and flush
+    everything before they return, and threads that still run are daemons.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
-    keep_numpy_to_one_thread()
+    limit_numpy_threads()
     status = EXIT_INTERRUPTED
-    # One that is raised before `main` can say so has interrupted nothing.
-    with suppress(KeyboardInterrupt), interrupts_outlive_imports():
+    # An interrupt before `main` runs has no work to report.
+    with suppress(KeyboardInterrupt), delay_interrupts_in_imports():
         from qmd.cli.app import main
 
         status = main()
     os._exit(status)
 
 
-def keep_numpy_to_one_thread() -> None:
-    """Start none of the threads of NumPy's linear algebra, one for each processor, unless the user says how many.
+def limit_numpy_threads() -> None:
+    """Limit NumPy's linear algebra to one thread, unless the user sets a number.
 
-    Each spins for 40 ms when it has started, and the products here are small: two threads took three times as long for
-    4,096 vectors of 384 numbers. The variable is not put into `os.environ`, under which other programs are started.
+    Each thread spins for 40 ms after its start, and the products here are small: two threads took three times as long
+    for 4,096 vectors of 384 numbers. The variable stays out of `os.environ`, which child processes inherit.
     """
     if _BLAS_THREADS not in os.environ:
         os.putenv(_BLAS_THREADS, "1")
 
 
 @contextmanager
-def interrupts_outlive_imports() -> Iterator[None]:
-    """While the block runs, an interrupt that comes in the middle of an import is raised after it.
+def delay_interrupts_in_imports() -> Iterator[None]:
+    """Delay interrupts that arrive during an import until the import ends.
 
-    numpy turns one that comes while it is imported into an `ImportError`: the search would go on without its models
-    and say that they are broken. Nothing changes where interrupts are ignored or handled otherwise.
+    numpy turns an interrupt during its import into an `ImportError`, so the search would continue without its models
+    and report them as broken. Other handlers of interrupts stay in place.
     """
-    is_ours = os.name == "posix" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    handles_interrupts = os.name == "posix" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
-        if is_ours:
+        if handles_interrupts:
             signal.signal(signal.SIGINT, _interrupt)
     except ValueError:
-        # Only the main thread may, and only there are interrupts raised.
-        is_ours = False
+        # Only the main thread may set handlers, and only it receives interrupts.
+        handles_interrupts = False
     try:
         yield
     finally:
-        if is_ours and signal.getsignal(signal.SIGINT) is _interrupt:
+        if handles_interrupts and signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if not _is_importing(frame):
         signal.default_int_handler(number, frame)
-    # To the process, not to this thread: that also ends a wait in which the program may be by then.
+    # Signal the process, not this thread: that also ends a wait that the program may have started.
     timer = threading.Timer(_POLL_S, os.kill, (os.getpid(), number))
     timer.daemon = True
     timer.start()

@@ -187,14 +187,14 @@ def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[
 
 
 def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str | None:
-    """`notes: 6 left out by .gitignore (MEMORY.md, …): --no-ignore takes them`; None where that is nothing of interest.
+    """Return `notes: skipped 6 because of .gitignore (MEMORY.md, …); to include them: --no-ignore`; None without files.
 
     Args:
         collection: Whose mask tells what is of interest.
         git_ignored: Files and folders that git ignores, see `ScanResult`.
     """
     files = _files(collection, git_ignored)
-    return f"{collection.name}: {_git_ignored(files)}: --no-ignore takes them" if files else None
+    return f"{collection.name}: {_git_ignored(files)}; to include them: --no-ignore" if files else None
 
 
 def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: str = "") -> NotFoundError:
@@ -219,7 +219,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         return NotFoundError(f"{nothing}: {_git_ignored(ignored)}", f"{command}{mask} --no-ignore")
     selected = selected_files(collection)
     if selected:
-        reason = f"an ignore rule leaves out all that matches {pattern} ({_some(selected)})"
+        reason = f"an ignore rule excludes all files that match {pattern} ({_some(selected)})"
         return NotFoundError(f"{nothing}: {reason}", "see .qmdignore, and 'ignore' in index.yml")
     kinds = count_kinds(collection.path)
     is_one = kinds.total() == 1
@@ -245,7 +245,7 @@ def _files(collection: Collection, git_ignored: Sequence[str]) -> list[str]:
 
 
 def _git_ignored(files: Sequence[str]) -> str:
-    return f"{len(files):,} left out by .gitignore ({_some(files)})"
+    return f"skipped {len(files):,} because of .gitignore ({_some(files)})"
 
 
 def _some(files: Sequence[str]) -> str:

@@ -81,4 +81,4 @@ def _configure(source: Locations, target: Locations, reader: IndexReader) -> lis
     content = written_form(reader.collections(), reader.global_context())
     commands = [name for name, entry in content["collections"].items() if entry.pop("update")]
     edit_config(target, lambda root: root.update(content))
-    return [f"the update command of collection '{name}' was left out" for name in commands]
+    return [f"the update command of collection '{name}' was skipped" for name in commands]

@@ -256,7 +256,7 @@ def explain_missing(error: MissingDocumentError, reference: str, reader: IndexRe
             left_out = {(one.collection, one.path): one.reason for one in reader.status(None).left_out}
             reason = left_out.get((collection.name, path))
             if reason is not None:
-                return NotFoundError(f"Document not found: {reference} (left out: {reason})", "see: qmd status")
+                return NotFoundError(f"Document not found: {reference} (skipped: {reason})", "see: qmd status")
             known = f"Document not found: {reference} (the file exists, but is not indexed)"
             return NotFoundError(known, "run: qmd update")
         return NotFoundError(

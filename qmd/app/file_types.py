@@ -40,16 +40,17 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
 
 
 def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
-    """Return a line such as `notes: left out 2 .pdf, 3 .txt; to read .pdf: …; for the text of them: …`."""
+    """Return a line such as `notes: skipped 2 .pdf, 3 .txt; to read .pdf: …; to include the others: …`."""
     from qmd.ingest.exclusion import is_unread
 
     endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]
-    line = f"{collection.name}: left out {kinds_text(kinds)}{to_read(kinds)}"
+    missing = to_read(kinds)
+    line = f"{collection.name}: skipped {kinds_text(kinds)}{missing}"
     if not endings:
         return line
     mask = f"**/*.{{{','.join(endings)}}}" if len(endings) > 1 else f"**/*.{endings[0]}"
     command = f"qmd index {shlex.quote(to_text(collection.path))} --glob {shlex.quote(mask)}"
-    return f"{line}; for the text of them: {command}"
+    return f"{line}; to include {'the others' if missing else 'them'}: {command}"
 
 
 def to_read(kinds: Counter[str]) -> str:

@@ -45,7 +45,7 @@ def turn_page(response: SearchResponse, request: SearchRequest) -> SearchRespons
     known = {one.removeprefix("qmd://").lstrip("#") for one in request.seen}
     unseen = [hit for hit in response.hits if known.isdisjoint(_names_of(hit))]
     if n_seen := len(response.hits) - len(unseen):
-        warnings.append(f"left out as seen: {n_seen} result{'' if n_seen == 1 else 's'}")
+        warnings.append(f"skipped {n_seen} result{'' if n_seen == 1 else 's'} already seen")
     start = start_of(request.cursor)
     if request.cursor and request.cursor != cursor_after(unseen[:start]):
         warnings.append("the results before the cursor are others now: some may be missed, or shown twice")

@@ -1,5 +1,5 @@
-"""The `qmd` command: arguments come in; results on stdout, the rest on stderr, and an exit status go out.
+"""The `qmd` command line.
 
-Each command is a module that is imported when it is used, so `qmd search` pays for nothing but searching.
-It must not know SQL, model files, or protocols: those are asked through the packages below.
+Takes arguments; writes results to stdout and messages to stderr, and returns an exit status. Each command is a module
+that is imported at its first use. This package must not know SQL, model files or protocols.
 """

@@ -1,6 +1,6 @@
-"""Entry point: finds the command, has it read its line, runs it, and turns failures into messages and a status.
+"""Entry point: find the command, parse its arguments, run it, and report failures.
 
-Typer is imported with the module of the command, not here: `qmd --version` and mistaken commands do without.
+Typer is imported with the module of the command, so `qmd --version` and unknown commands start without it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from qmd.cli.commands import COMPLETION_REQUEST, IDLE_OPTIONS, NAMES, foreign_co
 from qmd.cli.output import (
     find_screen,
     flush_result,
+    flush_streams,
     out,
     prepare_streams,
     report,
-    report_unforeseen,
+    report_unexpected,
     say,
     set_message_colours,
-    settle_streams,
     stderr_is_terminal,
     stdout_is_terminal,
     warn,
@@ -67,14 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
-        # The second one, while the first was being reported.
+        # A second interrupt arrived while the first was reported.
         return EXIT_INTERRUPTED
     finally:
-        settle_streams()
+        flush_streams()
 
 
 def _run_reporting(argv: list[str]) -> int:
-    """Run one command and say what went wrong; the exit status."""
+    """Run one command, report its failure, and return the exit status."""
     try:
         status = _run(argv)
         flush_result()
@@ -88,7 +88,7 @@ def _run_reporting(argv: list[str]) -> int:
     except Exception as exc:
         if os.environ.get("QMD_DEBUG"):
             raise
-        return report_unforeseen(exc)
+        return report_unexpected(exc)
     return status
 
 
@@ -98,7 +98,7 @@ def _run(argv: list[str]) -> int:
 
         return answer_shell()
     if any("\0" in argument for argument in argv):
-        raise UsageError("an argument holds a NUL character, which no name and no text can have")
+        raise UsageError("an argument contains a NUL character, which is not allowed in names and text")
     if argv[:1] in (["--version"], ["-v"]) or argv == ["version"]:
         return _print_version()
     if argv in ([], ["--help"], ["-h"]):
@@ -110,11 +110,11 @@ def _run(argv: list[str]) -> int:
 def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
     spec = command.spec
     arguments = arrange(args, command.declared)
-    if "--version" in arguments.asked:
+    if "--version" in arguments.flags:
         return _print_version()
-    if "--skill" in arguments.asked:
+    if "--skill" in arguments.flags:
         return _run(["skill", "show"])
-    if "--help" in arguments.asked:
+    if "--help" in arguments.flags:
         from qmd.cli.help import command_help, describe
 
         return _show_help(command_help(describe(command)), arguments)
@@ -134,18 +134,15 @@ def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
         working_folder(),
         find_screen(os.environ, colour, stdout_is_terminal()),
         "--no-pager" in arguments.settings,
-        # Messages are for people: neither --color nor the environment makes a program read drawn ones.
+        # Messages to a program stay plain whatever --color and the environment say.
         find_screen(os.environ, colour, is_terminal=True) if stderr_is_terminal() else None,
     )
     try:
         status: int = command.function(invocation, **command.bind(values))
     except NotFoundError as error:
-        # Scripts read 1 as "it is gone", and anything else as a failure.
+        # Scripts read 1 as "it does not exist", and any other status as a failure.
         return EXIT_FAILURE if report(error) and spec.name.startswith(("collection ", "context ")) else error.exit_code
     return status
-
-
-# --- without a command ----------------------------------------------------------------------------
 
 
 def _print_version() -> int:
@@ -160,9 +157,9 @@ def _run_without_command(argv: list[str]) -> int:
     is_known = is_option(argv[0]) or argv[0] == "help" or group_of(argv[0])
     if is_known and any(is_option(argument) for argument in argv):
         arguments = arrange(argv, DeclaredOptions(options=all_options()))
-    if "--version" in arguments.asked:
+    if "--version" in arguments.flags:
         return _print_version()
-    if "--skill" in arguments.asked:
+    if "--skill" in arguments.flags:
         return _run(["skill", "show"])
     name, *rest = arguments.words or ["help"]
     if group_of(name):
@@ -175,13 +172,13 @@ def _run_without_command(argv: list[str]) -> int:
     from qmd.cli.suggestions import is_question, unknown_command
 
     if is_question(name, rest, lambda: arrange(argv, build_command("query").declared).words):
-        _mention_question(argv)
+        _announce_query(argv)
         return _run(["query", *argv])
     raise unknown_command(name, rest)
 
 
-def _mention_question(argv: Sequence[str]) -> None:
-    """Say in one line which command runs."""
+def _announce_query(argv: Sequence[str]) -> None:
+    """Print the command that runs instead."""
     from shlex import join
 
     line = f"running: qmd query {join(argv)}"
@@ -197,7 +194,7 @@ def _mention_question(argv: Sequence[str]) -> None:
 
 
 def _run_help(words: Sequence[str], arguments: Arguments) -> int:
-    """`qmd help`, `qmd help search`, `qmd help collection`, `qmd help collection add`, `qmd help filters`."""
+    """Run `qmd help`, with a command, a group or a topic."""
     from qmd.cli.topics import TOPICS
 
     if not words or words == ["help"]:
@@ -217,7 +214,7 @@ def _print_help(arguments: Arguments) -> int:
 
     index = next((value for option, value in pairwise(arguments.options) if option == "--index"), None)
     locations = locate(index, working_folder(), os.environ)
-    if arguments.words or "--help" in arguments.asked:
+    if arguments.words or "--help" in arguments.flags:
         from qmd.cli.commands import all_commands
         from qmd.cli.help import general_help
 
@@ -225,7 +222,7 @@ def _print_help(arguments: Arguments) -> int:
     from qmd.cli.help import first_page
 
     _show_help(first_page(locations, os.environ), arguments)
-    # Programs that probe for qmd this way have always been told that they asked for nothing.
+    # Programs that probe for qmd without arguments expect a failure.
     return EXIT_FAILURE
 
 
@@ -242,8 +239,8 @@ def _show_help(text: str, arguments: Arguments) -> int:
 
 
 def _run_group(name: str, words: Sequence[str], arguments: Arguments) -> int:
-    """`qmd collection` and `qmd context` without a known sub-command."""
-    wants_help = "--help" in arguments.asked or words[:1] == ["help"]
+    """Run `qmd collection` or `qmd context` without a known sub-command."""
+    wants_help = "--help" in arguments.flags or words[:1] == ["help"]
     known = [spec.name.partition(" ")[2] for spec in group_of(name)]
     if words and not wants_help:
         near = nearest_name(words[0], known)
@@ -252,7 +249,7 @@ def _run_group(name: str, words: Sequence[str], arguments: Arguments) -> int:
         raise UsageError(f"Unknown subcommand: {words[0]}", hint)
     from qmd.cli.help import group_help
 
-    # A program that lists collections this way reads stdout; a context needs its text, so there it is an error.
+    # Programs read the list of `qmd collection` on stdout; `qmd context` is an error because its text is missing.
     is_error = name == "context" and not wants_help
     text = group_help(name, group_of(name))
     if is_error:

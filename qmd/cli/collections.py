@@ -1,4 +1,4 @@
-"""`collection …`, which folders are searched, `context …`, what is said of them, and `status`, what is indexed."""
+"""`collection`, `context` and `status`: folders, their descriptions, and the state of the index."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def add(
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(invocation, report)}\n\n")
-    out(embed_advice(n_pending))
+    out(embed_advice(invocation, n_pending))
     out(f"✓ Collection '{chosen}' created successfully\n")
     return 0
 
 
 def _existing_folder(invocation: Invocation, path: str) -> Path:
-    # The shell's idea of the current folder keeps the name by which the user reached it.
+    # PWD keeps the name of a folder that the user reached through a link.
     given = invocation.environ.get("PWD") or str(invocation.cwd) if path == "." else expand_home(path)
     resolved = (invocation.cwd / given).resolve()
     if not resolved.exists():
@@ -88,7 +88,7 @@ def _existing_folder(invocation: Invocation, path: str) -> Path:
     if not resolved.is_dir():
         raise QmdError(
             f"Collection path is not a directory.\n  Received: {path}\n  Resolved: {to_text(resolved)}",
-            f"for a single file run: qmd index {path}",
+            f"to index a single file: qmd index {path}",
         )
     return resolved
 
@@ -148,7 +148,7 @@ def rename(
 
 
 def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
-    """Forget a collection; its files stay."""
+    """Remove a collection; its files stay."""
     with invocation.open(invocation.locate(index)) as opened:
         folder = opened.collection(name).path
         n_documents = opened.remove_collection(name)
@@ -158,7 +158,7 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
         out(f"Removed '{name}' from the index ({count(n_documents, 'note')}). The files stay.\n")
         return 0
     out(f"✓ Removed collection '{name}'\n  Deleted {n_documents} documents\n")
-    say(f"from the index alone: the files in {to_text(folder)} stay")
+    say(f"the files in {to_text(folder)} stay")
     return 0
 
 
@@ -184,18 +184,16 @@ def _set_included(invocation: Invocation, name: str, index: str | None, included
 def update_command(
     invocation: Invocation,
     name: Name,
-    words: Annotated[list[str] | None, Argument(metavar="[COMMAND]…", help="None clears it.")] = None,
+    words: Annotated[list[str] | None, Argument(metavar="[COMMAND]…", help="Without a command: clear it.")] = None,
     index: Index = None,
 ) -> int:
-    """Set or clear the command that 'update' runs first."""
+    """Set or clear the command to run before each update."""
     command = " ".join(words or ())
     with invocation.open(invocation.locate(index)) as opened:
         opened.set_update_command(name, command)
     out(f"✓ Set update command for '{name}': {command}\n" if command else f"✓ Cleared update command for '{name}'\n")
     return 0
 
-
-# --- contexts -------------------------------------------------------------------------------------
 
 OneCollection = Annotated[
     str | None,
@@ -215,10 +213,10 @@ def add_context(
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
-    """Attach a note to a path."""
+    """Describe a path."""
     path, text = (words[0], " ".join(words[1:])) if len(words) > 1 else (".", words[0])
     if not text.strip():
-        raise UsageError("the text of the context is empty", "qmd context add /path 'what is there'")
+        raise UsageError("the text of the context is empty", "qmd context add /path 'describe the folder'")
     with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(text)
@@ -236,7 +234,7 @@ def remove_context(
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
-    """Remove a note."""
+    """Remove a context."""
     with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(None)
@@ -249,7 +247,7 @@ def remove_context(
 
 
 def list_contexts(invocation: Invocation, index: Index = None) -> int:
-    """List the notes."""
+    """List the contexts."""
     from qmd.render.listings import render_contexts
 
     with invocation.open(invocation.locate(index)) as opened:
@@ -259,7 +257,7 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
 
 
 def check_contexts(invocation: Invocation, index: Index = None) -> int:
-    """List what has no note."""
+    """List collections and folders without a context."""
     with invocation.open(invocation.locate(index)) as opened:
         places = opened.paths_without_context()
     lines = [
@@ -267,7 +265,7 @@ def check_contexts(invocation: Invocation, index: Index = None) -> int:
         for name, folder in places
     ]
     if lines:
-        lines.append('\nAdd one: qmd context add qmd://<collection>/<folder> "what is there"')
+        lines.append('\nTo add one: qmd context add qmd://<collection>/<folder> "describe the folder"')
     else:
         lines.append("✓ Every collection and top-level folder has a context")
     out("\n".join(lines) + "\n")
@@ -278,18 +276,15 @@ def _address(name: str, prefix: str) -> str:
     return f"qmd://{name}/{prefix}" if prefix else f"qmd://{name}/ (collection root)"
 
 
-# --- status ---------------------------------------------------------------------------------------
-
-
 def status(
     invocation: Invocation,
     json: Json = False,
     problems: Annotated[
-        bool, Option("--problems", help="List the files that could not be read, or not as a whole, and why.")
+        bool, Option("--problems", help="List files that could not be read completely, and why.")
     ] = False,
     index: Index = None,
 ) -> int:
-    """Show what the index holds."""
+    """Show the state of the index."""
     from qmd.render.listings import StatusReport, render_problems, render_status, status_json
     from qmd.times import utc_now
 
@@ -312,7 +307,7 @@ def status(
 
 
 def _daemon_pid(locations: Locations) -> int | None:
-    """The process of a running `qmd mcp --http`; its module is imported only where there is a pid file to judge."""
+    """Return the process of a running `qmd mcp --http`; without a pid file its module is not imported."""
     if not any(locations.cache.glob("mcp*.pid")):
         return None
     from qmd.plugins import hooks
@@ -321,8 +316,10 @@ def _daemon_pid(locations: Locations) -> int | None:
 
 
 def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:
-    bare = [one.name for one in collections if not one.context]
-    if not bare or not counts.documents:
+    undescribed = [one.name for one in collections if not one.context]
+    if not undescribed or not counts.documents:
         return ()
-    names = ", ".join(bare[:3]) + (", …" if len(bare) > 3 else "")
-    return (f'Add context to collections for better results: {names} (qmd context add qmd://NAME/ "what is there")',)
+    names = ", ".join(undescribed[:3]) + (", …" if len(undescribed) > 3 else "")
+    return (
+        f'Add context to collections for better results: {names} (qmd context add qmd://NAME/ "describe the folder")',
+    )

@@ -1,4 +1,4 @@
-"""The commands of the program: our own, those of our plug-ins, and those that other packages bring."""
+"""Commands of qmd, its plug-ins and other packages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from qmd import plugins
 from qmd.plugins import Command
 
 COMPLETION_REQUEST = "_QMD_COMPLETE"
-"""The variable by which a shell asks how a line may go on; typer derives it from the program's name."""
+"""Variable of a completion request by a shell; typer derives it from the program's name."""
 
 _OWN: tuple[Command, ...] = (
     Command(
         "index",
         "qmd.cli.indexing:index",
         "[options] [path…]",
-        "Make folders or files searchable; without a path, refresh all.",
+        "Index folders or files. With no path, update everything.",
     ),
     Command("search", "qmd.cli.search:find", "[options] <query>", "Search by words (BM25); no models."),
     Command("vsearch", "qmd.cli.search:find", "[options] <query>", "Search by meaning (vectors)."),
     Command(
-        "query", "qmd.cli.search:find", "[options] <query>", "Search by words and meaning, reranked: best results."
+        "query", "qmd.cli.search:find", "[options] <query>", "Search by words and meaning, and rerank: best results."
     ),
     Command(
         "get",
@@ -36,7 +36,7 @@ _OWN: tuple[Command, ...] = (
         "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path] [--format {formats}]",
         "Show several documents: a glob, or a comma-separated list.",
     ),
-    Command("links", "qmd.cli.notes:links", "<note> [--json]", "List the links from a note and to it."),
+    Command("links", "qmd.cli.notes:links", "<note> [--json]", "List the links from and to a note."),
     Command(
         "related",
         "qmd.cli.notes:related",
@@ -44,7 +44,7 @@ _OWN: tuple[Command, ...] = (
         "List notes that are similar to a note, by meaning and links.",
     ),
     Command("ls", "qmd.cli.documents:list_files", "[collection[/prefix]]", "List collections or their files."),
-    Command("status", "qmd.cli.collections:status", "[--problems] [--json]", "Show what the index holds."),
+    Command("status", "qmd.cli.collections:status", "[--problems] [--json]", "Show the state of the index."),
     Command(
         "collection add",
         "qmd.cli.collections:add",
@@ -59,13 +59,13 @@ _OWN: tuple[Command, ...] = (
         "collection include", "qmd.cli.collections:include", "<name>", "Include it in searches that name no collection."
     ),
     Command(
-        "collection exclude", "qmd.cli.collections:exclude", "<name>", "Leave it out of searches that do not name it."
+        "collection exclude", "qmd.cli.collections:exclude", "<name>", "Exclude it from searches that do not name it."
     ),
     Command(
         "collection update-cmd",
         "qmd.cli.collections:update_command",
         "<name> [command]",
-        "Set or clear the command that 'update' runs first.",
+        "Set or clear the command to run before each update.",
     ),
     Command(
         "collection metadata", "qmd.cli.collections:metadata", "[name] [field] [--json]", "List fields to filter by."
@@ -74,7 +74,7 @@ _OWN: tuple[Command, ...] = (
         "context add",
         "qmd.cli.collections:add_context",
         '[path] "text" [-c <collection>]',
-        "Describe a folder; results from it show the text.",
+        "Describe a folder; the text is shown with every result from it.",
     ),
     Command("context list", "qmd.cli.collections:list_contexts", "", "List the contexts."),
     Command("context rm", "qmd.cli.collections:remove_context", "<path>", "Remove a context."),
@@ -108,8 +108,8 @@ _OWN: tuple[Command, ...] = (
 )
 
 
-def _in_order(rows: Sequence[Command]) -> Iterator[Command]:
-    """Our own commands, each followed by the rows that name it, and then the others."""
+def _ordered(rows: Sequence[Command]) -> Iterator[Command]:
+    """Yield the commands of qmd, each followed by the rows that name it, then the other rows."""
     waiting: dict[str, list[Command]] = {}
     before = {row.name: above.name for above, row in pairwise(plugins.COMMANDS)}
     for row in rows:
@@ -125,7 +125,7 @@ def _in_order(rows: Sequence[Command]) -> Iterator[Command]:
     yield from (row for after in list(waiting) for row in waiting.pop(after, ()))
 
 
-COMMANDS = tuple(_in_order(plugins.COMMANDS))
+COMMANDS = tuple(_ordered(plugins.COMMANDS))
 
 ALIASES: Mapping[str, str] = {
     "vector-search": "vsearch",
@@ -140,29 +140,29 @@ ALIASES: Mapping[str, str] = {
     "context remove": "context rm",
 }
 
-_OF_MODELS = ("--rerank", "--no-rerank", "-C", "--candidate-limit")
-_CUTTING = "--chunk-strategy"
+_MODEL_OPTIONS = ("--rerank", "--no-rerank", "-C", "--candidate-limit")
+_CHUNKING = "--chunk-strategy"
 
 IDLE_OPTIONS: Mapping[str, Collection[str]] = {
-    "search": (*_OF_MODELS, "--expand", "--no-expand", "--intent", "--budget", "--no-gpu", _CUTTING),
-    "vsearch": (*_OF_MODELS, _CUTTING),
-    "query": (_CUTTING,),
+    "search": (*_MODEL_OPTIONS, "--expand", "--no-expand", "--intent", "--budget", "--no-gpu", _CHUNKING),
+    "vsearch": (*_MODEL_OPTIONS, _CHUNKING),
+    "query": (_CHUNKING,),
 }
-"""Options that a command takes because programs pass them, and that change nothing there: its help does without."""
+"""Options without effect that a command accepts because programs pass them; its help does not list them."""
 
 NAMES: Collection[str] = (*(command.name for command in COMMANDS), *ALIASES)
 
 
 @cache
 def foreign_commands() -> Mapping[str, Command]:
-    """The commands that other packages bring, by name; asked for by `--help` and for a word that is none of ours."""
+    """Return the commands of other packages by name; needed for `--help` and unknown words only."""
     from qmd.cli.output import warn
 
     found: dict[str, Command] = {}
     for module in plugins.foreign():
         for row in getattr(module, "COMMANDS", ()):
             if not isinstance(row, Command) or row.name.partition(" ")[0] in _FIRST_WORDS:
-                warn(f"a command of the plug-in '{module.__name__}' is not used: {row!r}")
+                warn(f"skipped a command of the plug-in '{module.__name__}': {row!r}")
             else:
                 found[row.name] = row
     return found
@@ -172,28 +172,28 @@ _FIRST_WORDS = {"help", *(name.partition(" ")[0] for name in NAMES)}
 
 
 def all_commands() -> list[Command]:
-    """Every command, in the order of help."""
-    return list(_in_order((*plugins.COMMANDS, *foreign_commands().values())))
+    """Return all commands in the order of the help."""
+    return list(_ordered((*plugins.COMMANDS, *foreign_commands().values())))
 
 
 def find_spec(name: str) -> Command:
-    """The command of that name or alias, which there must be."""
+    """Return the command with this name or alias, which must exist."""
     wanted = ALIASES.get(name, name)
     own = next((command for command in COMMANDS if command.name == wanted), None)
     return own or foreign_commands()[wanted]
 
 
 def group_of(name: str) -> list[Command]:
-    """The commands whose names begin with the word `name`."""
+    """Return the commands whose first word is `name`."""
     return [command for command in COMMANDS if command.name.startswith(f"{name} ")]
 
 
 def usage_of(command: Command) -> str:
-    """What follows `qmd ` on a command line."""
+    """Return the usage line of a command, without `qmd`."""
     usage = f"{command.name} {command.words}".rstrip()
     if "{formats}" in usage:
         from qmd.render.formats import FORMATS
 
-        # What a terminal shows is nothing to ask for.
+        # `cli` is the default and not worth typing.
         usage = usage.replace("{formats}", "|".join(name for name in FORMATS if name != "cli"))
     return usage

@@ -1,4 +1,4 @@
-"""`get`, `multi-get` and `ls`: documents by name."""
+"""`get`, `multi-get` and `ls`: show and list documents."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _FOLDERS_NAMED = 5
 
 
 class LineOptions(Struct, frozen=True):
-    """Which numbers the lines of a document have, and what the document is called."""
+    """Options for lines and names of documents."""
 
     line_numbers: Annotated[bool, Option("--line-numbers", help="Show line numbers (the default).")] = True
     no_line_numbers: NoLineNumbers = False
     full_path: FullPath = False
-    plain: Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")] = False
+    plain: Annotated[bool, Option("--plain", help="Show the unformatted text, also on a terminal.")] = False
     tokens: Tokens = None
 
     @property
@@ -63,11 +63,11 @@ class LineOptions(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the text is shown as it is, which a budget of tokens counts."""
+        """Whether to show the unformatted text; a budget of tokens counts that form."""
         return self.plain or self.tokens is not None
 
     def fit(self, found: DocumentTexts, show: Callable[[DocumentTexts], str]) -> DocumentTexts:
-        """As much of the documents as has room in the budget, if there is one."""
+        """Return the documents, cut to the budget if there is one."""
         if self.tokens is None:
             return found
         from qmd.app.budget import fit_documents
@@ -99,7 +99,7 @@ def get(
         else:
 
             def render(found: DocumentTexts) -> str:
-                return "\n".join(_plain_text(opened, one, shown, locations.index_name) for one in found.documents)
+                return "\n".join(_render_text(opened, one, shown, locations.index_name) for one in found.documents)
 
             fitted = shown.fit(DocumentTexts(tuple(documents)), render)
             for left in fitted.problems:
@@ -109,7 +109,7 @@ def get(
 
 
 def paths_on_disk(index: OpenIndex, documents: Sequence[StoredDocument], *, relative: bool = True) -> Mapping[str, str]:
-    """What `--full-path` shows instead of addresses; a document without a file keeps its own, and a warning says so."""
+    """Return address → path for `--full-path`; warn about documents without a file, which keep their address."""
     paths = index.disk_paths(documents, relative=relative)
     n_missing, n_all = len(documents) - len(paths), len(documents)
     if n_missing:
@@ -121,7 +121,7 @@ def paths_on_disk(index: OpenIndex, documents: Sequence[StoredDocument], *, rela
     return paths
 
 
-def _plain_text(index: OpenIndex, found: DocumentText, shown: LineOptions, index_name: str) -> str:
+def _render_text(index: OpenIndex, found: DocumentText, shown: LineOptions, index_name: str) -> str:
     header = f"{file_identifier(found.document.uri, index_name)}  {found.document.docid}"
     if shown.full_path:
         header = paths_on_disk(index, [found.document]).get(found.document.uri, header)
@@ -131,10 +131,10 @@ def _plain_text(index: OpenIndex, found: DocumentText, shown: LineOptions, index
 def _find_each(
     invocation: Invocation, index: OpenIndex, words: Sequence[str], first: int | None, count: int | None
 ) -> tuple[list[DocumentText], list[QmdError]]:
-    """The documents that the words name, together one or else each its own, and why some were not found.
+    """Return the document that the words name together, else one for each word, and the errors.
 
     Raises:
-        QmdError: They name none.
+        QmdError: The words name no document.
     """
     found: list[DocumentText] = []
     problems: list[QmdError] = []
@@ -208,7 +208,7 @@ def multi_get(
 def _show_pages(
     invocation: Invocation, index: OpenIndex, entries: Sequence[DocumentText | SkippedDocument], shown: LineOptions
 ) -> None:
-    """Draw documents for the person who asked for them."""
+    """Draw documents on a terminal."""
     from qmd.render.pages import Page, draw_pages
     from qmd.times import utc_now
 
@@ -227,12 +227,12 @@ def _show_pages(
         if isinstance(entry, SkippedDocument):
             pages.append(replace(page, reason=f"{entry.reason}: qmd get {document.uri}"))
         else:
-            pages.append(replace(page, text=entry, address_of=_addresses(index, entry)))
+            pages.append(replace(page, text=entry, address_of=_link_addresses(index, entry)))
     invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=not shown.no_line_numbers))
 
 
-def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:
-    """Finds the file of a note that a document links to, by the target as it is written."""
+def _link_addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:
+    """Return the function from a link target in a document to the file of the note."""
     from qmd.render.pages import is_rendered
 
     if not is_rendered(found):
@@ -243,7 +243,7 @@ def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | N
 
 
 def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
-    """Address → name shown: the bare path for a glob while it is unique, else the address."""
+    """Return address → name: the path for a glob if it is unique, else the address."""
     documents = [entry.document for entry in found.entries]
     uses = Counter(document.path for document in documents)
     return {
@@ -281,7 +281,7 @@ def list_files(invocation: Invocation, path: Folder = None, index: Index = None)
             f"No files found under {place}\n" if found.prefix else f"No files found in collection: {found.collection}\n"
         )
         if found.prefix:
-            say(f"hint: {_folders_near(found.collection, found.prefix, every)}")
+            say(f"hint: {_suggest_folder(found.collection, found.prefix, every)}")
         return 0
     from qmd.times import utc_now
 
@@ -311,8 +311,8 @@ def _show_collections(
     out(render_collection_names(collections, counts))
 
 
-def _folders_near(collection: str, prefix: str, documents: Sequence[StoredDocument]) -> str:
-    """What to list in place of a folder that is not there."""
+def _suggest_folder(collection: str, prefix: str, documents: Sequence[StoredDocument]) -> str:
+    """Return a hint for a folder that does not exist."""
     near = nearest_name(prefix.strip("/"), {document.path.rpartition("/")[0] for document in documents} - {""})
     if near:
         from shlex import quote

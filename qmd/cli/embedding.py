@@ -1,4 +1,4 @@
-"""Computing missing vectors, for every command that does so."""
+"""Computation of missing vectors, with progress."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20
-"""From so long and so many texts on the first estimate holds; slow models need not get so far."""
+"""Time and number of states after which the first estimate is reliable; after `_SLOW_S` in any case."""
 
 _SLOW_S = 5.0
 _LONG_S = 20.0
-"""Runs that take longer are announced to whoever waits for them."""
+"""Longer runs are announced."""
 
 _MANY = 5_000
-"""Notes that take so long that a log says it, too."""
+"""Larger runs are also announced in pipes and logs."""
 
 _ALREADY = "Another embed process is already running. Skipping.\n"
 
@@ -39,10 +39,10 @@ def embed_index(
     collections: Sequence[str] | None,
     **options: Unpack[EmbedOptions],
 ) -> None:
-    """Bring the vectors up to date and print what was done.
+    """Compute missing vectors and print a summary.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; says how much is done.
+        KeyboardInterrupt: Ctrl-C; its message has the progress.
         ModelError: There is no usable embedding model.
     """
     n_pending = 0
@@ -53,16 +53,16 @@ def embed_index(
         line.clear()
         if options.get("force"):
             out("Force re-indexing: searches use the present vectors until the new ones are complete\n")
-        # What a program reads is what tobi/qmd says.
+        # Programs parse the sentence of tobi/qmd.
         nothing = (
-            "✓ Everything is up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
+            "✓ Vectors are up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
         )
         out(f"Model: {describe_engine(known.model)}\n\n" if n_pending else nothing)
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
-    how_to_go_on = _how_to_go_on(invocation, index, locations, force=bool(options.get("force")))
-    shown = EmbeddingProgress(line, how_to_go_on, lambda: n_pending)
+    continuation = _describe_continuation(invocation, index, locations, force=bool(options.get("force")))
+    shown = EmbeddingProgress(line, continuation, lambda: n_pending)
     try:
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
@@ -73,7 +73,7 @@ def embed_index(
         raise
     except KeyboardInterrupt as exc:
         raise KeyboardInterrupt(
-            f"the work done so far is kept ({shown.percent} %), and queries work; {how_to_go_on}"
+            f"the work done so far is kept ({shown.percent} %), and queries work; {continuation}"
         ) from exc
     if not n_pending:
         return
@@ -88,26 +88,26 @@ def embed_index(
         say("stopped at the time limit; run 'qmd embed' again to continue")
 
 
-def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
-    """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
+def _describe_continuation(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
+    """Return how an interrupted run continues; a server computes only missing vectors."""
     serves = index.embeds_in_background and not force
     pid = hooks.serving_process(locations, invocation.environ) if serves else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
 class EmbeddingProgress:
-    """What a person is shown of a run: its state, and once, when it is going to be long, what that means for them."""
+    """Progress line of a run, with one announcement of a long run."""
 
-    def __init__(self, line: ProgressLine, how_to_go_on: str, count_pending: Callable[[], int]) -> None:
+    def __init__(self, line: ProgressLine, continuation: str, count_pending: Callable[[], int]) -> None:
         self._line = line
         self._count_pending = count_pending
-        self._how_to_go_on = how_to_go_on
+        self._describe_continuation = continuation
         self._is_announced = False
         self._n_states = 0
         self.percent = 0
 
     def update(self, progress: Progress) -> None:
-        """Show a state; tell of a long run as soon as its length can be told."""
+        """Show a state, and announce a long run once its length can be estimated."""
         self.percent = progress.percent
         self._n_states += 1
         is_measured = progress.elapsed_s >= (_FIRST_MEASURED_S if self._n_states >= _FIRST_STATES else _SLOW_S)
@@ -118,14 +118,14 @@ class EmbeddingProgress:
                 of_many = f" of {n_texts:,} notes" if n_texts > _MANY else ""
                 self._line.say(
                     f"Searches and queries work now. Vectors{of_many} take about {_rough_duration(progress.left_s)}.\n"
-                    f"Ctrl-C is safe: {self._how_to_go_on}.\n",
+                    f"Ctrl-C is safe: {self._describe_continuation}.\n",
                     to_programs=bool(of_many),
                 )
         self._line.show(progress)
 
 
 def _rough_duration(seconds: float) -> str:
-    """A time as roughly as a first guess can tell it."""
+    """Format the first estimate of a duration."""
     minutes = round(seconds / 60)
     if minutes < 2:
         return "a minute"

@@ -1,6 +1,6 @@
-"""What people read about the program: `qmd` alone, `qmd --help`, and what each command takes, with examples.
+"""Help pages: `qmd`, `qmd --help`, and the arguments, options and examples of each command.
 
-Through a pipe the text is plain and at most 80 columns wide; on a terminal the same text has colours.
+In a pipe the text is plain and at most 80 columns wide; on a terminal it also has colours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _LEFT = 26
-"""Widest first column; what is longer has a line of its own."""
+"""Maximum width of the first column; longer names have a line of their own."""
 _NAME = 12
 """Columns of a command in `qmd --help`."""
 
@@ -35,49 +35,49 @@ GROUPS = {
     "Agents": ("install", "mcp", "skill", "skills", "hook"),
     "Models": ("models", "pull"),
 }
-"""What belongs together in `qmd --help`, by the first words of commands; the rest is called `_REST`."""
+"""Title in `qmd --help` → first words of its commands; `_REST` has the others."""
 
 _REST = "More"
 
-_BELOW = {
-    "collection": "Folders that are searched",
-    "context": "What a folder is about",
+_GROUP_HELP = {
+    "collection": "Folders to search",
+    "context": "Descriptions of folders",
     "models": "Model files",
-    "skill": "Instructions for agents (skills lists them)",
+    "skill": "Instructions for agents",
 }
-"""What the commands of a group are for, where `qmd --help` has one row for them."""
+"""First word of several commands → their row in `qmd --help`."""
 
-_DOCUMENTED_ELSEWHERE = ("pull", "skills")
-"""Commands that another one does as well, and whose row `qmd --help` spares."""
+_UNLISTED = ("pull", "skills")
+"""Commands without a row in `qmd --help`, because another command does the same."""
 
 
 class Row(NamedTuple):
-    """An argument, option or command: its spellings, the name of its value if it takes one, and what it means."""
+    """An argument, option or command with its spellings, the name of its value, and its meaning."""
 
     names: tuple[str, ...]
     text: str
     value: str = ""
 
     @property
-    def typed(self) -> str:
-        """As it stands on a command line."""
+    def spelling(self) -> str:
+        """Spelling on a command line."""
         return f"{', '.join(self.names)} {self.value}".rstrip()
 
 
 class CommandPage(NamedTuple):
-    """All there is to say of a command."""
+    """Help of a command."""
 
     spec: Command
     aliases: Sequence[str]
     arguments: Sequence[Row]
     options: Sequence[Row]
-    """Those of its own; `everywhere` are the others."""
+    """Its own; `everywhere` has the others."""
     everywhere: Sequence[str]
     examples: Sequence[str]
 
 
 def describe(command: BuiltCommand) -> CommandPage:
-    """The page of a command."""
+    """Collect the help of a command."""
     spec = command.spec
     shown = [one for one in command.typer.params if not one.hidden]
     options = {one.name: one for one in shown if one.param_type_name == "option"}
@@ -100,12 +100,12 @@ def _argument(argument: Any) -> str:
 
 
 def _option(option: Any) -> Row:
-    # Double dashes before one letter are accepted for old scripts and need no mention.
+    # Two dashes before one letter are accepted for old scripts and not listed.
     spellings = (name for name in (*option.opts, *option.secondary_opts) if not (len(name) == 3 and name[:2] == "--"))
-    return Row(tuple(spellings), _meaning(option), "" if option.is_flag else option.metavar or "")
+    return Row(tuple(spellings), _option_text(option), "" if option.is_flag else option.metavar or "")
 
 
-def _meaning(option: Any) -> str:
+def _option_text(option: Any) -> str:
     default = option.default
     if option.is_flag:
         default = option.opts[0] if default and option.secondary_opts else None
@@ -115,11 +115,8 @@ def _meaning(option: Any) -> str:
     return text if default is None or "[default" in text else f"{text} [default: {default}]"
 
 
-# --- pages ----------------------------------------------------------------------------------------
-
-
 def command_help(page: CommandPage) -> str:
-    """What `qmd COMMAND --help` prints."""
+    """Return the text of `qmd COMMAND --help`."""
     usage = wrap(f"Usage: qmd {usage_of(page.spec)}", WIDTH, subsequent_indent=" " * 11, break_on_hyphens=False)
     lines = [*usage, "", page.spec.help]
     if page.aliases:
@@ -134,13 +131,13 @@ def command_help(page: CommandPage) -> str:
 
 
 def general_help(commands: Sequence[Command], place: str) -> str:
-    """What `qmd --help` prints; `place` is the index that a command would use here."""
+    """Return the text of `qmd --help`; `place` is the index that commands use here."""
     lines = ["Usage: qmd <command> [options]", "Search your own markdown files, on this machine.", ""]
     titles = max(map(len, (*GROUPS, _REST))) + 2
     for title, members in grouped(commands):
         rows = _overview(members)
         lines += [
-            f"{'' if number else title:<{titles}}{name:<{_NAME}}{_brief(text, WIDTH - titles - _NAME)}"
+            f"{'' if number else title:<{titles}}{name:<{_NAME}}{_shorten_row(text, WIDTH - titles - _NAME)}"
             for number, (name, text) in enumerate(rows.items())
         ]
     return "\n".join(
@@ -156,21 +153,21 @@ def general_help(commands: Sequence[Command], place: str) -> str:
 
 
 def _overview(members: Sequence[Command]) -> dict[str, str]:
-    """One row for each first word of a command: what it does, or what the commands are that begin with it."""
+    """Return a row for each first word of a command: its help, or its sub-commands."""
     rows: dict[str, list[Command]] = {}
     for spec in members:
         rows.setdefault(spec.name.partition(" ")[0], []).append(spec)
     return {
         name: specs[0].help
         if len(specs) == 1
-        else f"{_BELOW.get(name, name.capitalize())}: {', '.join(one.name.partition(' ')[2] for one in specs)}"
+        else f"{_GROUP_HELP.get(name, name.capitalize())}: {', '.join(one.name.partition(' ')[2] for one in specs)}"
         for name, specs in rows.items()
-        if name not in _DOCUMENTED_ELSEWHERE
+        if name not in _UNLISTED
     }
 
 
-def _brief(text: str, width: int) -> str:
-    """A row's text in one line: a sentence that is too long up to its first pause, a list as far as there is room."""
+def _shorten_row(text: str, width: int) -> str:
+    """Shorten a row to one line: a long sentence to its first clause, a list to the items that fit."""
     sentence = text.removesuffix(".")
     if sentence != text and len(sentence) > width:
         sentence = re.split("[;,:]", sentence)[0]
@@ -178,7 +175,7 @@ def _brief(text: str, width: int) -> str:
 
 
 def grouped(commands: Sequence[Command]) -> list[tuple[str, list[Command]]]:
-    """The commands below their titles, in the order of `GROUPS`."""
+    """Return (title, commands) in the order of `GROUPS`."""
     titles = {first: title for title, names in GROUPS.items() for first in names}
     order = [*titles]
     found: dict[str, list[Command]] = {title: [] for title in (*GROUPS, _REST)}
@@ -190,7 +187,7 @@ def grouped(commands: Sequence[Command]) -> list[tuple[str, list[Command]]]:
 
 
 def group_help(name: str, commands: Sequence[Command]) -> str:
-    """What `qmd collection` prints: the sub-commands with their arguments."""
+    """Return the text of `qmd collection`: the sub-commands with their arguments."""
     rows = [Row((f"qmd {usage_of(spec)}",), spec.help) for spec in commands]
     examples = [f"  {one}" for spec in commands[:2] for one in (spec.examples or EXAMPLES[spec.name])[:1]]
     lines = [f"Usage: qmd {name} <subcommand> [options]", "", *_columns(rows, 36), "", "Examples:", *examples]
@@ -198,26 +195,24 @@ def group_help(name: str, commands: Sequence[Command]) -> str:
 
 
 def _columns(rows: Sequence[Row], left: int | None = None) -> list[str]:
-    """Two columns: the first as wide as it must be but at most `_LEFT`, or `left` wide, the second wrapped."""
-    left = left or min(max(len(row.typed) for row in rows), _LEFT)
+    """Lay out rows in two columns: the first at most `_LEFT` wide, or exactly `left`, the second wrapped."""
+    left = left or min(max(len(row.spelling) for row in rows), _LEFT)
     lines: list[str] = []
     for row in rows:
-        # A default is not torn apart: textwrap breaks at ASCII blanks alone.
+        # textwrap breaks at ASCII blanks only, so a default stays on one line.
         text = re.sub(r"\[default[^\]]*\]", lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), row.text)
         texts = [one.replace("\N{NO-BREAK SPACE}", " ") for one in wrap(text, WIDTH - left - 4, break_on_hyphens=False)]
-        if len(row.typed) > left:
-            lines.append(f"  {row.typed}")
+        if len(row.spelling) > left:
+            lines.append(f"  {row.spelling}")
             lines += [f"{'':<{left + 4}}{text}" for text in texts]
             continue
-        lines.append(f"  {row.typed:<{left}}  {texts[0] if texts else ''}".rstrip())
+        lines.append(f"  {row.spelling:<{left}}  {texts[0] if texts else ''}".rstrip())
         lines += [f"{'':<{left + 4}}{text}" for text in texts[1:]]
     return lines
 
 
-# --- examples ---------------------------------------------------------------------------------
-
 FIRST_EXAMPLES = ('qmd query "why did we choose per-seat pricing"', 'qmd search "rate limiter" -n 10')
-"""What a newcomer sees of `qmd` alone."""
+"""Examples on the page of `qmd` without arguments."""
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "index": ("qmd index ~/notes", "qmd index ~/notes --glob '**/*.{md,txt}' --name texts"),
@@ -263,8 +258,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "qmd completion fish > ~/.config/fish/completions/qmd.fish",
     ),
 }
-"""Two of each command of our own, for a folder of notes that holds `pricing.md`, `ideas.md` and `daily/2026-03-01.md`,
-and is the collection `notes`; a test runs them there. Each fits a line of 80 columns."""
+"""Two examples of each command, of at most 80 columns. A test runs them in the collection `notes`, a folder with the
+files `pricing.md`, `ideas.md` and `daily/2026-03-01.md`."""
 
 
 _PAGE = """\
@@ -276,10 +271,10 @@ Index: {state}
        {database}
 
 Commands:
-  qmd index ~/notes        make a folder searchable; again, to refresh it
-  qmd query "how do I …"   ask: the best answers first; also: qmd "how do I …"
-  qmd browse               search as you type, and read, on the whole screen
-  qmd open 1               open the first hit in your editor (qmd get: print it)
+  qmd index ~/notes        index a folder; run it again to update
+  qmd query "how do I …"   search by words and meaning; or: qmd "how do I …"
+  qmd browse               search as you type, on a full screen
+  qmd open 1               open the first hit in your editor
 
 Examples:
   {examples}
@@ -289,7 +284,7 @@ All commands: qmd --help    One command: qmd help query
 
 
 def first_page(locations: Locations, environ: Mapping[str, str]) -> str:
-    """The page for the index that a command would use here; at most 25 lines of 80 columns, but for a long path."""
+    """Return the page of `qmd` without arguments: at most 25 lines of 80 columns, except for a long path."""
     return _PAGE.format(
         version=qmd.__version__,
         state=_state(locations, environ),
@@ -306,7 +301,7 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     from qmd.times import utc_now
 
     try:
-        # Nobody is asked for trust, and nothing is warned of, who only wants to know what this is.
+        # `Notices` keeps this page free of warnings and questions.
         with Index(locations, FileConfiguration(locations, environ, Notices()), environ) as index:
             counts = index.status()
     except QmdError as error:
@@ -316,13 +311,11 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     noun = "document" if counts.documents == 1 else "documents"
     vectors = "all with vectors"
     if counts.embedding is not None:
-        vectors = f"vectors being computed ({counts.embedding.percent} %)"
+        vectors = f"computing vectors ({counts.embedding.percent} %)"
     elif counts.pending_documents:
         vectors = f"{counts.pending_documents:,} without vectors (qmd embed)"
     return f"{counts.documents:,} {noun}, {vectors}, updated {relative_time(counts.updated_at, utc_now())}"
 
-
-# --- on a terminal --------------------------------------------------------------------------------
 
 _COLOURS = (
     (r"\Aqmd [^\n]*", "title"),
@@ -334,11 +327,11 @@ _COLOURS = (
     (r"(?m)^  (?:qmd|cd|source|ls) [^\n]*?(?=$|  )", "command"),
     (r"\[default[^\]]*\]", "faint"),
 )
-"""Patterns of a help text and the style of what they match."""
+"""(pattern, style) pairs for a help text."""
 
 
 def paint(text: str, screen: Screen | None) -> str:
-    """A text of this module as `screen` shows it; for a program it stays plain."""
+    """Return a help text with the colours of `screen`; unchanged without colours."""
     if screen is None or screen.colours is None:
         return text
     from msgspec.structs import replace
@@ -351,6 +344,6 @@ def paint(text: str, screen: Screen | None) -> str:
     shown = Text(visible(text.removesuffix("\n")))
     for pattern, style in _COLOURS:
         shown.highlight_regex(pattern, style)
-    # The lines are as they should be; only the path of an index is longer than a screen, and must stay whole.
+    # Only the path of an index can be wider than the screen, and must not wrap.
     widest = max(map(cell_len, shown.plain.splitlines()))
     return draw(replace(screen, width=max(screen.width, widest)), shown)

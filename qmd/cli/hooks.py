@@ -1,4 +1,4 @@
-"""The command that a collection runs before it is updated: where, for how long, and what is shown of it."""
+"""Update commands, which collections run before an update."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 600.0
 EXIT_TIMED_OUT = 124
-"""As `timeout(1)` says it."""
+"""Exit status of `timeout(1)`."""
 _GRACE_S = 2.0
 _LONGEST_S = 1_000_000.0
-"""No wait of the system takes much more; an update that runs for eleven days has no limit."""
+"""Maximum timeout, near the limit of system calls."""
 
 
 def git_pull_command(collection: Collection) -> str | None:
-    """What `update --pull` runs for a collection: a fast-forward pull inside a git checkout, else nothing."""
+    """Return the command of `update --pull` for a collection: a fast-forward pull in a git checkout, else None."""
     folder = collection.path.resolve()
     is_checkout = any((place / ".git").exists() for place in (folder, *folder.parents))
     return "git pull --ff-only" if is_checkout else None
 
 
 def run_hook(invocation: Invocation, collection: Collection, command: str) -> int:
-    """Run a command in the collection's folder, its output indented on stdout.
+    """Run a command in the collection's folder, and indent its output on stdout.
 
-    A command that is still running after `QMD_HOOK_TIMEOUT` seconds (600 unless set, 0 for no limit) is ended together
-    with everything that it started: one that waits for a password must not keep an unattended update from finishing.
+    After `QMD_HOOK_TIMEOUT` seconds (default 600, 0 for no limit) the command and its children are ended: a command
+    that waits for a password must not block an unattended update.
 
     Returns:
-        Its exit status; 124 when it was ended, 128 and the number of the signal when one killed it.
+        Its exit status; 124 after a timeout, 128 plus the number of the signal that killed it.
     """
     import shutil
     import subprocess
@@ -47,7 +47,7 @@ def run_hook(invocation: Invocation, collection: Collection, command: str) -> in
     out(f"    Running update command: {command}\n")
     shell = shutil.which("bash") or shutil.which("sh")
     timeout_s = hook_timeout_s(invocation.environ)
-    # On a terminal the command shares it: git may have to ask for a passphrase.
+    # On a terminal the command shares it, because git may ask for a passphrase.
     owns_group = os.name == "posix" and not is_interactive()
     try:
         process = subprocess.Popen(
@@ -73,11 +73,11 @@ def run_hook(invocation: Invocation, collection: Collection, command: str) -> in
             stdout, stderr = _end(process, owns_group)
             warn(
                 f"the update command of '{collection.name}' was ended after {timeout_s:g} s; "
-                "QMD_HOOK_TIMEOUT sets another limit in seconds, 0 none"
+                "to change the limit, set QMD_HOOK_TIMEOUT to seconds, or to 0 for no limit"
             )
             status = EXIT_TIMED_OUT
         except BaseException:
-            # A command in a session of its own hears nothing of Ctrl-C.
+            # A command in its own session does not receive Ctrl-C.
             _end(process, owns_group)
             raise
     for line in (stdout + stderr).splitlines():
@@ -86,7 +86,7 @@ def run_hook(invocation: Invocation, collection: Collection, command: str) -> in
 
 
 def hook_timeout_s(environ: Mapping[str, str]) -> float | None:
-    """Seconds that a command may take; None without a limit."""
+    """Return the timeout of an update command in seconds; None without a limit."""
     text = environ.get("QMD_HOOK_TIMEOUT", "").strip()
     if not text:
         return DEFAULT_TIMEOUT_S
@@ -101,7 +101,7 @@ def hook_timeout_s(environ: Mapping[str, str]) -> float | None:
 
 
 def _end(process: Popen[str], owns_group: bool) -> tuple[str, str]:
-    """Ask the command and its children to end, then make them; what it had written."""
+    """Terminate the command and its children, then kill them; return its output."""
     import subprocess
 
     _signal(process, signal.SIGTERM, owns_group)

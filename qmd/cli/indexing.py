@@ -1,4 +1,4 @@
-"""`index`, `update`, `embed` and `cleanup`: the commands that change the index."""
+"""`index`, `update`, `embed` and `cleanup`: commands that change the index."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
+from qmd.render.columns import count, folded_home
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -27,12 +28,10 @@ if TYPE_CHECKING:
     from qmd.indexing.update import UpdateReport
 
 Glob = Annotated[
-    str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: markdown by all its names].")
+    str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: all markdown files].")
 ]
-Verify = Annotated[
-    bool, Option("--verify", help="Read all files again, even unchanged ones, and check the whole index.")
-]
-Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in folders that are git checkouts.")]
+Verify = Annotated[bool, Option("--verify", help="Read unchanged files again as well, and check the whole index.")]
+Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in git checkouts.")]
 
 _WARNINGS_SHOWN = 10
 _COUNTING_S = 2.0
@@ -51,10 +50,10 @@ def index(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    """Make folders searchable, or refresh all."""
+    """Index folders or files, or update everything."""
     cut_declarations = cuts_declarations(chunk_strategy)
     locations = invocation.locate(index)
-    absolute = [_existing(invocation, path) for path in paths or ()]
+    absolute = [_resolve_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         known = [one.path.resolve() for one in opened.collections()]
         for path in () if yes else absolute:
@@ -65,27 +64,27 @@ def index(
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-            failed = _refresh_all(invocation, update, parts)
+            failed = _update_all(invocation, update, parts)
         if not no_embed:
             _embed_if_possible(invocation, opened, locations, names, cut_declarations)
     return NotFoundError.exit_code if failed else 0
 
 
-def _refresh_all(invocation: Invocation, update: Update, parts: Sequence[Part] | None) -> bool:
-    """Update the collections, or the parts of them that were named; True when the folder of one cannot be read."""
+def _update_all(invocation: Invocation, update: Update, parts: Sequence[Part] | None) -> bool:
+    """Update the collections, or their named parts; return whether a folder could not be read."""
     failures = []
     for collection in update.collections:
         named = dict.fromkeys(part.below for part in parts or () if part.collection == collection.name)
-        # All of it where it, or nothing, was named.
+        # `""` is the whole collection.
         for below in named if named and "" not in named else ("",):
-            failures.append(_refresh(invocation, update, collection, below, is_named=parts is not None))
+            failures.append(_update_one(invocation, update, collection, below, is_named=parts is not None))
     return any(failures)
 
 
 def _embed_if_possible(
     invocation: Invocation, opened: OpenIndex, locations: Locations, names: Sequence[str] | None, cut_declarations: bool
 ) -> None:
-    """Compute the vectors; where words alone are wanted, that they cannot be computed is a warning."""
+    """Compute the vectors; without a model this is a warning where an index of words only is allowed."""
     from qmd.app.engines import is_words_only
     from qmd.cli.embedding import embed_index
 
@@ -95,10 +94,10 @@ def _embed_if_possible(
         if not is_words_only():
             raise
         warn(f"no vectors: {exc.message}")
-        say("words are searchable: qmd search")
+        say("to search by words: qmd search")
 
 
-def _existing(invocation: Invocation, path: Path) -> Path:
+def _resolve_existing(invocation: Invocation, path: Path) -> Path:
     absolute = (invocation.cwd / expand_home(path)).resolve()
     if not absolute.exists():
         raise NotFoundError(
@@ -108,12 +107,12 @@ def _existing(invocation: Invocation, path: Path) -> Path:
 
 
 def covers_all_collections(path: PurePath, home: PurePath) -> bool:
-    """Whether a folder is a whole disk, or the home folder or above it; both without links."""
+    """Return whether a folder is a whole disk, or the home folder or a parent of it; both are resolved."""
     return path == path.parent or home.is_relative_to(path)
 
 
 def _confirm_all(path: Path, pattern: str) -> None:
-    """Have a person agree to index a folder that holds everything; raises `UsageError` if nobody does."""
+    """Ask for permission to index a whole disk or home folder; raise `UsageError` without it."""
     from qmd.ingest.exclusion import selected_files
 
     end = time.monotonic() + _COUNTING_S
@@ -124,8 +123,8 @@ def _confirm_all(path: Path, pattern: str) -> None:
         raise UsageError(found, f"name the folder of your notes, or: qmd index {shlex.quote(to_text(path))} --yes")
 
 
-def _refresh(invocation: Invocation, update: Update, collection: Collection, below: str, *, is_named: bool) -> bool:
-    """Update one collection, or a part of it, and print its line; True when its folder cannot be read."""
+def _update_one(invocation: Invocation, update: Update, collection: Collection, below: str, *, is_named: bool) -> bool:
+    """Update one collection, or a part of it, and print its line; return whether its folder could not be read."""
     try:
         report = run_update(invocation, update, collection, below)
     except NotFoundError as exc:
@@ -133,14 +132,13 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
         if exc.hint:
             say(f"hint: {exc.hint}")
         return True
-    head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
-    out(f"{head} {change_summary(invocation, report)}  ({to_text(collection.path)}, {collection.pattern})\n")
+    out(summary_line(invocation, collection, report, below))
     report_skipped(update, collection, report, below, is_named=is_named)
     return False
 
 
 def run_update(invocation: Invocation, update: Update, collection: Collection, below: str = "") -> UpdateReport:
-    """Update one collection, or a part of it, with progress and warnings on stderr."""
+    """Update one collection, or a part of it; progress and warnings go to stderr."""
     with invocation.progress(f"Words of {collection.name}") as line:
         report = update.run(collection, line.update, below)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
@@ -159,7 +157,7 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
 def report_skipped(
     update: Update, collection: Collection, report: UpdateReport, below: str = "", *, is_named: bool
 ) -> None:
-    """Name the files that git or the mask leaves out; where nobody named the collection, only what is news."""
+    """Print files that git or the mask skips; only new ones, unless the collection is named."""
     if report.is_empty:
         return
     if report.git_ignored and is_named:
@@ -174,15 +172,30 @@ def report_skipped(
         say(other_kinds_line(collection, kinds))
 
 
-def embed_advice(n_pending: int) -> str:
-    """The line that says how many texts wait for vectors; nothing when none does."""
-    return f"Run 'qmd embed' to update embeddings ({n_pending} unique hashes need vectors)\n" if n_pending else ""
+def embed_advice(invocation: Invocation, n_pending: int) -> str:
+    """Return the line about texts without vectors; empty if all have vectors."""
+    if not n_pending:
+        return ""
+    if invocation.screen:
+        return f"{count(n_pending, 'text')} without vectors. To compute them: qmd embed\n"
+    return f"Run 'qmd embed' to update embeddings ({n_pending} unique hashes need vectors)\n"
 
 
 def change_summary(invocation: Invocation, report: UpdateReport) -> str:
-    """`3 new, 0 updated, 0 unchanged, 0 removed`."""
+    """Return `3 new, 0 updated, 0 unchanged, 0 removed`; on a terminal without zeros."""
     counts = {"new": report.new, "updated": report.updated, "unchanged": report.unchanged, "removed": report.removed}
-    return ", ".join(f"{invocation.figure(number)} {what}" for what, number in counts.items())
+    shown = [f"{invocation.figure(n)} {what}" for what, n in counts.items() if n or invocation.screen is None]
+    return ", ".join(shown) or "no files"
+
+
+def summary_line(invocation: Invocation, collection: Collection, report: UpdateReport, below: str = "") -> str:
+    """Return the line about an updated collection; on a terminal without the default pattern."""
+    head = f"'{below}' is already in {collection.name}" if below else collection.name
+    changes = f"{head}: {change_summary(invocation, report)}  "
+    if invocation.screen is None:
+        return f"{changes}({to_text(collection.path)}, {collection.pattern})\n"
+    pattern = "" if collection.pattern == DEFAULT_PATTERN else f", {collection.pattern}"
+    return f"✓ {changes}({folded_home(collection.path, Path.home())}{pattern})\n"
 
 
 def update(
@@ -192,7 +205,7 @@ def update(
     pull: Pull = False,
     index: Index = None,
 ) -> int:
-    """Refresh the words of the collections."""
+    """Index the words of new and changed files."""
     status, failed = 0, []
     with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
@@ -201,21 +214,25 @@ def update(
             out(NO_COLLECTIONS)
             return 0
         with opened.updating(collection, verify=verify) as update:
-            out(f"Updating {len(update.collections)} collection(s)...\n\n")
+            n_all, is_plain = len(update.collections), invocation.screen is None
+            out(f"Updating {n_all} collection(s)...\n\n" if is_plain else "")
             for number, one in enumerate(update.collections, 1):
-                out(f"[{number}/{len(update.collections)}] {one.name} ({one.pattern})\n")
+                out(f"[{number}/{n_all}] {one.name} ({one.pattern})\n" if is_plain else "")
                 if code := _update_with_hook(invocation, update, one, pull):
                     status = code
                     failed.append(one.name)
             n_pending = update.pending()
-    out(f"✗ Update failed: {', '.join(failed)}\n" if failed else "✓ All collections updated.\n")
+    if failed:
+        out(f"✗ Update failed: {', '.join(failed)}\n")
+    elif is_plain:
+        out("✓ All collections updated.\n")
     if n_pending:
-        out(f"\n{embed_advice(n_pending)}")
+        out("\n" * is_plain + embed_advice(invocation, n_pending))
     return status
 
 
 def _update_with_hook(invocation: Invocation, update: Update, collection: Collection, pull: bool) -> int:
-    """Run the collection's command, then update it; a failure here does not keep the others from being updated."""
+    """Run the update command of a collection, then update it; return the exit status."""
     from qmd.cli.hooks import git_pull_command, run_hook
 
     command = collection.update_command or (git_pull_command(collection) if pull else None)
@@ -229,8 +246,11 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
-    out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
-    out(f"Indexed: {change_summary(invocation, report)}\n\n")
+    if invocation.screen:
+        out(summary_line(invocation, collection, report))
+    else:
+        out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
+        out(f"Indexed: {change_summary(invocation, report)}\n\n")
     report_skipped(update, collection, report, is_named=False)
     return 0
 
@@ -238,7 +258,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
 def embed(
     invocation: Invocation,
     force: Annotated[
-        bool, Option("-f", "--force", help="Compute all vectors again, beside those that searches use until then.")
+        bool, Option("-f", "--force", help="Compute all vectors again; searches use the old ones until then.")
     ] = False,
     collection: Collections = None,
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
@@ -248,7 +268,7 @@ def embed(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    """Compute the vectors that are missing."""
+    """Compute missing vectors."""
     from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
@@ -279,15 +299,15 @@ def cleanup(
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be removed.")] = False,
     index: Index = None,
 ) -> int:
-    """Drop what nothing uses."""
+    """Remove unused data."""
     with invocation.open(invocation.locate(index)) as opened, invocation.progress("Cleaning"):
         counts = opened.cleanup(dry_run=dry_run)
     if dry_run:
         out("Dry run — no changes made.\n\nWould clear 0 cached API responses\n")
-        out("".join(f"Would remove {count} {what}\n" for what, count in counts.items() if count))
+        out("".join(f"Would remove {number} {what}\n" for what, number in counts.items() if number))
         out("Would compact FTS and vacuum the database\n")
         return 0
     out("✓ Cleared 0 cached API responses\n")
-    out("".join(f"✓ Removed {count} {what}\n" for what, count in counts.items() if count))
+    out("".join(f"✓ Removed {number} {what}\n" for what, number in counts.items() if number))
     out("✓ FTS compacted, database vacuumed\n")
     return 0

@@ -1,4 +1,4 @@
-"""What every command starts from: its arguments' world, and the index it works on."""
+"""One run of a command: environment, terminal and index."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     from qmd.render.progress import Unit
 
 _LONGEST_NAME = 220
-"""Bytes of an index's name: file systems hold 255, and locks and temporary files are named after it."""
+"""Maximum bytes of an index's name: file systems allow 255, and locks and temporary files add to it."""
 
 
 class Invocation(Struct, frozen=True):
-    """One run of the program: which command, and the world it runs in."""
+    """One run of a command and its environment."""
 
     command: str
     usage: str
     environ: Mapping[str, str]
     cwd: Path
     screen: Screen | None = None
-    """What a person sees stdout on; None where a program reads it."""
+    """Terminal of stdout; None if a program reads it."""
     no_pager: bool = False
     messages: Screen | None = None
-    """What a person sees stderr on; None where a program reads it."""
+    """Terminal of stderr; None if a program reads it."""
 
     def progress(self, label: str, unit: Unit = "items") -> ProgressLine:
-        """A line that shows how far a job is."""
+        """Return a progress line for a job."""
         from qmd.cli.progress import ProgressLine
 
         return ProgressLine(label, self.messages, unit, can_rewrite=self.environ.get("TERM") != "dumb")
 
     def locate(self, index: str | None, *, takes_link: bool = False) -> Locations:
-        """The places of the index that `--index` names; see `qmd.config.paths.locate`.
+        """Return the locations of the index that `--index` names; see `qmd.config.paths.locate`.
 
         Raises:
-            ConfigError: Links keep a project's folder from being used.
-            UsageError: No file can have that name, or the address is none that qmd knows.
+            ConfigError: A project's folder is reached through an untrusted link.
+            UsageError: The name or address is not valid.
         """
         locations = locate(index, self.cwd, self.environ, takes_link=takes_link)
         if len(os.fsencode(locations.stem)) > _LONGEST_NAME:
@@ -57,9 +57,9 @@ class Invocation(Struct, frozen=True):
         return locations
 
     def open(self, locations: Locations, *, allow_gpu: bool = True) -> Index:
-        """The index at these places, which tells this terminal what it has to say; opened by its first use.
+        """Return the index at these locations, which opens at its first use and reports to this terminal.
 
-        A command that searches with models asks the warm process, where one may be asked.
+        Commands that search with models use the warm process if it is allowed.
         """
         from qmd.app.configuration import FileConfiguration
         from qmd.app.index import Index
@@ -75,12 +75,12 @@ class Invocation(Struct, frozen=True):
         return Index(locations, configuration, self.environ, notices=notices, allow_gpu=allow_gpu)
 
     def serve(self, locations: Locations, *, allow_gpu: bool = True, is_attended: bool = False) -> Index:
-        """The same for a process that stays: idle models go, requests end after a while.
+        """Return the index for a server, which unloads idle models and limits the time of requests.
 
         Args:
-            locations: Where the index lies.
+            locations: Locations of the index.
             allow_gpu: False keeps models on the CPU.
-            is_attended: Whether a person may be asked for trust.
+            is_attended: Whether a person can answer a question about trust.
         """
         from qmd.app.configuration import FileConfiguration
         from qmd.app.deadlines import parse_timeout
@@ -98,11 +98,11 @@ class Invocation(Struct, frozen=True):
         )
 
     def figure(self, number: int) -> str:
-        """A number as a person reads it, or as programs always have."""
+        """Format a number, with separators on a terminal only."""
         return f"{number:,}" if self.screen else str(number)
 
     def page(self, text: str) -> None:
-        """Write a result that may be longer than the screen; see `qmd.cli.pager`."""
+        """Print a result that may be longer than the screen; see `qmd.cli.pager`."""
         if self.screen is None or self.no_pager:
             out(text)
             return
@@ -111,12 +111,12 @@ class Invocation(Struct, frozen=True):
         page(text, self.screen, self.environ)
 
     def missing_argument(self) -> UsageError:
-        """What to raise when a required word is absent: the usage line stands for itself."""
+        """Return the error for a missing argument: the usage line."""
         return UsageError(f"Usage: qmd {self.usage}")
 
 
 class ServerNotices(Notices):
-    """Tells stderr, and trusts nobody."""
+    """Notices on stderr, without trust in project configurations."""
 
     def warn(self, message: str) -> None:
         warn(message)
@@ -126,32 +126,32 @@ class ServerNotices(Notices):
 
 
 class TerminalNotices(ServerNotices):
-    """Tells stderr, and asks the person at the terminal, if there is one, for trust."""
+    """Notices on stderr, and a question about trust on a terminal."""
 
     def grants_trust(self, items: GatedItems) -> bool:
-        """Shows in any case what a project wants."""
+        """Show the items, and ask."""
         for line in describe_gated(items):
             say(line)
         return confirm("Trust this project's .qmd config?")
 
 
 def working_folder() -> Path:
-    """The working directory; where it was deleted the place it had, below which nothing is found.
+    """Return the working directory; after its removal, its former path.
 
     Raises:
-        QmdError: It was deleted, and its place is not known.
+        QmdError: It was deleted, and its path is unknown.
     """
     try:
         return Path.cwd()
     except FileNotFoundError as exc:
         place = Path(os.environ.get("PWD", ""))
         if not place.is_absolute():
-            raise QmdError("the working directory does not exist any more", "go to another one: cd ~") from exc
+            raise QmdError("the working directory no longer exists", "change to another one: cd ~") from exc
         return place
 
 
 def describe_gated(items: GatedItems) -> list[str]:
-    """The gated items as lines under their headings."""
+    """Return the gated items as lines under headings."""
     lines: list[str] = []
     headings = (
         ("This project's config defines update commands:", items.hooks),

@@ -1,4 +1,4 @@
-"""`links` and `related`: what a note is next to."""
+"""`links` and `related`: connections of a note."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Note = Annotated[list[str], Argument(help="Name, path, link or #docid of a note.
 
 
 def links(invocation: Invocation, note: Note, json: Json = False, index: Index = None) -> int:
-    """List the links in a note and to it."""
+    """List the links from and to a note."""
     reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
@@ -53,7 +53,7 @@ def related(
     json: Json = False,
     index: Index = None,
 ) -> int:
-    """List the notes nearest to a note."""
+    """List the notes that are most similar to a note."""
     reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
@@ -77,7 +77,7 @@ def related(
 
 
 def _name_in(index_name: str) -> Callable[[StoredDocument], str]:
-    """What a document of an index is called."""
+    """Return the function that names a document of an index."""
     from qmd.render.formats import file_identifier
 
     return lambda document: file_identifier(document.uri, index_name)

@@ -16,7 +16,7 @@ from qmd.plugins import STORES
 from qmd.render.formats import FORMATS
 
 SCREEN_LIMIT = 30
-"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
+"""Hits on a full screen, few enough to draw after every key."""
 
 Index = Annotated[
     str | None,
@@ -54,7 +54,7 @@ FormatName = Annotated[
 ]
 FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
 NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Show no line numbers.")]
-NoIgnore = Annotated[bool, Option("--no-ignore", help="Also index what .gitignore leaves out.")]
+NoIgnore = Annotated[bool, Option("--no-ignore", help="Also index files that .gitignore excludes.")]
 NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,
@@ -74,18 +74,16 @@ Limit = Annotated[
 ]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
 LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
-Intent = Annotated[
-    str | None, Option("--intent", metavar="TEXT", help="What you need the answer for; helps the ranking.")
-]
+Intent = Annotated[str | None, Option("--intent", metavar="TEXT", help="Your purpose; helps the ranking.")]
 
 Tokens = Annotated[
     int | None,
-    Option("--tokens", metavar="N", min=LEAST_TOKENS, help="Print at most N tokens (o200k), and how to go on."),
+    Option("--tokens", metavar="N", min=LEAST_TOKENS, help="Print at most N tokens (o200k), and how to continue."),
 ]
 
 
 class Output(Struct, frozen=True):
-    """Which of the formats is wanted."""
+    """Options that choose a format."""
 
     format: FormatName = None
     json: Json = False
@@ -95,10 +93,10 @@ class Output(Struct, frozen=True):
     files: Files = False
 
     def chosen(self) -> str:
-        """`--format`, else the first option that names one, JSON last, else `cli`.
+        """Return `--format`, else the first option that names a format, JSON last, else `cli`.
 
         Raises:
-            UsageError: An unknown name.
+            UsageError: The name is unknown.
         """
         flags = [name for name in FORMATS if getattr(self, name, False)]
         asked = sorted(flags, key="json".__eq__)
@@ -107,15 +105,12 @@ class Output(Struct, frozen=True):
             raise UsageError(f"Unknown --format value: {self.format}", f"Valid: {', '.join(FORMATS)}")
         chosen = wanted or (asked[0] if asked else "cli")
         if ignored := [f"--{name}" for name in asked if name != chosen]:
-            warn(f"one format at a time: {chosen} is used, {' and '.join(ignored)} has no effect")
+            warn(f"one format at a time: using {chosen}, {' and '.join(ignored)} has no effect")
         return chosen
 
 
 def positive_number(text: str | None, option: str, default: int) -> int:
-    """The value of a count option; anything but a positive whole number means the default, and a warning says so.
-
-    Larger ones count as `LARGEST_NUMBER`.
-    """
+    """Return the value of a count option, at most `LARGEST_NUMBER`; warn and return the default if it is not valid."""
     if text is None:
         return default
     try:
@@ -129,10 +124,10 @@ def positive_number(text: str | None, option: str, default: int) -> int:
 
 
 def cuts_declarations(chunk_strategy: str | None) -> bool:
-    """Whether source code is to be cut at its declarations (`auto`, the default) or as plain text (`regex`).
+    """Return whether source code is split at declarations (`auto`, the default), not as plain text (`regex`).
 
     Raises:
-        UsageError: A strategy that does not exist.
+        UsageError: The strategy is unknown.
     """
     if chunk_strategy not in (None, "auto", "regex"):
         raise UsageError(f"unknown --chunk-strategy '{chunk_strategy}'", "Valid: auto, regex")

@@ -1,7 +1,7 @@
-"""Where all output goes: results to stdout, messages to stderr, and to a terminal nothing that could steer it.
+"""Output: results on stdout, messages on stderr, and no control characters from indexed text on a terminal.
 
-The rule for terminals lies in the streams themselves, each judged by itself, so that it also holds for what is written
-past this module: log lines of the servers, tracebacks, help. Through a pipe or into a file everything goes as it is.
+The streams themselves escape control characters, so the rule also covers text that bypasses this module, such as logs,
+tracebacks and help. Pipes and files get the text unchanged.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class OutputError(QmdError):
 
 
 class _Stream(TextIOWrapper):
-    """`stream` with the rule for terminals: what is written to one is made visible, `Styled` text apart."""
+    """Stream that escapes control characters on a terminal, except in `Styled` text."""
 
     def __init__(self, stream: TextIOWrapper) -> None:
-        # Under PYTHONUNBUFFERED there is no buffer, and what a pipe or a disk did not take in one go is lost silently.
+        # Without a buffer (PYTHONUNBUFFERED) a partial write to a pipe or disk loses the rest silently.
         has_buffer = isinstance(stream.buffer, BufferedIOBase)
         buffer = stream.buffer if has_buffer else BufferedWriter(cast("RawIOBase", stream.buffer))
         super().__init__(buffer, encoding="utf-8", errors=_UNENCODABLE, line_buffering=True)
         self.is_terminal = stream.isatty()
         self.colour = "auto"
-        """What `--color` says of messages."""
-        # Once collected it would close the descriptor.
+        """Value of `--color` for messages."""
+        # Garbage collection would close the descriptor.
         self._stream = stream
 
     def write(self, text: str, /) -> int:
@@ -57,25 +57,25 @@ class _Stream(TextIOWrapper):
 
 
 def prepare_streams() -> None:
-    """Make the three streams fit for use, whatever the program was started with.
+    """Prepare the three streams, which may be closed.
 
-    One that is closed is None to Python, and the next file to be opened, say the index, would take its descriptor, and
-    with it whatever a native library prints there. A closed stdout becomes one that refuses what is written to it.
+    The next file that is opened, such as the index, would get the descriptor of a closed stream, and native libraries
+    would print into it. A closed stdout becomes a stream that rejects writes.
     """
-    codecs.register_error(_UNENCODABLE, _encode_anyway)
-    sys.stdin = sys.stdin or _stream_to_nowhere(os.O_RDONLY, "r")
-    sys.stdout = _prepared(sys.stdout or _stream_to_nowhere(os.O_RDONLY, "w"))
-    sys.stderr = _prepared(sys.stderr or _stream_to_nowhere(os.O_WRONLY, "w"))
+    codecs.register_error(_UNENCODABLE, _encode_surrogate)
+    sys.stdin = sys.stdin or _open_null_device(os.O_RDONLY, "r")
+    sys.stdout = _wrap_stream(sys.stdout or _open_null_device(os.O_RDONLY, "w"))
+    sys.stderr = _wrap_stream(sys.stderr or _open_null_device(os.O_WRONLY, "w"))
 
 
-def _stream_to_nowhere(flags: int, mode: str) -> TextIO:
+def _open_null_device(flags: int, mode: str) -> TextIO:
     descriptor = os.open(os.devnull, flags)
     os.set_inheritable(descriptor, True)
     stream: TextIO = os.fdopen(descriptor, mode, encoding="utf-8")  # type: ignore[assignment]
     return stream
 
 
-def _prepared(stream: TextIO) -> TextIO:
+def _wrap_stream(stream: TextIO) -> TextIO:
     if isinstance(stream, _Stream) or not isinstance(stream, TextIOWrapper):
         return stream
     if stream.isatty() or not isinstance(stream.buffer, BufferedIOBase):
@@ -84,67 +84,64 @@ def _prepared(stream: TextIO) -> TextIO:
     return stream
 
 
-def _encode_anyway(error: UnicodeError) -> tuple[bytes, int]:
-    r"""What UTF-8 has no form for: bytes of file names come out as they went in, other lone surrogates as `\ud800`."""
+def _encode_surrogate(error: UnicodeError) -> tuple[bytes, int]:
+    r"""Encode lone surrogates: those for bytes of file names as these bytes, others as `\ud800`."""
     assert isinstance(error, UnicodeEncodeError)
     character = error.object[error.start]
     is_byte = "\udc80" <= character <= "\udcff"
     return character.encode("utf-8", "surrogateescape" if is_byte else "backslashreplace"), error.start + 1
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def out(text: str) -> None:
-    """Write a piece of the result.
+    """Write a part of the result.
 
     Raises:
-        OutputError: If stdout takes nothing.
-        BrokenPipeError: If its reader has gone.
+        OutputError: Stdout cannot be written.
+        BrokenPipeError: The reader has closed the pipe.
     """
     try:
         sys.stdout.write(text)
     except OSError as exc:
-        raise _refusal(exc) from exc
+        raise _output_error(exc) from exc
 
 
 def flush_result() -> None:
-    """Bring what was written so far to the reader; raises as `out` does."""
+    """Flush the result; raises the errors of `out`."""
     try:
         sys.stdout.flush()
     except OSError as exc:
-        raise _refusal(exc) from exc
+        raise _output_error(exc) from exc
 
 
-def _refusal(error: OSError) -> Exception:
+def _output_error(error: OSError) -> Exception:
     return error if isinstance(error, BrokenPipeError) else OutputError(f"cannot write to stdout: {error.strerror}")
 
 
 def say(text: str) -> None:
-    """Write a line for people to stderr; the result does not depend on whether they can be told.
+    """Write a line to stderr, and ignore a full disk.
 
-    A drawn line has its line feed, and stays drawn. A failure, warning or hint is laid out for a person.
+    A drawn line has its line feed and is not changed. On a terminal, errors, warnings and hints get colours.
 
     Raises:
-        BrokenPipeError: If the reader has gone.
+        BrokenPipeError: The reader has closed the pipe.
     """
     label = text.partition(": ")[0]
     if label in _LABELS and isinstance(sys.stderr, _Stream) and sys.stderr.is_terminal:
-        text = _laid_out(label, text[len(label) + 2 :], sys.stderr.colour)
-    _tell(text if text.endswith("\n") else f"{text}\n")
+        text = _format_message(label, text[len(label) + 2 :], sys.stderr.colour)
+    _write_message(text if text.endswith("\n") else f"{text}\n")
 
 
 _LABELS = {"error": "bad", "warning": "warning", "hint": "command"}
-"""What messages begin with, and its style."""
+"""Label of a message → its style."""
 
-_NARROWEST = 30
-"""Columns of text beside a label: on a narrower screen the terminal itself goes on below."""
+_MIN_COLUMNS = 30
+"""Minimum columns of text after a label; a narrower terminal wraps by itself."""
 
 
-def _laid_out(label: str, text: str, colour: str) -> Styled:
-    """A message as a person reads it: its label in colour, whole words in the columns beside it.
+def _format_message(label: str, text: str, colour: str) -> Styled:
+    """Draw a message with its label in colour and wrapped text next to it.
 
-    No word is cut, and no command at its end: what is copied from the screen must be what was meant.
+    Words, and the command at the end, stay whole so that they can be copied from the screen.
     """
     from msgspec.structs import replace
     from rich.cells import cell_len
@@ -156,9 +153,9 @@ def _laid_out(label: str, text: str, colour: str) -> Styled:
     screen = find_screen(os.environ, colour, is_terminal=True)
     assert screen is not None
     lead = len(label) + 2
-    room = max(screen.width - lead, _NARROWEST)
-    said, colon, command = text.strip("\n").rpartition(": qmd ")
-    words = [*f"{said}:".split(" "), f"qmd {command}"] if colon else command.split(" ")
+    room = max(screen.width - lead, _MIN_COLUMNS)
+    text_before, colon, command = text.strip("\n").rpartition(": qmd ")
+    words = [*f"{text_before}:".split(" "), f"qmd {command}"] if colon else command.split(" ")
     rows: list[str] = []
     used = room
     for word in map(visible, words):
@@ -177,33 +174,33 @@ def _laid_out(label: str, text: str, colour: str) -> Styled:
 
 
 def set_message_colours(colour: str) -> None:
-    """Have the messages that follow obey `--color`."""
+    """Apply `--color` to messages."""
     if isinstance(sys.stderr, _Stream) and colour in COLOUR_CHOICES:
         sys.stderr.colour = colour
 
 
 def warn(text: str) -> None:
-    """Write a warning to stderr, one line whatever the names in it hold."""
+    """Write a warning to stderr, always on one line."""
     say("warning: " + text.replace("\n", r"\x0a"))
 
 
 def show_progress(text: str) -> None:
-    """Put `text` in place of the present line of the terminal at stderr."""
+    """Replace the current line of the terminal with `text`."""
     from qmd.render.terminal import ERASE_LINE, join_styled
 
-    # In one piece, or a terminal that is quick would show the empty line in between.
-    _tell(join_styled([ERASE_LINE, text]))
+    # One write, because a fast terminal would show the empty line.
+    _write_message(join_styled([ERASE_LINE, text]))
 
 
 def confirm(question: str) -> bool:
-    """Whether a person says yes to `question`; without one at the terminal, no."""
+    """Return whether the user confirms `question`; False without a terminal."""
     if not is_interactive():
         return False
-    _tell(f"{question} [y/N] ")
+    _write_message(f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _tell(text: str) -> None:
+def _write_message(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -213,8 +210,8 @@ def _tell(text: str) -> None:
         return
 
 
-def settle_streams() -> None:
-    """Flush both; what cannot be written is dropped, or the interpreter would complain of it once more at its end."""
+def flush_streams() -> None:
+    """Flush stdout and stderr; drop text that cannot be written, which the interpreter would report again."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -223,13 +220,13 @@ def settle_streams() -> None:
 
 
 def report(error: QmdError) -> int:
-    """Print a failure; the exit status."""
-    with suppress(OutputError):  # what was written so far comes first where both streams are one terminal
+    """Print a failure and return its exit status."""
+    with suppress(OutputError):  # if both streams are one terminal, the result comes first
         flush_result()
     if error.message.startswith("Usage: "):
         say(error.message)
     else:
-        # Programs that drive qmd wait and try again when they read SQLite's own words.
+        # Programs retry when they read SQLite's message.
         is_index = isinstance(error, BusyError) and not isinstance(error, BusyModelError)
         suffix = " (database is locked)" if is_index and "locked" not in error.message else ""
         say(f"error: {error.message}{suffix}")
@@ -238,8 +235,8 @@ def report(error: QmdError) -> int:
     return error.exit_code
 
 
-def report_unforeseen(error: Exception) -> int:
-    """Print a failure that nothing has foreseen; what the system says of a file is none of the program's faults."""
+def report_unexpected(error: Exception) -> int:
+    """Print an unexpected failure; system errors about a file are reported like expected ones."""
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return report(QmdError(f"cannot use '{os.fsdecode(error.filename)}': {error.strerror}"))
     detail = " ".join(str(error).split())
@@ -248,37 +245,33 @@ def report_unforeseen(error: Exception) -> int:
     return EXIT_FAILURE
 
 
-# --- who reads ------------------------------------------------------------------------------------
-
-
 def stdout_is_terminal() -> bool:
-    """Whether a person sees the result at once."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def stderr_is_terminal() -> bool:
-    """Whether a person sees the messages at once."""
+    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
 def is_interactive() -> bool:
-    """Whether a person can answer a question."""
+    """Return whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def find_screen(environ: Mapping[str, str], colour: str, is_terminal: bool) -> Screen | None:
-    """The screen to draw results for; None where a program reads them, which gets plain lines that never change.
+    """Return the screen to draw results on; None if a program reads them, which gets plain lines.
 
-    What was asked on the command line beats `NO_COLOR`, that beats `FORCE_COLOR` and `CLICOLOR_FORCE`, and these beat
-    `TERM=dumb` and `CLICOLOR=0`.
+    The command line overrides `NO_COLOR`, then `FORCE_COLOR` and `CLICOLOR_FORCE`, then `TERM=dumb` and `CLICOLOR=0`.
 
     Args:
         environ: The environment variables.
         colour: The value of `--color`.
-        is_terminal: Whether stdout is one.
+        is_terminal: Whether stdout is a terminal.
 
     Raises:
-        UsageError: `colour` is none of `COLOUR_CHOICES`.
+        UsageError: `colour` is not in `COLOUR_CHOICES`.
     """
     from qmd.render.drawing import Screen
 

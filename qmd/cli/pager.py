@@ -1,4 +1,4 @@
-"""Long results on a terminal: shown in the reader's pager, as git shows a log."""
+"""Pager for long results on a terminal, as for `git log`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from qmd.render.terminal import Styled, visible, without_sequences
 
 VARIABLES = ("QMD_PAGER", "PAGER")
 _DEFAULT = "less"
-# Quit where one screen is enough, pass colours through, leave the text on the screen.
+# Quit if the text fits one screen, keep colours, leave the text on the screen.
 _SETTINGS = {"LESS": "FRX", "LV": "-c"}
 _NOT_RUN = (126, 127)
-"""Statuses of a shell that could not run the command."""
+"""Exit statuses of a shell that could not run the command."""
 
 
 def page(text: str, screen: Screen | None, environ: Mapping[str, str]) -> None:
-    """Write `text` to stdout, through a pager where a person sees it and it is longer than their screen.
+    """Write `text` to stdout, through a pager if it is longer than the terminal.
 
-    `QMD_PAGER` names the pager, else `PAGER`, else it is less; an empty one or `cat` means none. A reader who leaves
-    before the end, or presses Ctrl-C, has seen enough: that is no error.
+    `QMD_PAGER` names the pager, else `PAGER`, else `less`; an empty name or `cat` means no pager. It is not an error to
+    leave the pager early, by Ctrl-C or otherwise.
 
     Args:
         text: The result.
-        screen: What a person sees stdout on; None where a program reads it, or where no pager is wanted.
+        screen: Terminal of stdout; None for no pager.
         environ: The environment variables.
     """
     command = _command(environ)
@@ -51,7 +51,7 @@ def _command(environ: Mapping[str, str]) -> str | None:
 
 
 def _fits(text: str, screen: Screen) -> bool:
-    """Whether all of it is seen at once, with a row left for the prompt; the terminal folds lines that are wider."""
+    """Return whether the text, with wide lines wrapped, fits the screen and leaves a row for the prompt."""
     from rich.cells import cell_len
 
     if text.count("\n") >= screen.height:
@@ -61,10 +61,10 @@ def _fits(text: str, screen: Screen) -> bool:
 
 
 def _show(command: str, text: str, environ: Mapping[str, str]) -> int:
-    """Run `command` with `text` on its stdin until the reader leaves it; its exit status."""
+    """Run `command` with `text` on its stdin, and return its exit status."""
     settings = {name: value for name, value in _SETTINGS.items() if name not in environ}
-    # By the shell, as for git: a pager may be `less -i` or a pipeline.
-    with _interrupts_belong_to_the_pager():
+    # A pager can be `less -i` or a pipeline, so the shell runs it, as for git.
+    with _ignore_interrupts():
         process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env={**environ, **settings})
         assert process.stdin is not None
         shown = text if isinstance(text, Styled) else visible(text)
@@ -74,9 +74,9 @@ def _show(command: str, text: str, environ: Mapping[str, str]) -> int:
 
 
 @contextmanager
-def _interrupts_belong_to_the_pager() -> Iterator[None]:
-    """Ctrl-C reaches every program at the terminal; the pager knows what it means there, and is waited for."""
-    # Not SIG_IGN, which the pager would inherit.
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C, which also reaches the pager, until the pager ends."""
+    # The pager would inherit SIG_IGN.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

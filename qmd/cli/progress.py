@@ -1,4 +1,4 @@
-"""One line of progress on stderr, rewritten in place; nothing at all when stderr is no terminal."""
+"""Progress line on stderr, only on a terminal."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 _INTERVAL_S = 0.1
 _LINE_INTERVAL_S = 10.0
-"""Where a line cannot be rewritten, each state is a line of its own."""
+"""Interval on terminals that cannot rewrite a line."""
 
 _QUIET_S = 0.2
-"""What is done sooner needs no bar, nor the import that draws one."""
+"""Shorter jobs need no bar, nor the import that draws it."""
 
 
 class ProgressLine:
-    """Shows how far a block is while it runs, and wipes it afterwards.
+    """Progress of a block, erased at its end.
 
     Args:
-        label: What is done, in a word or two.
-        screen: What a person sees stderr on; None where a program reads it.
-        unit: What is counted.
-        can_rewrite: Whether the terminal can go back to the start of a line.
+        label: Name of the job, in one or two words.
+        screen: Terminal of stderr; None if a program reads it.
+        unit: Unit of the amounts.
+        can_rewrite: Whether the terminal can return to the start of a line.
     """
 
     def __init__(self, label: str, screen: Screen | None, unit: Unit = "items", *, can_rewrite: bool = True) -> None:
@@ -45,7 +45,7 @@ class ProgressLine:
         self._next = time.monotonic() + (_QUIET_S if can_rewrite else _LINE_INTERVAL_S)
 
     def __enter__(self) -> Self:
-        # What was said so far must be seen now, also through a pipe: the work that follows may take minutes.
+        # Show earlier output now, also in a pipe: the job may take minutes.
         flush_result()
         if self._screen is not None and self._can_rewrite:
             show_progress(f"{self._label} …")
@@ -61,11 +61,11 @@ class ProgressLine:
         self.show(self._pace.at(done))
 
     def begin(self, label: str) -> None:
-        """Go on with another job, of another total."""
+        """Start another job with another total."""
         self._label, self._pace = label, None
 
     def show(self, progress: Progress) -> None:
-        """Show the state of a job that measures itself; at most ten times a second."""
+        """Show a state, at most ten times a second."""
         now = time.monotonic()
         if self._screen is None or now < self._next:
             return
@@ -80,19 +80,19 @@ class ProgressLine:
             say(line)
 
     def say(self, text: str, *, to_programs: bool = False) -> None:
-        """Tell the person who watches the line something that stays above it, or whoever reads the messages."""
+        """Print a message above the line; `to_programs` also without a terminal."""
         if self._screen is not None or to_programs:
             self.clear()
             say(text)
 
     def clear(self) -> None:
-        """Wipe the line, for something else that is written; the next state brings it back."""
+        """Erase the line before other output; the next state shows it again."""
         if self._screen is not None and self._can_rewrite:
             show_progress("")
 
 
-def shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
-    """Shows one job after another, a download or a step; a file whose size the hub does not tell is small."""
+def progress_callback(line: ProgressLine) -> Callable[[str, int, int | None], None]:
+    """Return a callback that shows downloads and steps one after another; files without a known size are skipped."""
     current = ""
 
     def show(file: str, done: int, total: int | None) -> None:
@@ -108,7 +108,7 @@ def shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
 
 
 def _terminal_width(known: int) -> int:
-    """Columns of the terminal at stderr, whose window may have another size by now."""
+    """Return the current width of the terminal at stderr."""
     try:
         return os.get_terminal_size(2).columns or known
     except OSError:

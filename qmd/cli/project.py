@@ -1,4 +1,4 @@
-"""`init` and `trust`: indexes that belong to a project."""
+"""`init` and `trust`: indexes of projects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qmd.errors import QmdError, UsageError
 from qmd.files import PROJECT_FOLDER
 
 _TEMPLATE = """\
-# What the index of this project holds; paths are relative to the project. Add a folder: qmd index FOLDER
+# The index of this project; paths are relative to the project. To add a folder: qmd index FOLDER
 #
 # collections:
 #   notes:
@@ -31,7 +31,7 @@ collections: {}
 
 
 def init(invocation: Invocation) -> int:
-    """Start an index of this folder's own."""
+    """Create an index for this folder only."""
     from qmd.config.edits import locked_config_file, write_config_file
     from qmd.store.opening import open_writer
 
@@ -39,14 +39,19 @@ def init(invocation: Invocation) -> int:
     if invocation.cwd.resolve() == invocation.locate(None).home.resolve():
         raise QmdError(
             "Refusing to initialize a local index in $HOME. Every folder below would use it.",
-            "go to a project's folder first",
+            "change to the folder of a project first",
         )
     refuse_links(folder, invocation.environ)
     with locked_config_file(folder / "index.yml"):
         if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
             write_config_file(folder / "index.yml", _TEMPLATE)
     open_writer(locate(None, invocation.cwd, invocation.environ).database).close()
-    out("ready to go with new local index\n")
+    created = (
+        f"Created an index for this folder: {PROJECT_FOLDER}"
+        if invocation.screen
+        else "ready to go with new local index"
+    )
+    out(f"{created}\n")
     say("next: qmd index .")
     return 0
 
@@ -63,7 +68,7 @@ def trust(
     ] = None,
     index: Index = None,
 ) -> int:
-    """Trust this project's configuration, list what is trusted, or revoke it."""
+    """Trust this project's configuration, list trusted ones, or revoke the trust."""
     from qmd.config.trust import gated_items, project_link, record_trust, revoke_trust, trusted_configs
 
     locations = invocation.locate(index, takes_link=True)
@@ -84,7 +89,7 @@ def trust(
     items, link = gated_items(load_config(locations), locations), project_link(locations)
     if not items and not link:
         is_own = locations.project_root is None
-        reason = "is your own and never needs trust" if is_own else "holds nothing that needs trust"
+        reason = "is your own and needs no trust" if is_own else "contains nothing that needs trust"
         out(f"{locations.config_file} {reason}.\n")
         return 0
     lines = [f"'{link[0]}' is a link to '{link[1]}'"] if link else []

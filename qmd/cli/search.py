@@ -1,4 +1,4 @@
-"""`search`, `vsearch` and `query`: one command in three modes."""
+"""`search`, `vsearch` and `query`: search in three modes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 All = Annotated[bool, Option("--all", help="Show all results.")]
 MinScore = Annotated[
-    float, Option("--min-score", metavar="X", help="Leave out results that score less than X (0 to 1).")
+    float, Option("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
 ]
 SortBy = Annotated[
     str | None,
@@ -74,10 +74,10 @@ Rerank = Annotated[
         show_default=False,
     ),
 ]
-Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
+Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Add queries that a model proposes.")]
 Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
 Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
-Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Go on where the answer before ended.")]
+Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Continue after the previous answer.")]
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _COMMANDS: Mapping[str, str] = {
@@ -85,15 +85,15 @@ _COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("vsearch", "dense", "vec", "vector", "semantic"), "vsearch"),
     **dict.fromkeys(("query", "hybrid", "auto", "deep"), "query"),
 }
-"""What other programs call the modes, and the command that each is."""
+"""Mode of another program → command."""
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
 
-_FILLING_LIMIT = 20
-"""Results that fill a budget of tokens, unless told."""
+_BUDGET_LIMIT = 20
+"""Default number of results with a budget of tokens."""
 
 _START_MS = 150
-"""What a budget has lost before a search begins: starting Python, reading the configuration, opening the index."""
+"""Part of a budget that passes before a search: start of Python, configuration, opening the index."""
 _STALE_DAYS = 14
 
 
@@ -133,21 +133,21 @@ class SearchCommand(Struct, frozen=True):
         return " ".join(self.query or ())
 
     def screen(self, invocation: Invocation, format: str) -> Screen | None:
-        """What hits are drawn on; a budget counts the plain form."""
+        """Return the screen to draw hits on; a budget of tokens needs the plain form."""
         return invocation.screen if format == "cli" and self.tokens is None else None
 
     def request(self, command: str, format: str) -> SearchRequest:
-        """What a command asks the index for.
+        """Return the request of a command.
 
         Raises:
-            UsageError: A value that cannot be meant.
+            UsageError: A value is not valid.
         """
         cuts_declarations(self.chunk_strategy)  # only checked: the chunks are those of the index
         if self.min_score > 1:
-            warn(f"--min-score '{self.min_score:g}' is above 1, which no result scores; 50 % is 0.5")
+            warn(f"--min-score '{self.min_score:g}' is above 1, the best possible score; 50 % is 0.5")
         mode = _MODES[command]
         everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
-        default = SCREEN_LIMIT if self.interactive else _FILLING_LIMIT if self.tokens else FORMATS[format].limit
+        default = SCREEN_LIMIT if self.interactive else _BUDGET_LIMIT if self.tokens else FORMATS[format].limit
         limit = self.candidate_limit
         return SearchRequest(
             self.text,
@@ -171,11 +171,11 @@ class SearchCommand(Struct, frozen=True):
 
 
 def find(invocation: Invocation, options: SearchCommand) -> int:
-    """Search, and print the results."""
+    """Search and print the results."""
     if not any((options.text, options.interactive, options.filter)):
         raise invocation.missing_argument()
     format = options.output.chosen()
-    invocation = _in_mode(invocation, options.mode)
+    invocation = _apply_mode(invocation, options.mode)
     request = options.request(invocation.command, format)
     locations = invocation.locate(options.index)
     screen = options.screen(invocation, format)
@@ -187,40 +187,40 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
         response = opened.search(request)
         shown = _hit_options(opened, locations, options, response, is_drawn=screen is not None)
         if not response.is_fresh:
-            _mention_age(invocation.command, opened)
+            _print_age_tip(invocation.command, opened)
     if screen is not None and any(one.startswith(NOTHING_INDEXED) for one in response.warnings):
-        say(f"Nothing is indexed yet. Start: qmd index {'.' if locations.project_root else '~/notes'}")
+        say(f"Nothing is indexed yet. Run: qmd index {'.' if locations.project_root else '~/notes'}")
         return 0
-    _mention(response, invocation, locations, format)
+    _print_notices(response, invocation, locations, format)
     if options.explain and screen is None:
-        _explain_expansion(response)
+        _print_expansion(response)
     if screen is not None:
         from qmd.app.recent_hits import remember_hits
         from qmd.render.hit_screen import draw_hits
 
         shown = replace(shown, next_step=_next_step(invocation, options, response))
         invocation.page(draw_hits(response, shown, screen))
-        # A person may then name them by their number.
+        # `qmd open 1` opens the first of them.
         remember_hits(locations, response.hits)
         return 0
     if format == "cli" and response.hits:
-        _mention_verdict(response)
-    out(_rendered(response, format, shown, options.tokens))
+        _print_verdict(response)
+    out(_render(response, format, shown, options.tokens))
     return 0
 
 
-def _mention(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
-    """Say what made the answer less than complete, and what was done for it."""
+def _print_notices(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
+    """Print warnings and notes about an answer."""
     for warning in response.warnings:
         warn(warning)
     if response.refreshed and format == "cli":
         say(refreshed_line(response.refreshed))
     if invocation.command == "query":
-        _mention_built_in_models(locations, response)
+        _print_model_tip(locations, response)
 
 
-def _rendered(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
-    """What is printed for an answer, within so many tokens of it."""
+def _render(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
+    """Return the text of an answer, of at most `tokens` tokens."""
     if tokens is None:
         return render_hits(response, format, shown)
     from qmd.analysis.tokens import count_tokens
@@ -232,11 +232,11 @@ def _rendered(response: SearchResponse, format: str, shown: HitOptions, tokens: 
     return render_hits(fitted, format, shown)
 
 
-def _in_mode(invocation: Invocation, mode: str | None) -> Invocation:
-    """The command that a mode is, which other tools choose by an option.
+def _apply_mode(invocation: Invocation, mode: str | None) -> Invocation:
+    """Return the invocation with the command for `--mode`, an option of other tools.
 
     Raises:
-        UsageError: No command is like that.
+        UsageError: The mode is unknown.
     """
     if mode is None:
         return invocation
@@ -252,7 +252,7 @@ def _in_mode(invocation: Invocation, mode: str | None) -> Invocation:
 def _hit_options(
     index: OpenIndex, locations: Locations, options: SearchCommand, response: SearchResponse, *, is_drawn: bool
 ) -> HitOptions:
-    """How the hits are shown; with what a click on each opens, where they are drawn."""
+    """Return the display options of the hits, with links if they are drawn."""
     places = [(hit.document, hit.passage.line) for hit in response.hits]
     disk_paths = None
     if options.full_path:
@@ -273,7 +273,7 @@ def _hit_options(
 
 
 def _next_step(invocation: Invocation, options: SearchCommand, response: SearchResponse) -> tuple[str, str] | None:
-    """The command that may help where nothing matches well, and what it does."""
+    """Return a command that may help without a good match, and its purpose; else None."""
     import shlex
 
     if response.verdict != "none":
@@ -286,18 +286,18 @@ def _next_step(invocation: Invocation, options: SearchCommand, response: SearchR
         return " ".join(["qmd query", *asked]), "search by meaning as well"
     if len(response.hits) > CLOSEST:
         return " ".join(["qmd", command, *asked, "--all"]), "show every hit"
-    return " ".join(["qmd status", *index]), "see what is indexed"
+    return " ".join(["qmd status", *index]), "show the state of the index"
 
 
-def _mention_age(command: str, index: OpenIndex) -> None:
-    """Say when the collections have not been looked at for two weeks: what was written since cannot be found."""
+def _print_age_tip(command: str, index: OpenIndex) -> None:
+    """Print a tip if the last update was two weeks ago, since newer notes cannot be found."""
     days = (index.days_since_update() or 0) if command != "search" else 0
     if days >= _STALE_DAYS:
         say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
 
 
-def _mention_verdict(response: SearchResponse) -> None:
-    """Percentages alone do not tell a reader that nothing was found; programs read the scores."""
+def _print_verdict(response: SearchResponse) -> None:
+    """Print the verdict, which percentages alone do not show."""
     from qmd.render.text import VERDICT_NOTES
 
     if response.verdict in VERDICT_NOTES:
@@ -305,8 +305,8 @@ def _mention_verdict(response: SearchResponse) -> None:
         say(VERDICT_NOTES[response.verdict] + all_hits)
 
 
-def _explain_expansion(response: SearchResponse) -> None:
-    """Sub-queries that a model proposed, those that were refused with the reason, and where the time went."""
+def _print_expansion(response: SearchResponse) -> None:
+    """Print proposed and dropped sub-queries, and the time of each stage."""
     for subquery in response.expansions:
         say(f"expansion: {subquery.kind}: {subquery.text}")
     for text, reason in response.dropped_expansions:
@@ -314,8 +314,8 @@ def _explain_expansion(response: SearchResponse) -> None:
     say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
 
 
-def _mention_built_in_models(locations: Locations, response: SearchResponse) -> None:
-    """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
+def _print_model_tip(locations: Locations, response: SearchResponse) -> None:
+    """Print the tip about larger models, once for each cache folder."""
     import contextlib
 
     from qmd.files import create_private
@@ -326,5 +326,5 @@ def _mention_built_in_models(locations: Locations, response: SearchResponse) -> 
     if marker.exists():
         return
     say("Tip: answered by built-in models. Larger ones: qmd models pull")
-    with contextlib.suppress(OSError):  # a read-only cache only means that it is said again
+    with contextlib.suppress(OSError):  # with a read-only cache the tip appears again
         create_private(marker)

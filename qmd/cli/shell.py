@@ -1,4 +1,4 @@
-"""`completion`, and what answers the scripts that it prints: typer, which speaks the shells' protocols."""
+"""`completion`, and the answers to its scripts by typer, which implements the protocols of the shells."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _OPTIONS = {
     ],
     "no_pager": Annotated[bool | None, Option("--no-pager", help="Show long results without a pager.")],
 }
-"""What every command takes; the parser reads the last two before typer sees a line."""
+"""Options of every command; the parser reads the last two before typer."""
 
 
 def print_script(
     invocation: Invocation,
     shell: Annotated[str, Argument(help="The shell.", autocompletion=one_of(*_SHELLS))],
 ) -> int:
-    """Print what makes a shell complete qmd's commands, options and values."""
+    """Print the completion script for a shell."""
     if shell not in _SHELLS:
         raise UsageError(f"unknown shell '{shell}'", f"known: {', '.join(_SHELLS)}")
     os.environ[COMPLETION_REQUEST] = f"source_{shell}"
@@ -49,23 +49,23 @@ def print_script(
 
 
 def answer_shell() -> int:
-    """Print what the script of a shell asks for in its variables."""
-    # A line that is being typed is no place for warnings and questions.
+    """Answer the completion request in the environment variables."""
+    # Warnings and questions would appear in the line that the user types.
     with suppress(Exception, SystemExit), redirect_stderr(StringIO()), redirect_stdout(StringIO()) as answer:
         _program().main([], "qmd")
     text = answer.getvalue()
     if os.environ[COMPLETION_REQUEST] == "complete_bash":
-        # The script puts them on the line as they come.
+        # The script inserts the values without quotes.
         text = re.sub(r"[^\w\n./:@+=,%-]", r"\\\g<0>", text)
     out(text)
     return EXIT_OK
 
 
 class _Program(TyperGroup):
-    """All commands by name and help alone, but for the one that the line names."""
+    """All commands by name and help; only the named command is complete."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Have the whole command that is named, and its name in front: options may stand before it."""
+        """Load the named command and move its name to the front, since options can precede it."""
         found = find_command(args, NAMES)
         if found is not None:
             command, rest = found
@@ -94,7 +94,7 @@ def _program() -> Any:
     topics = {one: TyperCommand(one, help=text.partition("\n")[0]) for one, text in TOPICS.items()}
     commands["help"] = TyperGroup(name="help", help="Show the help of a command.", commands={**commands, **topics})
     root.commands = commands
-    # Typer's own would install scripts.
+    # Typer's own options would install scripts.
     root.params = _options()
     return root
 

@@ -1,4 +1,4 @@
-"""`store copy`: an index in another place or engine."""
+"""`store copy`: copy an index to another place or engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def copy(
         ),
     ],
     target: Annotated[
-        str, Argument(metavar="TO", help="The new index, written alike.", autocompletion=completion.indexes)
+        str, Argument(metavar="TO", help="The new index, in the same form.", autocompletion=completion.indexes)
     ],
 ) -> int:
     """Copy an index to another place or engine."""

@@ -1,4 +1,4 @@
-"""A line that names no command: a question to be asked, or a word from another program and what is called so here."""
+"""Command lines without a command: questions, and command names of other programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ASK = ('qmd query "{}"', 'qmd search "{}"')
 _REMOVE = ("qmd collection remove {}",)
 _READ = ("qmd get {}", "qmd open {}")
 
-_ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
+_OTHER_PROGRAMS: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("find", "ask", "grep", "lookup", "rg", "question"), (_ASK, "your question")),
     **dict.fromkeys(("remove", "delete", "rm", "del", "forget", "unindex"), (_REMOVE, "NAME")),
     **dict.fromkeys(("show", "cat", "read", "view", "print"), (_READ, "NOTE")),
@@ -32,37 +32,37 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("usage", "man", "manual"), (("qmd --help", "qmd help COMMAND"), "")),
     **dict.fromkeys(("vacuum", "prune", "gc", "clean", "purge"), (("qmd cleanup --dry-run",), "")),
 }
-"""Words of other programs: what does that here, and what stands for the words that belong behind it."""
+"""Command of another program → the commands for it here, and a placeholder for missing words."""
 
-_A_SLIP = 0.75
-"""How much of a command's name a word must hold to be that name mistyped, where it may as well begin a question."""
+_MIN_SIMILARITY = 0.75
+"""Minimum similarity of a mistyped command; words below it can begin a question."""
 
 _QUESTION_WORDS = "how|what|why|when|where|who|which|whose|is|are|was|do|does|did"
 
 
 def is_question(first: str, rest: Sequence[str], words: Callable[[], Sequence[str]]) -> bool:
-    """Whether a line that names no command is what the user looks for: several words, or a question mark.
+    """Return whether a line without a command is a query: several words, or a question mark.
 
-    A line whose first word is nearly a command, or is one of another program, is a mistake and no question.
+    A first word that resembles a command, or is a command of another program, makes the line a mistake.
 
     Args:
         first: The first word of the line.
-        rest: What follows it, options among it.
+        rest: The other arguments, with options.
         words: Returns the words without the options.
     """
     if len(first.split()) > 1 or first.endswith("?"):
         return True
     if not re.fullmatch(_QUESTION_WORDS, first.casefold()) and (
-        first.casefold() in _ELSEWHERE or nearest_name(first, NAMES, _A_SLIP)
+        first.casefold() in _OTHER_PROGRAMS or nearest_name(first, NAMES, _MIN_SIMILARITY)
     ):
         return False
     return bool(rest) and len(words()) > 1
 
 
 def unknown_command(first: str, rest: Sequence[str]) -> UsageError:
-    """The error for a word that is no command; the hint has the commands that it may stand for."""
-    if first.casefold() in _ELSEWHERE:
-        templates, nothing = _ELSEWHERE[first.casefold()]
+    """Return the error for an unknown command; its hint names the likely commands."""
+    if first.casefold() in _OTHER_PROGRAMS:
+        templates, nothing = _OTHER_PROGRAMS[first.casefold()]
         rest = list(takewhile(lambda word: not is_option(word), rest))
         hint = f"did you mean {' or '.join(repr(one.format(' '.join(rest) or nothing).strip()) for one in templates)}?"
     elif near := nearest_name(first, NAMES):

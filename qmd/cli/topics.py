@@ -1,4 +1,4 @@
-"""What `qmd help` says of no single command: what a query may hold, filters, variables, and exit codes."""
+"""Help topics: query syntax, filters, variables and exit codes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ EXIT_CODES: Mapping[str, str] = {
     "2": "wrong usage",
     "3": "no such index, collection or document; 1 from `collection` and `context`",
     "4": "model or runtime unavailable",
-    "5": "another process holds the index",
+    "5": "another process uses the index",
     "130": "interrupted; the work done so far is kept",
 }
 
 _QUERIES = """\
-Queries of 'qmd query' are plain text, or lines with a type:
-  rate limiter        words and meaning; the more words of it, the better
-  "per-seat pricing"  required, and so is +limiter
-  -draft              notes with this word are left out
+A query of 'qmd query' is plain text, or lines with a type:
+  rate limiter        words and meaning; more matching words rank higher
+  "per-seat pricing"  required phrase; +limiter is a required word
+  -draft              excludes notes with this word
   lex: words          full text: "a phrase", -without, +must
   vec: question       meaning
-  hyde: passage       what an answer could look like
-  intent: purpose     what you need the answer for: helps the ranking
+  hyde: passage       a possible answer
+  intent: purpose     your purpose: helps the ranking
 
-A date in the question finds the notes of that day. Filters may appear among the
-words: qmd help filters. Options may appear anywhere, '--' ends them; -c NAME
-searches one or more collections.
+A date in the question finds the notes of that day. Filters can appear among the
+words: qmd help filters. Options can appear anywhere before '--'. -c NAME limits
+the search to a collection.
 
 Examples:
   qmd query "what did we decide last week" -c notes
@@ -34,7 +34,7 @@ Examples:
 """
 
 _FILTERS = """\
-Filters apply before anything is cut off. Among the words of a query:
+Filters apply before the best results are chosen. Among the words of a query:
   tag:work           with this tag, also work/plans
   path:daily/        in this folder
   title:runbook      with this word in the title
@@ -46,7 +46,7 @@ Filters apply before anything is cut off. Among the words of a query:
   has:due            has the field, whatever its value
   sort:date          newest first; sort:-date: oldest first
 
-'--filter' takes fields beside any query, and without one; the fields there are:
+'--filter' adds fields to any query, or works without one. To list the fields:
 qmd collection metadata.
 
 Examples:
@@ -55,7 +55,7 @@ Examples:
 """
 
 _ENVIRONMENT = """\
-Variables that qmd obeys. All of them, and what they are now: qmd doctor
+Environment variables. All of them with their values: qmd doctor
   QMD_CONFIG_DIR       folder of index.yml [default: ~/.config/qmd]
   INDEX_PATH           file or address of the index
   QMD_AUTO_UPDATE      0: searches do not look for changed files first
@@ -73,7 +73,7 @@ Variables that qmd obeys. All of them, and what they are now: qmd doctor
 
 def _exit_codes() -> str:
     rows = (f"  {code:<5}{meaning.replace('`', chr(39))}" for code, meaning in EXIT_CODES.items())
-    return "\n".join(["The status that every command ends with:", *rows, ""])
+    return "\n".join(["Exit status of every command:", *rows, ""])
 
 
 TOPICS: Mapping[str, str] = {
@@ -82,4 +82,4 @@ TOPICS: Mapping[str, str] = {
     "environment": _ENVIRONMENT,
     "exit-codes": _exit_codes(),
 }
-"""The text of each topic: at most 80 columns wide, and one screen long."""
+"""Topic → its text, at most 80 columns wide and one screen long."""

@@ -1,8 +1,8 @@
-"""What qmd can do beyond its core: tables from a name to what does it, each module imported when its name is used.
+"""Tables of plug-ins, whose modules are imported at their first use.
 
-The core asks here or calls `hooks`, and imports no plug-in. Rows of another package come from the entry-point group
-`qmd.plugins`: each entry point names a module that has one or more of these tables, and is read only for a name that no
-row here knows.
+The core reads these tables or calls `hooks`, and imports no plug-in. Other packages add rows by the entry-point group
+`qmd.plugins`: each entry point names a module with one or more of these tables, and is read only for names without a
+row here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ GROUP = "qmd.plugins"
 
 
 class Command(NamedTuple):
-    """A command: `place` is `module:function`, `words` what follows its name.
+    """A command: `place` is `module:function`, `words` its arguments.
 
-    `--help` lists it behind the command `after`; where that is empty, behind the row before it.
+    `--help` lists it after the command `after`, or after the previous row.
     """
 
     name: str
@@ -37,20 +37,19 @@ class Command(NamedTuple):
     help: str
     after: str = ""
     examples: tuple[str, ...] = ()
-    """Two lines that show its use, for a folder as in `qmd.cli.help`."""
+    """Two examples for the folder of `qmd.cli.help.EXAMPLES`."""
 
 
 class Store(NamedTuple):
     """An engine that keeps indexes at addresses.
 
     Attributes:
-        name: Its short name, with which the names of files that this machine keeps of an index end; the extra that
-            installs it, if it is one of ours.
-        product: What has to be installed for it.
-        form: How a person writes an address.
-        resolve: `module:function` of (text, cwd, home): the address in full that a person means by `text`, None where
-            it is none of this scheme. Asked whenever an index is named, so its module must be quick to import.
-        opening: The module that opens indexes there, as `qmd.store.opening.StoreModule` says.
+        name: Its short name, the suffix of its local files, and the extra of qmd that installs it.
+        product: Name of the software to install.
+        form: Example of an address.
+        resolve: `module:function` of (text, cwd, home) that returns the full address of `text`, None for another
+            scheme. Called for every named index, so its module must import fast.
+        opening: The module that opens indexes, as `qmd.store.opening.StoreModule` says.
     """
 
     name: str
@@ -60,7 +59,7 @@ class Store(NamedTuple):
     opening: str
 
     def full_address(self, text: str, cwd: Path, home: Path) -> str | None:
-        """Return the address in full that a person means by `text`, by the function `resolve`."""
+        """Return the full address of `text`, by the function `resolve`."""
         return cast("Callable[[str, Path, Path], str | None]", load(self.resolve))(text, cwd, home)
 
 
@@ -70,7 +69,7 @@ STORES: Mapping[str, Store] = {
     "lance": Store("lance", "LanceDB", "lance:/path", "qmd.plugins.lance:resolve_folder", _LANCE),
     "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance:resolve_bucket", _LANCE),
 }
-"""Scheme of an index's address -> what keeps an index there."""
+"""Scheme of an address -> engine of its indexes."""
 
 ENGINES: Mapping[str, str] = {
     "http://": "qmd.plugins.servers:ServerProvider",
@@ -79,7 +78,7 @@ ENGINES: Mapping[str, str] = {
     "rerank": "qmd.plugins.qwen:QwenProvider",
     "expand": "qmd.plugins.qwen:QwenProvider",
 }
-"""What a model's name begins with, or the role of other models whose files are here -> its `EngineProvider`."""
+"""Prefix of a model's name, or the role of a model with local files -> its `EngineProvider`."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -110,7 +109,7 @@ COMMANDS: tuple[Command, ...] = (
         "pack",
         "qmd.plugins.pack.command:pack",
         "[--tokens <n>] [--json] [-c <collection>] [--intent <text>] <question>",
-        "Answer from several notes: cited quotations of so many tokens.",
+        "Quote several notes for an answer, in at most N tokens.",
         "query",
         ("qmd pack 'how do we set prices?' --tokens 2000", "qmd pack 'what changed in March' -c notes --json"),
     ),
@@ -133,14 +132,14 @@ COMMANDS: tuple[Command, ...] = (
         "bench",
         "qmd.plugins.bench.command:bench",
         "<fixture.json> [--json] [-c <collection>]",
-        "Measure how well and how fast it searches.",
+        "Measure the quality and speed of search.",
         examples=("qmd bench fixture.json", "qmd bench fixture.json --backends bm25 --json"),
     ),
     Command(
         "serve",
         "qmd.plugins.mcp.command:serve",
         "[--port <n>] [--open] [--watch]",
-        "Search on a page in the browser; nothing leaves this machine.",
+        "Search on a page in the browser; no data leaves this machine.",
         "trust",
         ("qmd serve --open", "qmd serve --port 9000 --watch"),
     ),
@@ -155,14 +154,14 @@ COMMANDS: tuple[Command, ...] = (
         "install",
         "qmd.plugins.install.command:install",
         "<client> [--project] [--hook] [--remove] [--print] [--yes]",
-        "Enter qmd in the settings of an editor or agent.",
+        "Add qmd to an editor or agent.",
         examples=("qmd install claude --yes", "qmd install codex --print"),
     ),
     Command(
         "hook prompt",
         "qmd.plugins.install.prompt_hook:answer_prompt",
         "",
-        "Quote notes that answer an agent's prompt, read on stdin.",
+        "Give an agent notes that answer its prompt (hook).",
         examples=("qmd hook prompt < prompt.json", "qmd hook prompt --index work < prompt.json"),
     ),
     Command(
@@ -232,7 +231,7 @@ COMMANDS: tuple[Command, ...] = (
         "models prepare",
         "qmd.plugins.models.formats.command:prepare",
         "[name…] [--form <form>]",
-        "Convert downloaded models into faster forms for the CPU.",
+        "Convert downloaded models to faster forms for the CPU.",
         examples=("qmd models prepare", "qmd models prepare Qwen3-0.6B --form q8"),
     ),
     Command(
@@ -270,7 +269,7 @@ COMMANDS: tuple[Command, ...] = (
         "models import",
         "qmd.plugins.models.formats.command:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
-        "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
+        "Add a model from this machine: a GGUF file, ollama:NAME, an archive.",
         examples=("qmd models import minilm.tar.gz", "qmd models import ~/models/minilm --name all-MiniLM-L6-v2"),
     ),
 )
@@ -301,10 +300,10 @@ def all_of(table: Mapping[str, Row]) -> list[Row]:
 
 
 def store_at(address: str) -> Store:
-    """What keeps the index at an address that was resolved.
+    """Return the engine of the index at a resolved address.
 
     Raises:
-        LookupError: Nothing does.
+        LookupError: The scheme is unknown.
     """
     store = find(STORES, address.partition(":")[0])
     if store is None:
@@ -314,7 +313,7 @@ def store_at(address: str) -> Store:
 
 @cache
 def foreign() -> tuple[ModuleType, ...]:
-    """The modules of rows that other packages bring; one that cannot be imported is left out with a line of warning."""
+    """Return the modules of rows from other packages; skip one that cannot be imported, with a warning."""
     if not any(_declares_rows(folder) for folder in sys.path):
         return ()
     from importlib.metadata import entry_points
@@ -327,12 +326,12 @@ def foreign() -> tuple[ModuleType, ...]:
             import logging
 
             reason = type(exc).__name__, " ".join(str(exc).split())
-            logging.getLogger("qmd").warning("warning: the plug-in '%s' is not used: %s: %s", one.name, *reason)
+            logging.getLogger("qmd").warning("warning: skipped the plug-in '%s': %s: %s", one.name, *reason)
     return tuple(found)
 
 
 def _declares_rows(folder: str) -> bool:
-    """Whether a package that is installed in a folder has rows; to have the standard library look costs 50 ms."""
+    """Return whether a package in a folder has rows; the standard library takes 50 ms for this."""
     from pathlib import Path
 
     try:

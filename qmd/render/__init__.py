@@ -1,5 +1,5 @@
-"""Records as the text a person or a program reads.
+"""Text for people and programs.
 
-Comes in: responses, documents, status records and display options. Goes out: strings, complete with their last newline.
-Must not know of the index, files, models, or where the text is written.
+Takes responses, documents, status records and display options; returns strings that end with a line feed. This package
+must not know the index, files, models, or the target of the text.
 """

@@ -135,7 +135,7 @@ def test_a_command_that_finds_every_vector_in_place_loads_no_model(indexed: Qmd,
 @pytest.mark.parametrize(("given", "most"), [({}, 1), ({"OPENBLAS_NUM_THREADS": "3"}, 3)])
 def test_the_program_starts_no_threads_for_numpy_unless_it_is_told_to(given: dict[str, str], most: int) -> None:
     code = (
-        "import os, qmd.__main__ as program; program.keep_numpy_to_one_thread(); import numpy;"
+        "import os, qmd.__main__ as program; program.limit_numpy_threads(); import numpy;"
         "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
     )
     environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}

@@ -274,8 +274,8 @@ def test_what_is_written_past_the_sink_is_made_visible_too(home: Path) -> None:
 def test_no_lone_surrogate_stops_the_output(home: Path) -> None:
     program = (
         "import sys\n"
-        "from qmd.cli.output import out, prepare_streams, say, settle_streams\n"
-        "prepare_streams(); out('\\udcff \\ud800 \\udc00\\n'); say('\\udcff \\ud800'); settle_streams()\n"
+        "from qmd.cli.output import out, prepare_streams, say, flush_streams\n"
+        "prepare_streams(); out('\\udcff \\ud800 \\udc00\\n'); say('\\udcff \\ud800'); flush_streams()\n"
     )
     (shown,) = run_all([{"argv": [], "python": program, "streams": ("empty", "pipe", "pipe")}])
     assert (shown.out, shown.err) == ("\udcff \\ud800 \\udc00\n", "\udcff \\ud800\n")

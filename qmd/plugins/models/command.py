@@ -11,7 +11,7 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
-from qmd.cli.progress import shown_on
+from qmd.cli.progress import progress_callback
 from qmd.errors import EXIT_FAILURE, EXIT_OK
 from qmd.inference.models.folders import find_record, model_path
 from qmd.plugins import hooks
@@ -149,7 +149,7 @@ def pull(
                 formats=formats or formats_to_pull(record, has_cuda=has_cuda),
                 form_share=form_share(form) if form else 0.0,
                 env=invocation.environ,
-                on_progress=shown_on(line),
+                on_progress=progress_callback(line),
                 refresh=refresh,
             )
         for note in report.notes:

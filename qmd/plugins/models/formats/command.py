@@ -11,7 +11,7 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
-from qmd.cli.progress import shown_on
+from qmd.cli.progress import progress_callback
 from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
 from qmd.inference.models.folders import find_record, model_path
 from qmd.inference.settings import BUILT_IN, SLOTS
@@ -69,7 +69,9 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
     say(f"{record.name}: making {', '.join(forms or forms_for(record)[:1])}, which takes a few minutes")
     try:
         with invocation.progress(record.name) as line:
-            made = prepare_model(record, folder, forms=forms, threads=usable_cpus(), on_progress=shown_on(line))
+            made = prepare_model(
+                record, folder, forms=forms, threads=usable_cpus(), on_progress=progress_callback(line)
+            )
     except MemoryError as exc:
         raise ModelError(f"there is not enough memory to prepare '{record.name}'", "close other programs") from exc
     for form in made:
