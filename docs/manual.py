@@ -87,7 +87,7 @@ def render_man_page() -> str:
             f".B qmd {_roff(usage_of(page.spec))}",
         ]
         for one in (*page.arguments, *page.options):
-            lines += [".TP", f".B {_roff(one.typed)}", _roff(one.text)]
+            lines += [".TP", f".B {_roff(one.spelling)}", _roff(one.text)]
         lines += [".PP", "Examples:", ".PP", ".nf", *(f".RS 4\n{_roff(one)}\n.RE" for one in page.examples), ".fi"]
     for title, entries in (("EXIT STATUS", EXIT_CODES), ("FILES", _FILES)):
         lines += [f".SH {title}"]

@@ -28,7 +28,6 @@ Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to 
 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
-    """List the collections."""
     from qmd.render.listings import collections_json, render_collections
     from qmd.times import utc_now
 
@@ -56,7 +55,6 @@ def add(
     no_ignore: NoIgnore = False,
     index: Index = None,
 ) -> int:
-    """Add a folder and index its words."""
     from qmd.cli.indexing import change_summary, embed_advice, report_skipped, run_update
 
     folder = _existing_folder(invocation, path)
@@ -94,7 +92,6 @@ def _existing_folder(invocation: Invocation, path: str) -> Path:
 
 
 def show(invocation: Invocation, name: Name, index: Index = None) -> int:
-    """Show one collection."""
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         collection = opened.collection(name)
@@ -118,7 +115,6 @@ def metadata(
     json: Json = False,
     index: Index = None,
 ) -> int:
-    """List the fields of front matter to filter by, or the values of one."""
     from msgspec import to_builtins
 
     from qmd.render.drawing import Screen
@@ -140,7 +136,6 @@ def rename(
     new: Annotated[str, Argument(help="New name.")],
     index: Index = None,
 ) -> int:
-    """Rename a collection."""
     with invocation.open(invocation.locate(index)) as opened:
         opened.rename_collection(old, new)
     out(f"✓ Renamed collection '{old}' to '{new}'\n  Virtual paths updated: qmd://{old}/ → qmd://{new}/\n")
@@ -148,7 +143,6 @@ def rename(
 
 
 def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
-    """Remove a collection; its files stay."""
     with invocation.open(invocation.locate(index)) as opened:
         folder = opened.collection(name).path
         n_documents = opened.remove_collection(name)
@@ -163,14 +157,12 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
 
 
 def include(invocation: Invocation, name: Name, index: Index = None) -> int:
-    """Search a collection when none is named."""
     _set_included(invocation, name, index, True)
     out(f"✓ Collection '{name}' included in default queries\n")
     return 0
 
 
 def exclude(invocation: Invocation, name: Name, index: Index = None) -> int:
-    """Search a collection only when it is named."""
     _set_included(invocation, name, index, False)
     out(f"✓ Collection '{name}' excluded from default queries\n")
     return 0
@@ -187,7 +179,6 @@ def update_command(
     words: Annotated[list[str] | None, Argument(metavar="[COMMAND]…", help="Without a command: clear it.")] = None,
     index: Index = None,
 ) -> int:
-    """Set or clear the command to run before each update."""
     command = " ".join(words or ())
     with invocation.open(invocation.locate(index)) as opened:
         opened.set_update_command(name, command)
@@ -213,7 +204,6 @@ def add_context(
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
-    """Describe a path."""
     path, text = (words[0], " ".join(words[1:])) if len(words) > 1 else (".", words[0])
     if not text.strip():
         raise UsageError("the text of the context is empty", "qmd context add /path 'describe the folder'")
@@ -234,7 +224,6 @@ def remove_context(
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
-    """Remove a context."""
     with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(None)
@@ -247,7 +236,6 @@ def remove_context(
 
 
 def list_contexts(invocation: Invocation, index: Index = None) -> int:
-    """List the contexts."""
     from qmd.render.listings import render_contexts
 
     with invocation.open(invocation.locate(index)) as opened:
@@ -257,7 +245,6 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
 
 
 def check_contexts(invocation: Invocation, index: Index = None) -> int:
-    """List collections and folders without a context."""
     with invocation.open(invocation.locate(index)) as opened:
         places = opened.paths_without_context()
     lines = [
@@ -284,7 +271,6 @@ def status(
     ] = False,
     index: Index = None,
 ) -> int:
-    """Show the state of the index."""
     from qmd.render.listings import StatusReport, render_problems, render_status, status_json
     from qmd.times import utc_now
 

@@ -172,7 +172,6 @@ _FIRST_WORDS = {"help", *(name.partition(" ")[0] for name in NAMES)}
 
 
 def all_commands() -> list[Command]:
-    """Return all commands in the order of the help."""
     return list(_ordered((*plugins.COMMANDS, *foreign_commands().values())))
 
 
@@ -184,7 +183,6 @@ def find_spec(name: str) -> Command:
 
 
 def group_of(name: str) -> list[Command]:
-    """Return the commands whose first word is `name`."""
     return [command for command in COMMANDS if command.name.startswith(f"{name} ")]
 
 

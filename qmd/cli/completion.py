@@ -24,12 +24,10 @@ _MAX_VALUES = 500
 
 
 def one_of(*names: str) -> Callable[[], list[str]]:
-    """Return the completion of a value that is one of `names`."""
     return lambda: list(names)
 
 
 def indexes(incomplete: str) -> list[str]:
-    """Complete names of indexes in the user's cache folder."""
     names = {
         file.stem.removesuffix(".qmd") for file in locate(None, working_folder(), os.environ).cache.glob("*.sqlite")
     }
@@ -37,7 +35,6 @@ def indexes(incomplete: str) -> list[str]:
 
 
 def collections(ctx: Context, incomplete: str) -> list[str]:
-    """Complete names of collections."""
     with _open_index(ctx) as index:
         return _matching((one.name for one in index.collections()), incomplete)
 
@@ -52,7 +49,6 @@ def documents(ctx: Context, incomplete: str) -> list[str]:
 
 
 def folders(ctx: Context, incomplete: str) -> list[str]:
-    """Complete collections and their folders."""
     with _open_index(ctx) as index:
         names = {one.name for one in index.indexed_collections()}
         for path in _paths(index, incomplete):
@@ -62,7 +58,6 @@ def folders(ctx: Context, incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Complete names of known models."""
     from qmd.inference.models.catalogue import MODELS
 
     return _matching((record.name for record in MODELS), incomplete)

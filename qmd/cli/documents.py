@@ -58,7 +58,6 @@ class LineOptions(Struct, frozen=True):
 
     @property
     def numbered(self) -> bool:
-        """Whether lines have numbers."""
         return self.line_numbers and not self.no_line_numbers
 
     @property
@@ -83,7 +82,6 @@ def get(
     shown: LineOptions = LineOptions(),
     index: Index = None,
 ) -> int:
-    """Show one document."""
     words = file
     suffix = _INDEX_SUFFIX.search(words[0])
     if suffix and words[0].startswith("qmd:"):
@@ -171,7 +169,6 @@ def multi_get(
     output: Output = Output(),
     index: Index = None,
 ) -> int:
-    """Show several documents."""
     if not pattern:
         usage = invocation.missing_argument()
         usage.hint = "pattern: glob (e.g., 'journals/2025-05*.md') or comma-separated list"
@@ -208,7 +205,6 @@ def multi_get(
 def _show_pages(
     invocation: Invocation, index: OpenIndex, entries: Sequence[DocumentText | SkippedDocument], shown: LineOptions
 ) -> None:
-    """Draw documents on a terminal."""
     from qmd.render.pages import Page, draw_pages
     from qmd.times import utc_now
 
@@ -263,7 +259,6 @@ def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: st
 
 
 def list_files(invocation: Invocation, path: Folder = None, index: Index = None) -> int:
-    """List collections, or the files of one."""
     wanted = " ".join(path or ())
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:

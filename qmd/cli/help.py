@@ -60,7 +60,6 @@ class Row(NamedTuple):
 
     @property
     def spelling(self) -> str:
-        """Spelling on a command line."""
         return f"{', '.join(self.names)} {self.value}".rstrip()
 
 
@@ -77,7 +76,6 @@ class CommandPage(NamedTuple):
 
 
 def describe(command: BuiltCommand) -> CommandPage:
-    """Collect the help of a command."""
     spec = command.spec
     shown = [one for one in command.typer.params if not one.hidden]
     options = {one.name: one for one in shown if one.param_type_name == "option"}

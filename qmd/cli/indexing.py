@@ -50,7 +50,6 @@ def index(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    """Index folders or files, or update everything."""
     cut_declarations = cuts_declarations(chunk_strategy)
     locations = invocation.locate(index)
     absolute = [_resolve_existing(invocation, path) for path in paths or ()]
@@ -205,7 +204,6 @@ def update(
     pull: Pull = False,
     index: Index = None,
 ) -> int:
-    """Index the words of new and changed files."""
     status, failed = 0, []
     with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
@@ -268,7 +266,6 @@ def embed(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    """Compute missing vectors."""
     from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
@@ -299,7 +296,6 @@ def cleanup(
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be removed.")] = False,
     index: Index = None,
 ) -> int:
-    """Remove unused data."""
     with invocation.open(invocation.locate(index)) as opened, invocation.progress("Cleaning"):
         counts = opened.cleanup(dry_run=dry_run)
     if dry_run:

@@ -23,7 +23,6 @@ Note = Annotated[list[str], Argument(help="Name, path, link or #docid of a note.
 
 
 def links(invocation: Invocation, note: Note, json: Json = False, index: Index = None) -> int:
-    """List the links from and to a note."""
     reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
@@ -53,7 +52,6 @@ def related(
     json: Json = False,
     index: Index = None,
 ) -> int:
-    """List the notes that are most similar to a note."""
     reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:

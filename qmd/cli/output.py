@@ -47,7 +47,6 @@ class _Stream(TextIOWrapper):
         self._stream = stream
 
     def write(self, text: str, /) -> int:
-        """Write `text`; see the class."""
         if not self.is_terminal:
             return super().write(text)
         from qmd.render.terminal import Styled, visible
@@ -193,7 +192,6 @@ def show_progress(text: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Return whether the user confirms `question`; False without a terminal."""
     if not is_interactive():
         return False
     _write_message(f"{question} [y/N] ")
@@ -220,7 +218,6 @@ def flush_streams() -> None:
 
 
 def report(error: QmdError) -> int:
-    """Print a failure and return its exit status."""
     with suppress(OutputError):  # if both streams are one terminal, the result comes first
         flush_result()
     if error.message.startswith("Usage: "):
@@ -246,17 +243,14 @@ def report_unexpected(error: Exception) -> int:
 
 
 def stdout_is_terminal() -> bool:
-    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def stderr_is_terminal() -> bool:
-    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
 def is_interactive() -> bool:
-    """Return whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -285,7 +285,6 @@ class BuiltCommand:
 
     @cached_property
     def declared(self) -> DeclaredOptions:
-        """Options of the command."""
         return DeclaredOptions(self.spec.name, dict(self.options()))
 
     def options(self) -> Iterator[tuple[str, bool]]:

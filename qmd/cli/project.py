@@ -31,7 +31,6 @@ collections: {}
 
 
 def init(invocation: Invocation) -> int:
-    """Create an index for this folder only."""
     from qmd.config.edits import locked_config_file, write_config_file
     from qmd.store.opening import open_writer
 
@@ -68,7 +67,6 @@ def trust(
     ] = None,
     index: Index = None,
 ) -> int:
-    """Trust this project's configuration, list trusted ones, or revoke the trust."""
     from qmd.config.trust import gated_items, project_link, record_trust, revoke_trust, trusted_configs
 
     locations = invocation.locate(index, takes_link=True)

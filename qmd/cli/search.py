@@ -129,7 +129,6 @@ class SearchCommand(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The query."""
         return " ".join(self.query or ())
 
     def screen(self, invocation: Invocation, format: str) -> Screen | None:
@@ -171,7 +170,6 @@ class SearchCommand(Struct, frozen=True):
 
 
 def find(invocation: Invocation, options: SearchCommand) -> int:
-    """Search and print the results."""
     if not any((options.text, options.interactive, options.filter)):
         raise invocation.missing_argument()
     format = options.output.chosen()

@@ -38,7 +38,6 @@ def print_script(
     invocation: Invocation,
     shell: Annotated[str, Argument(help="The shell.", autocompletion=one_of(*_SHELLS))],
 ) -> int:
-    """Print the completion script for a shell."""
     if shell not in _SHELLS:
         raise UsageError(f"unknown shell '{shell}'", f"known: {', '.join(_SHELLS)}")
     os.environ[COMPLETION_REQUEST] = f"source_{shell}"

@@ -26,7 +26,6 @@ def copy(
         str, Argument(metavar="TO", help="The new index, in the same form.", autocompletion=completion.indexes)
     ],
 ) -> int:
-    """Copy an index to another place or engine."""
     from qmd.app.copying import copy_store
     from qmd.app.opening import locate_store
 

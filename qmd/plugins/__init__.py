@@ -49,7 +49,7 @@ class Store(NamedTuple):
         form: Example of an address.
         resolve: `module:function` of (text, cwd, home) that returns the full address of `text`, None for another
             scheme. Called for every named index, so its module must import fast.
-        opening: The module that opens indexes, as `qmd.store.opening.StoreModule` says.
+        opening: The module that opens indexes, a `qmd.store.opening.StoreModule`.
     """
 
     name: str

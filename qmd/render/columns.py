@@ -1,4 +1,4 @@
-"""Pieces that drawn tables are made of: columns without lines, paths that fit, and what to do next."""
+"""Parts of drawn tables: columns without lines, elided paths, next commands."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MARKS = {"good": "✓", "warning": "!", "bad": "✗", "faint": "–"}
-"""Style → the sign in front of a line; a reader without colours tells them apart as well."""
+"""Style → the sign before a line, for readers without colours."""
 
-_NARROWEST_PATH = 12
-_LONGEST_COMMAND = 46
-"""Columns of a command that leave room for its purpose in a line of 80."""
+_MIN_PATH_WIDTH = 12
+_MAX_COMMAND_WIDTH = 46
+"""Maximum columns of a command with its purpose on the same line."""
 
 _ELLIPSIS = "…"
 
 
 def shown(text: str, style: str = "", link: str | None = None) -> Text:
-    """Foreign text on one line, as it will stand on the terminal."""
+    """Return foreign text on one line, with control characters escaped."""
     from rich.style import Style
     from rich.text import Text
 
@@ -37,35 +37,33 @@ def shown(text: str, style: str = "", link: str | None = None) -> Text:
 
 
 def mark(style: str) -> Text:
-    """The sign of a state: `good`, `warning`, `bad`, `faint`."""
+    """Return the sign of a state: `good`, `warning`, `bad` or `faint`."""
     from rich.text import Text
 
     return Text(MARKS[style], style)
 
 
 def count(number: int, noun: str) -> str:
-    """`1 file`, `5,129 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class ElidedText:
-    """A path that loses its middle where its column is too narrow; folders are faint, the last name is not."""
+    """A path that loses its middle in a narrow column; its folders are faint."""
 
     def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
-        """Take the path, or another text on one line; `style` is that of its last part."""
+        """Store the path, or another text on one line, and the style of its last part."""
         self._path, self._link, self._style = visible_name(path), link, style
         self._is_path = is_path
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """As wide as the path, or as narrow as still tells something."""
+        """Return the narrowest useful width and the full width."""
         from rich.cells import cell_len
         from rich.measure import Measurement
 
         width = cell_len(self._path)
-        return Measurement(min(width, _NARROWEST_PATH), width)
+        return Measurement(min(width, _MIN_PATH_WIDTH), width)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """One line."""
         from rich.style import Style
         from rich.text import Text
 
@@ -80,7 +78,7 @@ class ElidedText:
 
 
 def elide_path(path: str, width: int) -> str:
-    """`path` in at most `width` columns: folders are left out before anything of the last name is."""
+    """Shorten `path` to `width` columns; folders are dropped before the last name is cut."""
     from rich.cells import cell_len
 
     if cell_len(path) <= width:
@@ -88,29 +86,29 @@ def elide_path(path: str, width: int) -> str:
     folders, _, name = path.rpartition("/")
     room = width - cell_len(name) - 2
     if folders and room >= 0:
-        return f"{_taken(folders, room)}{_ELLIPSIS}/{name}"
+        return f"{_prefix(folders, room)}{_ELLIPSIS}/{name}"
     return elide(name if cell_len(name) > width else path, width)
 
 
 def elide(text: str, width: int) -> str:
-    """`text` in at most `width` columns: what is too much goes out of the middle, more of the start than of the end."""
+    """Shorten `text` to `width` columns by an ellipsis in the middle; more of the end is kept."""
     from rich.cells import cell_len, get_character_cell_size
 
     if cell_len(text) <= width:
         return text
     start, end = (width - 1) // 3, width - 1 - (width - 1) // 3
-    head = _taken(text, start)
+    head = _prefix(text, start)
     kept = 0
     for position in range(len(text) - 1, -1, -1):
         end -= get_character_cell_size(text[position])
         if end < 0:
             break
-        # A mark that joins the character before it would join the ellipsis.
+        # A combining mark would attach to the ellipsis.
         kept = position if get_character_cell_size(text[position]) else kept
     return f"{head}{_ELLIPSIS}{text[kept:] if kept else ''}"
 
 
-def _taken(text: str, width: int) -> str:
+def _prefix(text: str, width: int) -> str:
     from rich.cells import get_character_cell_size
 
     for position, character in enumerate(text):
@@ -121,7 +119,7 @@ def _taken(text: str, width: int) -> str:
 
 
 def folded_home(path: Path, home: Path) -> str:
-    """`path` with the home folder as `~`."""
+    """Return `path` with the home folder as `~`."""
     from qmd.file_names import to_text
 
     if path == home:
@@ -132,13 +130,13 @@ def folded_home(path: Path, home: Path) -> str:
 def tabulate(
     heads: Sequence[str], rows: Iterable[Sequence[RenderableType]], right: Sequence[str] = (), fold: Sequence[str] = ()
 ) -> Table:
-    """Rows in columns without lines; a column in which every row has the empty text is left out.
+    """Lay out rows in columns without lines, and skip empty columns.
 
     Args:
-        heads: What stands above each column; different blanks for a table without heads.
+        heads: Heads of the columns; different numbers of blanks for a table without heads.
         rows: One cell for each column, or fewer.
         right: Heads of columns with numbers.
-        fold: Heads of those that may take several lines, or lose their middle; the others always keep their width.
+        fold: Heads of columns that can wrap or be elided; the others keep their width.
     """
     from rich.table import Table
 
@@ -154,7 +152,7 @@ def tabulate(
 
 
 def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
-    """What there is to know of one thing, by its name."""
+    """Lay out (name, value) rows."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -166,41 +164,40 @@ def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
 
 
 def heading(text: str, more: str = "") -> Text:
-    """What stands above a table; `more` is said faintly beside it."""
+    """Return the title of a table, with `more` after it in a faint style."""
     from rich.text import Text
 
     return Text.assemble(shown(text, "title"), *(("  ", shown(more, "faint")) if more else ()))
 
 
 def state(style: str, text: str) -> Text:
-    """`text` behind the sign of a state, which alone is coloured."""
+    """Return `text` after the coloured sign of a state."""
     from rich.text import Text
 
     return Text.assemble(mark(style), " ", shown(text))
 
 
 def indented(part: RenderableType) -> RenderableType:
-    """`part` two columns to the right."""
     from rich.padding import Padding
 
     return Padding(part, (0, 0, 0, 2), expand=False)
 
 
 def in_index(command: str, index_name: str) -> str:
-    """A command of qmd for the index that was asked, as a shell takes it."""
+    """Return a command for an index, quoted for a shell."""
     import shlex
 
     return command if index_name == "index" else f"{command} --index {shlex.quote(index_name)}"
 
 
 def next_steps(rows: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    """Commands and what each is good for, below an empty line; nothing where there are none."""
+    """Lay out (command, purpose) rows below an empty line; empty without rows."""
     if not rows:
         return []
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
-    is_narrow = max(len(command) for command, _ in rows) <= _LONGEST_COMMAND
+    is_narrow = max(len(command) for command, _ in rows) <= _MAX_COMMAND_WIDTH
     for command, purpose in rows:
         if is_narrow:
             table.add_row(shown(command, "command"), shown(purpose, "faint"))

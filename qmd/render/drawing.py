@@ -1,6 +1,6 @@
-"""What people see on a terminal: rich lays it out, and nothing that was indexed gets to steer the terminal.
+"""Drawing for a terminal with rich; control characters from indexed text are escaped.
 
-Programs read other forms, made without rich, whose import would double what a search costs.
+The forms for programs do not use rich, whose import would double the time of a search.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Colours = Literal["standard", "256", "truecolor"]
 
 NARROWEST, WIDEST = 40, 120
-"""Columns: below, tables fall apart; above, lines of prose are tiring to read."""
+"""Columns: minimum of tables, maximum of prose."""
 
 STYLES = {
     "title": "bold",
@@ -65,33 +65,32 @@ STYLES = {
     "markdown.table.border": "dim",
     "markdown.table.header": "bold",
 }
-"""What the names of styles look like: over Rich's own, whose backgrounds and bright colours some terminals cannot show.
+"""Style name → style, over Rich's own, whose backgrounds and bright colours some terminals cannot show.
 
-Only the terminal's own colours that stand out from a dark and from a light background, and no background.
+All are colours of the terminal that are readable on dark and light backgrounds.
 """
 
 
 class Screen(Struct, frozen=True):
-    """The terminal that a result is drawn for."""
+    """A terminal to draw on."""
 
     width: int = 80
     """Columns."""
     height: int = 24
     """Rows."""
     colours: Colours | None = None
-    """None where no sequence may be sent, neither colours nor links."""
+    """None to send no sequences, neither colours nor links."""
 
     @property
     def text_width(self) -> int:
-        """Columns that prose should fill."""
         return min(self.width, WIDEST)
 
 
 def draw(screen: Screen, *parts: RenderableType) -> Styled:
-    """`parts` below one another as the screen shows them, each line with its line feed.
+    """Draw `parts` one after another; each line ends with a line feed.
 
-    Every character passes `visible` on its way, and every target of a link `hyperlink`, so that any text may be handed
-    over; one from outside should have passed `visible` before, to be laid out at the width that it then has.
+    Every character passes `visible`, and every link target `hyperlink`, so any text is safe. Foreign text should pass
+    `visible` before, because escapes change its width.
     """
     from rich.console import Console
 
@@ -103,24 +102,23 @@ def draw(screen: Screen, *parts: RenderableType) -> Styled:
         _environ={},
     )
     lines = (line for part in parts for line in console.render_lines(part, pad=False))
-    return join_styled(one for line in lines for one in (*_trimmed(screen, line), "\n"))
+    return join_styled(one for line in lines for one in (*_trim(screen, line), "\n"))
 
 
 def paint(screen: Screen, text: str, style: str) -> Styled:
-    """A piece of a line in a named style: for lists of thousands of lines, which Rich would lay out in seconds."""
-    return _styled(text, theme().styles[style], screen.colours)
+    """Style a part of a line; much faster than `draw` for lists of thousands of lines."""
+    return _style(text, theme().styles[style], screen.colours)
 
 
 @cache
 def theme() -> Theme:
-    """The named styles, for `draw` and for whatever else draws with Rich."""
     from rich.theme import Theme
 
     return Theme(STYLES)
 
 
-def _trimmed(screen: Screen, line: Sequence[Segment]) -> Iterable[Styled]:
-    """The segments as text and sequences; blanks that nothing colours are left out at the end of a line."""
+def _trim(screen: Screen, line: Sequence[Segment]) -> Iterable[Styled]:
+    """Return the segments as text and sequences, without uncoloured blanks at the end of the line."""
     trailing = True
     parts: list[Styled] = []
     for segment in reversed(line):
@@ -128,18 +126,18 @@ def _trimmed(screen: Screen, line: Sequence[Segment]) -> Iterable[Styled]:
         text = segment.text.rstrip(" ") if trailing else segment.text
         trailing = trailing and not text
         if text:
-            parts.append(_styled(text, segment.style, screen.colours))
+            parts.append(_style(text, segment.style, screen.colours))
     return reversed(parts)
 
 
-def _styled(text: str, style: Style | None, colours: Colours | None) -> Styled:
+def _style(text: str, style: Style | None, colours: Colours | None) -> Styled:
     from rich.color import ColorSystem
 
     shown = visible(text)
     if style is None or colours is None:
         return Styled(shown)
     system = {"standard": ColorSystem.STANDARD, "256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}
-    # Rich gives each link a number by chance; without, the same result is the same bytes.
+    # Rich gives each link a random number; without it the output is deterministic.
     coloured = Styled(style.update_link(None).render(shown, color_system=system[colours]))
     return hyperlink(coloured, style.link) if style.link else coloured
 
@@ -154,51 +152,52 @@ _CLOSING = (
     "\u2019\u201d\u2026\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\u30fb\u30fc\uff01\uff09\uff0c\uff0e\uff1a"
     "\uff1b\uff1f\uff3d\uff5d!),.:;?\\]}"
 )
-"""What may not begin a line."""
+"""Characters that must not start a line."""
 
 _JOINERS = "\u0300-\u036f\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
-"""Marks and selectors that belong to the character before."""
+"""Marks and selectors that belong to the previous character."""
 
-_UNBROKEN = rf"[{_WIDE}](?:\u200d[^\s]|[{_JOINERS}])*[{_CLOSING}]*[ ]*|[^\s{_WIDE}]+\s*|\s+"
-"""What stays on one line where it can: a word, a character of such a script with what may not begin a line."""
+_UNBREAKABLE = rf"[{_WIDE}](?:\u200d[^\s]|[{_JOINERS}])*[{_CLOSING}]*[ ]*|[^\s{_WIDE}]+\s*|\s+"
+"""Unbreakable parts: a word, or a wide character with closing punctuation."""
 
 
 def wrap(text: Text, width: int) -> list[Text]:
-    """`text` as lines of at most `width` columns: between words, between characters of scripts without spaces.
+    """Wrap `text` to `width` columns, between words or between characters of scripts without spaces.
 
-    What is longer than a line is cut where the line ends. One line of nothing for an empty text.
+    Longer words are cut. An empty text is one empty line.
     """
-    lines = [line for part in text.split("\n", allow_blank=True) for line in part.divide(_borders(part.plain, width))]
+    lines = [
+        line for part in text.split("\n", allow_blank=True) for line in part.divide(_line_starts(part.plain, width))
+    ]
     for line in lines:
         line.rstrip()
     return lines or [text]
 
 
 def shorten(text: Text, width: int) -> Text:
-    """`text` in at most `width` columns, with an ellipsis for what is left out at its end."""
+    """Truncate `text` to `width` columns, with an ellipsis."""
     text.truncate(max(width, 1), overflow="ellipsis")
     return text
 
 
-def _borders(plain: str, width: int) -> list[int]:
-    """The offsets at which new lines begin."""
+def _line_starts(plain: str, width: int) -> list[int]:
     from rich.cells import cell_len
 
-    borders: list[int] = []
+    starts: list[int] = []
     used = 0
-    for match in re.finditer(_UNBROKEN, plain):
-        piece, start = match[0], match.start()
-        size = cell_len(piece.rstrip())
+    for match in re.finditer(_UNBREAKABLE, plain):
+        part, start = match[0], match.start()
+        size = cell_len(part.rstrip())
         if used and used + size > width:
-            borders.append(start)
+            starts.append(start)
             used = 0
         if size > width:
-            for offset, character in enumerate(piece.rstrip(), start):
+            for offset, character in enumerate(part.rstrip(), start):
                 cells = cell_len(character)
                 if used + cells > width:
-                    borders.append(offset)
+                    starts.append(offset)
                     used = 0
                 used += cells
             continue
-        used += cell_len(piece)
-    return borders
+        used += cell_len(part)
+    return starts

@@ -1,4 +1,4 @@
-"""`--explain`: a hit's path through the pipeline as an object, as lines and as drawn rows; where the time went."""
+"""`--explain`: scores of a hit as an object, as lines and as drawn rows, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EDGE = ("│ ", "faint")
 
 
 def explain_object(explanation: Explanation) -> dict[str, object]:
-    """The explanation under the key names that existing readers of `explain` know, newer keys last.
+    """Return the explanation with the keys that programs read, newer keys last.
 
     `topRankBonus` is always 0: fused scores carry no bonus by position.
     """
@@ -54,7 +54,7 @@ def explain_object(explanation: Explanation) -> dict[str, object]:
 
 
 def explain_lines(explanation: Explanation) -> list[str]:
-    """The explanation in up to four lines, four decimals, the three largest contributions."""
+    """Return up to four lines with the three largest contributions, four decimals."""
     rerank = "none" if explanation.rerank_score is None else f"{explanation.rerank_score:.4f}"
     lexical, dense = (
         ", ".join(f"{score:.4f}" for score in _scores(explanation, source)) or "none" for source in _SOURCES
@@ -79,11 +79,8 @@ def _scores(explanation: Explanation, source: str) -> list[float]:
     return [one.score for one in explanation.contributions if one.source == source and one.rank is not None]
 
 
-# --- on a terminal --------------------------------------------------------------------------------
-
-
 def explanation_rows(explanation: Explanation, width: int) -> Iterator[Text]:
-    """A hit's path: a row for each list that it was looked for in, and one for what they came to."""
+    """Yield a row for each list, and one for the combined score."""
     from rich.text import Text
 
     asked = {one.query for one in explanation.contributions}
@@ -108,16 +105,16 @@ def _found_in(one: Contribution) -> str:
 
 
 def run_rows(response: SearchResponse, width: int) -> Iterator[Text]:
-    """How the answer came about: what a model proposed, what was refused, the time of each stage and the models."""
+    """Yield the queries that a model proposed, those that were dropped, the time of each stage, and the models."""
     from rich.text import Text
 
     for subquery in response.expansions:
         yield shorten(Text.assemble(("proposed  ", "faint"), visible(f"{subquery.kind}: {subquery.text}")), width)
     for text, reason in response.dropped_expansions:
-        yield shorten(Text.assemble(("refused   ", "faint"), visible(f"{text}: {reason}")), width)
+        yield shorten(Text.assemble(("dropped   ", "faint"), visible(f"{text}: {reason}")), width)
     total = sum(one.elapsed_ms for one in response.timings)
     for one in response.timings:
         bar = "▰" * round(_BAR * one.elapsed_ms / max(total, 1.0))
         yield Text.assemble(f"{one.stage:10}{one.elapsed_ms:6.0f} ms  ", (bar, "faint"))
     models = ", ".join(response.models)
-    yield shorten(Text.assemble(f"{'together':10}{total:6.0f} ms  ", (visible(models), "faint")), width)
+    yield shorten(Text.assemble(f"{'total':10}{total:6.0f} ms  ", (visible(models), "faint")), width)

@@ -1,6 +1,6 @@
-"""Hits and documents for programs, in every format: one row of `FORMATS` each.
+"""Formats of hits and documents for programs.
 
-Programs parse these: keys are added, never renamed.
+Programs parse them: keys are added, never renamed.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ SNIPPET_CHARACTERS = 500
 
 
 class HitOptions(Struct, frozen=True):
-    """How hits are shown."""
+    """Display options of hits."""
 
     index_name: str = "index"
     full: bool = False
-    """Whole body in place of the passage; hits must carry it."""
+    """Show the whole body, which the hits must have, instead of the passage."""
     line_numbers: bool = False
     explain: bool = False
     metadata: bool = False
-    """Whether JSON has the front matter of each hit."""
+    """Add the front matter of each hit to JSON."""
     shows_all: bool = False
-    """Whether people see every hit of a list in which nothing matches well."""
+    """Show every hit also without a good match."""
     disk_paths: Mapping[str, str] | None = None
-    """With `--full-path`: uri → path on disk, for the files that exist."""
+    """With `--full-path`: uri → path on disk, for existing files."""
     empty_note: str = "No results found."
     links: Mapping[str, str] = field(default_factory=dict)
-    """Terminal only: uri → the address that a click opens."""
+    """Terminal only: uri → target of a click."""
     next_step: tuple[str, str] | None = None
-    """Terminal only: the command that may help where nothing matches well, and what it does."""
+    """Terminal only: command that may help without a good match, and its purpose."""
 
 
 class Row(Struct, frozen=True):
-    """One hit with its display decisions made."""
+    """A hit with the identifier and docid to show."""
 
     hit: Hit
     identifier: str
@@ -62,12 +62,12 @@ class Row(Struct, frozen=True):
 
 
 def render_hits(response: SearchResponse, format: str, options: HitOptions) -> str:
-    """Every hit of `response`, best first, in one of `FORMATS`; its empty form when there is none."""
+    """Render the hits, best first, in one of `FORMATS`."""
     return FORMATS[format].hits(response, options)
 
 
 def make_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
-    """Every hit under the name that it is shown with: its path on disk where that is known, else its address."""
+    """Return the hits with their identifiers: the path on disk if it is known, else the address."""
     rows: list[Row] = []
     for hit in response.hits:
         uri, path = hit.document.uri, (options.disk_paths or {}).get(hit.document.uri)
@@ -77,12 +77,12 @@ def make_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
 
 
 def file_identifier(uri: str, index_name: str) -> str:
-    """`uri`, with `?index=` when the index is not the default one."""
+    """Return `uri`, with `?index=` if the index is not the default one."""
     return uri if index_name == "index" else f"{uri}?index={quote(index_name, safe='')}"
 
 
 def display_query(query: Query) -> str:
-    """The words a person looks for in a passage: the first `lex` sub-query, else the first `vec`, else the text."""
+    """Return the words to find in a passage: the first `lex` sub-query, else the first `vec`, else the text."""
     for kind in ("lex", "vec"):
         for subquery in query.subqueries:
             if subquery.kind == kind:
@@ -91,9 +91,9 @@ def display_query(query: Query) -> str:
 
 
 def _snippet_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
-    """The passage under its header `@@ -start,count @@ (b before, a after)`.
+    """Return the passage below its header `@@ -start,count @@ (b before, a after)`.
 
-    Line numbers are those of the source file; the header, which is no line of it, has none.
+    Lines have the numbers of the file; the header has none.
     """
     text = _passage_text(passage, max_characters, line_numbers)
     count = passage.end_line - passage.start_line + 1
@@ -102,7 +102,7 @@ def _snippet_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
 
 
 def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
-    # A passage that reaches the end of the file ends with the file's last line break, which begins no line.
+    # A passage at the end of the file has its final line break, which starts no line.
     text = "\n".join(passage.text.split("\n")[: passage.end_line - passage.start_line + 1])
     if len(text) > max_characters:
         text = text[: max_characters - 3] + "..."
@@ -110,24 +110,24 @@ def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
 
 
 def plain_passages(hit: Hit, line_numbers: bool) -> str:
-    """All passages of a hit, whole; before each but the first a line `…:12-40`, with what `get` takes after a name."""
+    """Return the whole passages of a hit; each but the first after a line `…:12-40`, a range for `get`."""
     marks = ("", *(f"…:{one.start_line}-{one.end_line}\n" for one in hit.all_passages[1:]))
     texts = (_passage_text(one, len(one.text) + 1, line_numbers) for one in hit.all_passages)
     return "\n".join(mark + text for mark, text in zip(marks, texts, strict=True))
 
 
 def passage_objects(hit: Hit) -> list[dict[str, object]]:
-    """All passages of a hit, whole, with their lines."""
+    """Return the whole passages of a hit with their lines."""
     return [{"start_line": one.start_line, "end_line": one.end_line, "text": one.text} for one in hit.all_passages]
 
 
 def mention_object(mention: Mention) -> dict[str, object]:
-    """Where another note speaks of a hit that says nothing itself."""
+    """Return the mention of a hit with little text in another note."""
     return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
 
 
 def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None) -> str:
-    """The whole text where it is asked for, else all passages, or the best one cut to so many characters."""
+    """Return the whole text with `--full`, else all passages, or the best one of at most `max_characters`."""
     if options.full:
         body = hit.body or ""
         return number_lines(body, 1) if options.line_numbers else body
@@ -136,11 +136,7 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None
     return _snippet_text(hit.passage, max_characters, options.line_numbers)
 
 
-# --- hits -----------------------------------------------------------------------------------------
-
-
 def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
-    """Each hit in some lines."""
     rows = make_rows(response if options.shows_all else worth_showing(response), options)
     words = display_query(response.query).lower().split()
     blocks = [_hit_block(row, words, options) for row in rows]
@@ -150,7 +146,7 @@ def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
 
 
 def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
-    """The plain form, which programs parse; people are drawn another one, see `qmd.render.hit_screen`."""
+    """Render a hit as plain text, which programs parse; see `qmd.render.hit_screen` for terminals."""
     hit = row.hit
     passage_text = hit.passage.text.lower()
     literal = any(word in passage_text for word in words)
@@ -177,7 +173,6 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
 
 
 def hit_object(row: Row, options: HitOptions) -> dict[str, object]:
-    """All that is known of a hit."""
     hit, document = row.hit, row.hit.document
     entry: dict[str, object] = {"docid": row.docid} if row.docid else {}
     entry |= {
@@ -233,7 +228,7 @@ def _hit_xml(row: Row, options: HitOptions) -> str:
     hit = row.hit
     attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
     shown = " ".join(f'{key}="{xml_text(value)}"' for key, value in attributes.items() if value)
-    # A literal line break in an attribute is read back as a space.
+    # XML readers turn a literal line break in an attribute into a space.
     shown = shown.replace("\n", "&#10;")
     return f"\n<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
 
@@ -247,9 +242,6 @@ def _hit_line(row: Row, options: HitOptions) -> str:
     return ",".join(fields) + "\n"
 
 
-# --- documents ------------------------------------------------------------------------------------
-
-
 class FetchedDocument(Struct, frozen=True):
     """A document of `multi-get`. `skipped` is the reason why `body` is empty, else None."""
 
@@ -259,18 +251,17 @@ class FetchedDocument(Struct, frozen=True):
     body: str
     skipped: str | None = None
     on_disk: bool = False
-    """The identifier is a path on disk; a docid beside it would only be a second name."""
+    """Whether the identifier is a path on disk, which needs no docid."""
 
     @property
     def docid(self) -> str | None:
-        """The docid as far as it is shown."""
         return None if self.on_disk else self.document.docid
 
 
 def render_document(header: str, found: DocumentText, line_numbers: bool) -> str:
-    """One document: header line, context, `---`, and its lines, numbered as in the file.
+    """Render a document: header line, context, `---`, and its lines with the numbers of the file.
 
-    A range that holds no line shows one empty line.
+    A range without lines shows one empty line.
     """
     text = found.text.removesuffix("\n") if found.is_whole else found.text
     folder = f"Folder Context: {found.context}\n" if found.context else ""
@@ -278,7 +269,6 @@ def render_document(header: str, found: DocumentText, line_numbers: bool) -> str
 
 
 def render_documents(documents: Sequence[FetchedDocument], format: str, line_numbers: bool) -> str:
-    """Several documents in one of `FORMATS`."""
     if line_numbers:
         documents = [one if one.skipped else replace(one, body=number_lines(one.body, 1)) for one in documents]
     return FORMATS[format].documents(documents)
@@ -348,14 +338,12 @@ def _document_line(one: FetchedDocument) -> str:
     return ",".join(fields) + "\n"
 
 
-# --- formats --------------------------------------------------------------------------------------
-
 _Hits = Callable[[SearchResponse, HitOptions], str]
 _Documents = Callable[[Sequence[FetchedDocument]], str]
 
 
 class Format(Struct, frozen=True):
-    """A format of output: how it shows hits and documents, and how many hits, how much of each, unless told."""
+    """A format of hits and documents, with the default number of hits and length of snippets."""
 
     hits: _Hits
     documents: _Documents
@@ -384,11 +372,11 @@ FORMATS: Mapping[str, Format] = {
         _each_document(_document_csv, "docid,file,title,context,skipped,body\n"),
     ),
     "md": Format(_each_hit(_hit_markdown), _each_document(_document_markdown)),
-    # A root element makes the output one well-formed document, the empty one included.
+    # A root element keeps empty output well-formed.
     "xml": Format(
         _each_hit(_hit_xml, "<results>", "</results>\n"),
         _each_document(_document_xml, '<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n', "</documents>\n"),
     ),
     "files": Format(_each_hit(_hit_line), _each_document(_document_line), limit=20),
 }
-"""Every format by the name that `--format` takes; completion and help list these."""
+"""Value of `--format` → format."""

@@ -1,4 +1,4 @@
-"""Search results as a person sees them on a terminal: a few lines for each, the words found in colour."""
+"""Search results on a terminal: a few lines for each hit, with matches in colour."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from qmd.records import LexicalTerm, SearchResponse
 
 PASSAGE_ROWS = 4
-"""Of one hit, so that five hits fit 40 rows."""
+"""Rows of a passage, so that five hits fit 40 rows."""
 
 NOTE_ROWS = 2
-"""Of the user's note on a path, or of the line in which another note speaks of this one."""
+"""Rows of a context, or of a mention in another note."""
 
 _BAR = 5
 
 
 def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> Styled:
-    """Every hit below its number, best first; of a list in which nothing matches well the closest ones in brief."""
+    """Draw the hits, best first; without a good match only the closest, with short passages."""
     from rich.text import Text
 
     answer = response if options.shows_all else worth_showing(response)
@@ -49,11 +49,11 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     if response.verdict in VERDICT_NOTES:
         closest = " The closest:" if response.verdict == "none" else ""
         parts.append(Text(f"{VERDICT_NOTES[response.verdict].capitalize()}.{closest}", style="warning"))
-    as_grep_line: set[str] = set()
+    shown_contexts: set[str] = set()
     width = max(screen.text_width, NARROWEST)
     for number, row in enumerate(rows, start=1):
-        context = row.hit.context if row.hit.context not in as_grep_line else None
-        as_grep_line.update([context] if context else [])
+        context = row.hit.context if row.hit.context not in shown_contexts else None
+        shown_contexts.update([context] if context else [])
         parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, width)]
     if folded:
         best = round(100 * max(hit.relevance for hit in answer.hits[-folded:]))
@@ -67,14 +67,14 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
 
 
 def _count_tail(response: SearchResponse) -> int:
-    """How many hits at the end are one line: those that nothing speaks for, below one that is an answer."""
+    """Count the weak hits at the end of a good answer, which are shown as one line."""
     if response.verdict != "good" or response.query.sort != "relevance" or not response.terms:
         return 0
     return len([*takewhile(lambda hit: hit.relevance < WEAK, reversed(response.hits))])
 
 
 class _Hit(Struct, frozen=True):
-    """One hit: name and relevance, address, passage."""
+    """One hit: name, relevance, address and passage."""
 
     number: int
     row: Row
@@ -84,20 +84,19 @@ class _Hit(Struct, frozen=True):
     width: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines of the hit, each within the width."""
         lead = f"{self.number}  "
         inner = self.width - len(lead)
-        yield _as_it_is(lead, self._name(inner))
-        for line in self._below(inner):
-            yield _as_it_is(" " * len(lead), line)
+        yield _unwrapped(lead, self._name(inner))
+        for line in self._rows(inner):
+            yield _unwrapped(" " * len(lead), line)
 
-    def _below(self, width: int) -> Iterator[Text]:
+    def _rows(self, width: int) -> Iterator[Text]:
         hit, options = self.row.hit, self.options
         yield self._address(width)
         if hit.also_in:
-            yield self._brief("also in ", ", ".join(map(_bare, hit.also_in)), width, 1)[0]
+            yield self._note_rows("also in ", ", ".join(map(_short_address, hit.also_in)), width, 1)[0]
         if self.context:
-            yield from self._brief("", " ".join(self.context.split()), width, NOTE_ROWS)
+            yield from self._note_rows("", " ".join(self.context.split()), width, NOTE_ROWS)
         yield from self._passage(width)
         if options.explain and hit.explanation:
             from qmd.render.explain import explanation_rows
@@ -105,14 +104,14 @@ class _Hit(Struct, frozen=True):
             yield from explanation_rows(hit.explanation, width)
 
     def _name(self, width: int) -> Text:
-        """Title and headings on the left, relevance on the right."""
+        """Return title and headings on the left, relevance on the right."""
         from rich.text import Text
 
         hit = self.row.hit
         word = strength(hit.relevance)
         filled = max(round(hit.relevance * _BAR), 1)
         bar = Text.assemble(("▰" * filled, word), ("▱" * (_BAR - filled), "faint"), (f" {word:6}", word))
-        if not self.terms:  # a list by date, in which nothing was looked for
+        if not self.terms:  # a list by date, without relevance
             bar = Text()
         trail = [_line(heading) for heading in hit.passage.heading_trail]
         title = _line(hit.document.title) or _line(file_name(hit.document.path))
@@ -126,21 +125,21 @@ class _Hit(Struct, frozen=True):
         return Text.assemble(name, " " * (width - name.cell_len - bar.cell_len), bar)
 
     def _address(self, width: int) -> Text:
-        """Where the passage stands: path and line, which open it, docid and date."""
+        """Return path and line of the passage, as a link, docid and date."""
         from rich.style import Style
         from rich.text import Text
 
         hit, docid = self.row.hit, self.row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
-        where = self.row.identifier if docid is None else _bare(hit.document.uri)
+        where = self.row.identifier if docid is None else _short_address(hit.document.uri)
         path = Text(elide(f"{visible_name(where)}:{hit.passage.line}", width - len(rest)))
         link = self.options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))
         return Text.assemble(path, rest, style="path")
 
-    def _brief(self, lead: str, text: str, width: int, most: int) -> list[Text]:
-        """A line of its own in faint colour, cut after a few rows."""
+    def _note_rows(self, lead: str, text: str, width: int, most: int) -> list[Text]:
+        """Wrap a faint line to at most `most` rows."""
         from rich.text import Text
 
         rows = wrap(Text(_line(lead + text), style="note"), width)
@@ -152,8 +151,8 @@ class _Hit(Struct, frozen=True):
         hit, options = self.row.hit, self.options
         passage = hit.passage
         if hit.mention and not options.full:
-            lead = f"{_bare(hit.mention.document.uri)}:{hit.mention.line} says: "
-            yield from self._brief(lead, plain_text(hit.mention.text), width, NOTE_ROWS)
+            lead = f"{_short_address(hit.mention.document.uri)}:{hit.mention.line} mentions it: "
+            yield from self._note_rows(lead, plain_text(hit.mention.text), width, NOTE_ROWS)
             return
         if options.line_numbers:
             yield from self._numbered(width)
@@ -168,7 +167,7 @@ class _Hit(Struct, frozen=True):
         yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS, width)
 
     def _numbered(self, width: int) -> Iterator[Text]:
-        """The lines of the file as they stand, each behind its number."""
+        """Yield the unformatted lines, each after its number."""
         from rich.text import Text
 
         hit, passage = self.row.hit, self.row.hit.passage
@@ -185,18 +184,18 @@ class _Hit(Struct, frozen=True):
         return text
 
 
-def _as_it_is(lead: str, line: Text) -> Text:
-    """A line that is within the width already; to wrap it once more would only cost time."""
+def _unwrapped(lead: str, line: Text) -> Text:
+    """Return a line that needs no wrapping, which takes time."""
     from rich.text import Text
 
     return Text.assemble((lead, "faint" if lead.strip() else ""), line, no_wrap=True, overflow="ignore")
 
 
-def _bare(uri: str) -> str:
-    """A shorter form of an address, which `qmd get` takes as well."""
+def _short_address(uri: str) -> str:
+    """Shorten an address to a form that `qmd get` accepts."""
     return uri.removeprefix("qmd://")
 
 
 def _line(text: str) -> str:
-    """`text` on one line, with nothing in it that steers a terminal."""
+    """Return `text` on one line, with control characters escaped."""
     return visible(" ".join(text.split()))

@@ -1,4 +1,4 @@
-"""What a note is connected with, its links and related notes: as text, as objects, and drawn for a terminal."""
+"""Links and related notes of a note: as text, as objects, and drawn for a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NameOf = Callable[[StoredDocument], str]
-"""What a document is called where the answer goes."""
+"""Function that names a document for the reader of the answer."""
 
 
 def render_links(found: NoteLinks, name_of: NameOf) -> str:
-    """`links`: the line of each link, the note at its other end, and what the link shows."""
+    """Render `links`: the line of each link, the note at its other end, and the text of the link."""
     outgoing = [f"  {one.link.line}: {_named(one, name_of)}{_shown(one.link, one.document)}" for one in found.outgoing]
     incoming = [f"  {_named(one, name_of)}:{one.link.line}{_shown(one.link, found.document)}" for one in found.incoming]
     unresolved = [f"  {one.link.line}: {written_target(one.link)}{_shown(one.link, None)}" for one in found.unresolved]
@@ -35,7 +35,7 @@ def render_links(found: NoteLinks, name_of: NameOf) -> str:
 
 
 def links_object(found: NoteLinks, name_of: NameOf) -> dict[str, object]:
-    """The note with three lists of links; `line` is that of the note that holds the link."""
+    """Return the note with three lists of links; `line` is in the note that contains the link."""
     return {
         **_note(found.document, name_of),
         "outgoing": [_link(one, name_of) for one in found.outgoing],
@@ -45,18 +45,18 @@ def links_object(found: NoteLinks, name_of: NameOf) -> dict[str, object]:
 
 
 def render_related(found: RelatedNotes, name_of: NameOf) -> str:
-    """`related`: score, note, title, and how the two are linked."""
+    """Render `related`: score, note, title and kind of connection."""
     if not found.notes:
         return "No related notes.\n"
     return "".join(
         f"{int(note.score * 100 + 0.5):>3}%  {_head(note.document, name_of)}  {note.document.title}"
-        f"{f'  ({how})' if (how := linked_how(note)) else ''}\n"
+        f"{f'  ({how})' if (how := connection(note)) else ''}\n"
         for note in found.notes
     )
 
 
 def related_rows(notes: Sequence[RelatedNote], name_of: NameOf) -> list[dict[str, object]]:
-    """One object per note, best first; `similarity` only where it is known."""
+    """Return one object per note, best first; `similarity` only if it is known."""
     rows = []
     for note in notes:
         row: dict[str, object] = {**_note(note.document, name_of), "score": round_half_up(note.score)}
@@ -88,12 +88,12 @@ def _named(one: NoteLink, name_of: NameOf) -> str:
 
 
 def written_target(link: Link) -> str:
-    """Where a link leads, as the note writes it."""
+    """Return the target of a link as the note writes it."""
     return f"{link.target}#{link.fragment}" if link.fragment else link.target
 
 
 def shown_words(link: Link, target: StoredDocument | None) -> str:
-    """What the link shows, where that is more than the name; empty otherwise."""
+    """Return the text of a link; empty if it is only the name."""
     name = target.path.rpartition("/")[2].removesuffix(".md") if target is not None else link.target
     return link.text if link.text != name else ""
 
@@ -103,8 +103,8 @@ def _shown(link: Link, target: StoredDocument | None) -> str:
     return f'  "{words}"' if words else ""
 
 
-def linked_how(note: RelatedNote) -> str:
-    """How a related note and the one it was asked of are linked; empty where they are not."""
+def connection(note: RelatedNote) -> str:
+    """Return the kind of connection between a note and a related one; empty without links."""
     if note.links_to and note.linked_from:
         return "linked both ways"
     if note.links_to or note.linked_from:
@@ -112,17 +112,15 @@ def linked_how(note: RelatedNote) -> str:
     return "shared links" if note.shared_links else ""
 
 
-# --- on a terminal --------------------------------------------------------------------------------
-
 _WIDE = 100
-"""Columns from which titles stand beside the paths."""
+"""Minimum columns for titles next to the paths."""
 
 Targets = Mapping[str, str]
-"""Address of a document → what a click on it opens; without those whose file is gone."""
+"""Address of a document → target of a click; without deleted files."""
 
 
 def draw_links(screen: Screen, found: NoteLinks, targets: Targets) -> Styled:
-    """`links`: what a note links to, what links to it, and which of its links lead nowhere."""
+    """Draw `links`: links from a note, links to it, and broken links."""
     ends = [(one, one.document) for one in found.outgoing if one.document is not None]
     starts = [(one, one.document) for one in found.incoming if one.document is not None]
     is_one = _is_one_collection(found.document, [document for _, document in (*ends, *starts)])
@@ -132,7 +130,7 @@ def draw_links(screen: Screen, found: NoteLinks, targets: Targets) -> Styled:
     ]
     unresolved = [(f"{one.link.line}", shown(written_target(one.link)), _words(one, None)) for one in found.unresolved]
     parts: list[RenderableType] = [_drawn_head(found.document, targets)]
-    for title, rows in (("Links to", outgoing), ("Linked from", incoming), ("Leads nowhere", unresolved)):
+    for title, rows in (("Links to", outgoing), ("Linked from", incoming), ("Broken links", unresolved)):
         if rows:
             drawn = tabulate(("Line", "Note", "Shown as"), rows, right=("Line",), fold=("Note", "Shown as"))
             parts += ["", heading(title, count(len(rows), "link")), indented(drawn)]
@@ -142,7 +140,7 @@ def draw_links(screen: Screen, found: NoteLinks, targets: Targets) -> Styled:
 
 
 def draw_related(screen: Screen, found: RelatedNotes, targets: Targets) -> Styled:
-    """`related`: how near each note is, what it is called, and how the two are linked."""
+    """Draw `related`: score, name and kind of connection of each note."""
     head = _drawn_head(found.document, targets)
     if not found.notes:
         return draw(screen, head, "", shown("No related notes.", "faint"))
@@ -152,11 +150,11 @@ def draw_related(screen: Screen, found: RelatedNotes, targets: Targets) -> Style
             f"{int(one.score * 100 + 0.5)}%",
             _drawn_name(one.document, targets, is_one),
             _title(one.document) if screen.width >= _WIDE else "",
-            shown(linked_how(one), "faint") if linked_how(one) else "",
+            shown(connection(one), "faint") if connection(one) else "",
         )
         for one in found.notes
     ]
-    drawn = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
+    drawn = tabulate(("Score", "Note", "Title", "Linked"), rows, right=("Score",), fold=("Note", "Title"))
     return draw(screen, head, "", drawn)
 
 
@@ -166,7 +164,7 @@ def _drawn_head(document: StoredDocument, targets: Targets) -> Table:
 
 
 def _is_one_collection(document: StoredDocument, others: Sequence[StoredDocument]) -> bool:
-    """Whether the name of the collection, said above, need not be said again."""
+    """Return whether all documents are in one collection, so that its name is not repeated."""
     return all(one.collection == document.collection for one in others)
 
 
@@ -176,7 +174,7 @@ def _drawn_name(document: StoredDocument, targets: Targets, is_one_collection: b
 
 
 def _title(document: StoredDocument) -> RenderableType:
-    """The title, where it is more than another spelling of the file's name."""
+    """Return the title; empty if it only repeats the file's name."""
     name = document.path.rpartition("/")[2].rpartition(".")[0]
     return shown(document.title) if _plain(document.title) != _plain(name) else ""
 

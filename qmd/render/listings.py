@@ -1,4 +1,4 @@
-"""What the index holds: collections, files, contexts, status."""
+"""Collections, files, contexts and status for programs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60
-_LEFT_OUT_SHOWN = 20
+_SKIPPED_SHOWN = 20
 
 
 class StatusReport(Struct, frozen=True):
-    """Everything `status` shows."""
+    """Data of `status`."""
 
     index: IndexStatus
     collections: tuple[Collection, ...] = ()
@@ -35,7 +35,6 @@ NO_COLLECTIONS = "No collections found. Run 'qmd index .' to create one.\n"
 
 
 def render_collections(collections: Sequence[Collection], counts: Sequence[CollectionStatus], now: datetime) -> str:
-    """`collection list` as text blocks."""
     if not collections:
         return NO_COLLECTIONS
     lines = [f"Collections ({len(collections)}):", ""]
@@ -48,7 +47,7 @@ def render_collections(collections: Sequence[Collection], counts: Sequence[Colle
 
 
 def collections_json(collections: Sequence[Collection], counts: Sequence[CollectionStatus]) -> str:
-    """`collection list --json`; `mask` repeats `pattern` for readers that know only that name."""
+    """Render `collection list --json`; `mask` repeats `pattern` for programs that read that name."""
     rows = []
     for one in collections:
         n_files, updated_at = counts_of(one, counts)
@@ -69,25 +68,25 @@ def collections_json(collections: Sequence[Collection], counts: Sequence[Collect
 
 
 def counts_of(collection: Collection, counts: Sequence[CollectionStatus]) -> tuple[int, str | None]:
-    """(documents, when they were last updated) of a collection, which may not be in the index yet."""
+    """Return (documents, time of the last update) of a collection, which may not be in the index yet."""
     found = next((one for one in counts if one.name == collection.name), None)
     return (found.documents, found.updated_at) if found is not None else (0, None)
 
 
 def _title(collection: Collection) -> str:
-    """`name (qmd://name/)`, marked when searches leave it out."""
+    """Return `name (qmd://name/)`, marked if default searches exclude it."""
     excluded = "" if collection.include_by_default else " [excluded]"
     return f"{collection.name} (qmd://{collection.name}/){excluded}"
 
 
 def mask(collection: Collection) -> str:
-    """Which files a collection takes, in one phrase."""
+    """Describe the files that a collection includes."""
     without = f", not {', '.join(collection.ignore)}" if collection.ignore else ""
     return collection.pattern + without + ("" if collection.gitignore else ", also what git ignores")
 
 
 def collection_facts(collection: Collection) -> list[tuple[str, str]]:
-    """What the configuration says of a collection, by name."""
+    """Return the settings of a collection as (name, value)."""
     rows = [
         ("Path", to_text(collection.path)),
         ("Pattern", collection.pattern),
@@ -105,12 +104,10 @@ def _fact_lines(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def render_collection(collection: Collection) -> str:
-    """`collection show`."""
     return "\n".join([f"Collection: {collection.name}", *_fact_lines(collection_facts(collection))]) + "\n"
 
 
 def render_collection_names(collections: Sequence[Collection], counts: Sequence[CollectionStatus]) -> str:
-    """`ls` without an argument."""
     if not collections:
         return NO_COLLECTIONS
     sizes = [(one.name, counts_of(one, counts)[0]) for one in collections]
@@ -119,7 +116,7 @@ def render_collection_names(collections: Sequence[Collection], counts: Sequence[
 
 
 def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
-    """`ls` of a collection: size, time of modification, address."""
+    """Render `ls` of a collection: size, time of modification and address."""
     sizes = [human_size(document.size) for document in documents]
     width = max((len(size) for size in sizes), default=0)
     return "".join(
@@ -129,14 +126,13 @@ def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
 
 
 def listing_time(moment: str, now: datetime) -> str:
-    """`Nov 22 10:11`; the year in place of the time where it was long ago."""
+    """Format a time as `Nov 22 10:11`; old times have the year instead."""
     at = parse_time(moment).astimezone()
     day = f"{at:%b} {at.day:>2}"
     return f"{day}  {at.year}" if (now - at).days > _OLD_DAYS else f"{day} {at:%H:%M}"
 
 
 def render_contexts(notes: Sequence[ContextNote]) -> str:
-    """`context list`."""
     if not notes:
         return "No contexts configured. Use 'qmd context add' to add one.\n"
     lines = ["", "Configured Contexts", ""]
@@ -152,7 +148,7 @@ def render_contexts(notes: Sequence[ContextNote]) -> str:
 
 
 def render_status(report: StatusReport, now: datetime) -> str:
-    """`status` as text. `Vectors:  N embedded` is parsed by programs."""
+    """Render `status` as text; programs parse `Vectors:  N embedded`."""
     index = report.index
     lines = ["QMD Status", "", f"Index: {index.place}", f"Size:  {human_size(index.size_bytes)}"]
     if report.daemon_pid is not None:
@@ -172,10 +168,10 @@ def render_status(report: StatusReport, now: datetime) -> str:
     lines += [f"  {f'{label}:':<{width}} {value}" for label, value in facts]
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
-        lines += ["", f"Left out ({len(index.left_out)})"]
-        lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_LEFT_OUT_SHOWN]]
-        if len(index.left_out) > _LEFT_OUT_SHOWN:
-            lines.append(f"  and {len(index.left_out) - _LEFT_OUT_SHOWN} more (qmd status --problems)")
+        lines += ["", f"Skipped ({len(index.left_out)})"]
+        lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_SKIPPED_SHOWN]]
+        if len(index.left_out) > _SKIPPED_SHOWN:
+            lines.append(f"  and {len(index.left_out) - _SKIPPED_SHOWN} more (qmd status --problems)")
     if report.tips:
         lines += ["", "Tips", *(f"  {tip}" for tip in report.tips)]
     return "\n".join(lines) + "\n"
@@ -199,7 +195,7 @@ def _status_collections(report: StatusReport, now: datetime) -> list[str]:
 
 
 def status_json(report: StatusReport) -> str:
-    """`status --json`; the first keys are those of the MCP `status` tool."""
+    """Render `status --json`; the first keys are those of the MCP `status` tool."""
     index = report.index
     counts = [counts_of(one, index.collections) for one in report.collections]
     locks: list[dict[str, int | str]] = []
@@ -227,7 +223,7 @@ def status_json(report: StatusReport) -> str:
             ],
             "embedding": None if index.embedding is None else embedding_row(index.embedding),
             "locks": locks,
-            # `qmd models list` has them; the key stays for programs that read it.
+            # Programs read this key; `qmd models list` has the models.
             "models": [],
             "tips": list(report.tips),
         }
@@ -235,10 +231,10 @@ def status_json(report: StatusReport) -> str:
 
 
 def render_problems(problems: Sequence[SkippedFile], *, as_json: bool) -> str:
-    """Files that could not be read, or not all of them: a line `collection/path:line: reason` each."""
+    """Render files that could not be read completely, as `collection/path:line: reason`."""
     if not as_json:
         return (
-            "".join(f"{one.collection}/{one.as_grep_line}\n" for one in problems) or "Every file was read as a whole.\n"
+            "".join(f"{one.collection}/{one.as_grep_line}\n" for one in problems) or "Every file was read completely.\n"
         )
     keys = ("collection", "path", "line", "reason", "indexed")
     rows = [(one.collection, one.path, one.line, one.reason, one.is_indexed) for one in problems]
@@ -246,6 +242,6 @@ def render_problems(problems: Sequence[SkippedFile], *, as_json: bool) -> str:
 
 
 def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:
-    """A run that computes vectors, for JSON and MCP."""
+    """Return a run that computes vectors, for JSON and MCP."""
     left_s = None if run.left_s is None else round(run.left_s)
     return {"percent": run.percent, "secondsLeft": left_s, "startedAt": run.started_at, "pid": run.pid, "by": run.by}

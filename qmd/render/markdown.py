@@ -1,4 +1,4 @@
-"""A note's markdown, laid out for a terminal: Rich's layout with wiki links, pictures, tasks and HTML made readable."""
+"""Markdown of a note for a terminal: Rich's layout, with readable wiki links, pictures, tasks and HTML."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ if TYPE_CHECKING:
 
 _SIGNS = {"<sup>": "^", "<sub>": "_"}
 _MISSING = "missing"
-"""The name of a style, of links that lead nowhere and of what a terminal cannot show."""
+"""Style of broken links, and of content that a terminal cannot show."""
 
 
 def render_markdown(text: str, address_of: AddressOf, *, hyperlinks: bool = True) -> list[RenderableType]:
-    """`text` in parts to be drawn below one another: its front matter, faint, and what it says.
-
-    About a second for 100,000 characters.
+    """Return the parts of a note to draw: faint front matter and the text; 100,000 characters take about a second.
 
     Args:
-        text: All of a note.
-        hyperlinks: Whether the terminal takes links; without, the addresses of web pages are written out.
+        text: The whole note.
+        hyperlinks: Whether the terminal supports links; otherwise the addresses of web pages are shown.
     """
     from rich.text import Text
 
@@ -44,7 +42,7 @@ def render_markdown(text: str, address_of: AddressOf, *, hyperlinks: bool = True
     for token in tokens:
         if token.children:
             token.children = list(_readable(token.children, address_of, hyperlinks))
-    drawn = _drawn_markdown()("", hyperlinks=hyperlinks)
+    drawn = _markdown_class()("", hyperlinks=hyperlinks)
     drawn.parsed = tokens
     return [*parts, drawn]
 
@@ -57,7 +55,7 @@ def _parser() -> MarkdownIt:
 
 
 def _readable(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) -> Iterator[Token]:
-    """What stands in a line, with links resolved and what a terminal cannot show in words."""
+    """Yield the tokens of a line with resolved links, and words for content that a terminal cannot show."""
     from markdown_it.token import Token
 
     closing: list[list[Token]] = []
@@ -81,7 +79,7 @@ def _readable(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) 
 
 
 def _link(token: Token, address_of: AddressOf, hyperlinks: bool) -> tuple[list[Token], list[Token]]:
-    """What stands before and after the text of a link: a link, the style of one that leads nowhere, or nothing."""
+    """Return the tokens before and after the text of a link: a link, the style of a broken one, or none."""
     from markdown_it.token import Token
 
     href = str(token.attrs.get("href", ""))
@@ -93,7 +91,7 @@ def _link(token: Token, address_of: AddressOf, hyperlinks: bool) -> tuple[list[T
     address = find_note(token, address_of)
     if address is None and is_wiki:
         return [Token("missing_open", _MISSING, 1)], [Token("missing_close", _MISSING, -1)]
-    # The sources of a web site link to pages that are only made of them.
+    # Sources of a web site link to generated pages.
     if address is None or not hyperlinks:
         return [], []
     token.attrs["href"] = address
@@ -101,8 +99,8 @@ def _link(token: Token, address_of: AddressOf, hyperlinks: bool) -> tuple[list[T
 
 
 @cache
-def _drawn_markdown() -> type[Markdown]:
-    """Rich's renderable with headings at the left, code without a background, and blocks of HTML as they stand."""
+def _markdown_class() -> type[Markdown]:
+    """Return Rich's class with left-aligned headings, code without a background, and HTML as text."""
     from rich import box, markdown
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.padding import Padding
@@ -136,7 +134,7 @@ def _drawn_markdown() -> type[Markdown]:
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             yield Text(str(self.text).rstrip(), self.style)
 
-    class Drawn(markdown.Markdown):
+    class NoteMarkdown(markdown.Markdown):
         inlines = {*markdown.Markdown.inlines, _MISSING, "mark", "sup"}  # noqa: RUF012
         elements = {  # noqa: RUF012
             **markdown.Markdown.elements,
@@ -147,12 +145,12 @@ def _drawn_markdown() -> type[Markdown]:
             "table_open": TableElement,
         }
 
-    return Drawn
+    return NoteMarkdown
 
 
 @cache
 def code_theme() -> SyntaxTheme:
-    """Colours of source code, of the terminal's own that stand out from dark and from light."""
+    """Return colours of source code that are readable on dark and light backgrounds."""
     from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String
     from rich.style import Style
     from rich.syntax import ANSISyntaxTheme

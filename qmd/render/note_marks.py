@@ -1,7 +1,6 @@
-"""Marks of notes that the standard of markdown does not know: wiki links, formulas, highlights, footnotes, tasks,
-callouts, pictures with a size.
+"""Rules of markdown-it for wiki links, formulas, highlights, footnotes, tasks, callouts and sized pictures.
 
-They are rules for the tokens of markdown-it, the same for a terminal and for a page.
+The terminal and the page use the same rules.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 AddressOf = Callable[[str], str | None]
-"""Target of a link, as the note writes it → address of that note; None where there is none."""
+"""Target of a link as written → address of the note; None without one."""
 
 PICTURE_TYPES: Mapping[str, str] = {
     "avif": "image/avif",
@@ -31,7 +30,7 @@ PICTURE_TYPES: Mapping[str, str] = {
     "svg": "image/svg+xml",
     "webp": "image/webp",
 }
-"""Suffix → media type of what is taken for a picture."""
+"""Suffix of a picture → media type."""
 
 BOXES = {"[ ]": "☐", "[x]": "☑", "[X]": "☑"}
 CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
@@ -44,49 +43,47 @@ MATH = "|".join(
         r"\\\[(?:.|\n){1,4000}?\\\]",
     )
 )
-"""A formula with its marks, which is shown as it is written: what emphasis is elsewhere is a product here. A price is
-none: behind the mark of a formula, and before the one that ends it, stands no blank, and behind that no digit."""
+"""A formula with its marks, shown as written because `*` is a product there. To exclude prices, no blank
+follows the first mark or precedes the last one, and no digit follows it."""
 
-SIGN = r"\[\^(?P<footnote>[^\[\]\s]{1,100})\]|==(?P<highlight>(?![\s=])(?:.|\n){1,400}?(?<![\s=]))==(?!=)"
-"""What leads to a footnote, and what is highlighted."""
+NOTE_MARK = r"\[\^(?P<footnote>[^\[\]\s]{1,100})\]|==(?P<highlight>(?![\s=])(?:.|\n){1,400}?(?<![\s=]))==(?!=)"
+"""A reference to a footnote, or a highlight."""
 
 _MAX_WIKI_LINK_CHARACTERS = 2_000
-"""So that a text of nothing but opening brackets is not searched to its end for each of them."""
+"""Limit that keeps a text of many opening brackets fast."""
 
 _MAX_FORMULA_LINES = 200
 
 
 def add_marks(parser: MarkdownIt) -> MarkdownIt:
-    """`parser` with the rules of this module."""
+    """Add the rules of this module to `parser`."""
     parser.enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
     parser.inline.ruler.before("escape", "formula", _read_formula)
-    parser.inline.ruler.before("link", "sign", _read_sign)
+    parser.inline.ruler.before("link", "sign", _read_note_mark)
     parser.block.ruler.before("reference", "footnote", _read_footnote, {"alt": ["paragraph", "reference"]})
     parser.block.ruler.before("paragraph", "formula", _read_formula_block, {"alt": ["paragraph"]})
-    parser.core.ruler.push("marks", _settle_marks)
+    parser.core.ruler.push("marks", _convert_marks)
     return parser
 
 
 def is_picture(name: str) -> bool:
-    """Whether a name is that of a picture, by its suffix."""
     return name.rpartition(".")[2].lower() in PICTURE_TYPES
 
 
 def find_note(link: Token, address_of: AddressOf) -> str | None:
-    """The address of the note that a link leads to."""
     written = str(link.attrs["href"])
     if "wiki" in link.attrs:
         name = written.partition("#")[0]
     else:
         written = unquote(written)
         name = written.partition("#")[0].partition("?")[0]
-    # A sign may belong to the name, as in `C#`.
+    # `#` can belong to the name, as in `C#`.
     return address_of(written) or address_of(name.strip())
 
 
 def _read_wiki_link(state: StateInline, silent: bool) -> bool:
-    """`[[Note#Heading|text]]`, `![[Note]]` and `![[picture.png|400]]`."""
+    """Parse `[[Note#Heading|text]]`, `![[Note]]` and `![[picture.png|400]]`."""
     is_embed = state.src[state.pos] == "!"
     start = state.pos + is_embed
     if not state.src.startswith("[[", start):
@@ -110,7 +107,6 @@ def _read_wiki_link(state: StateInline, silent: bool) -> bool:
 
 
 def _read_formula(state: StateInline, silent: bool) -> bool:
-    """A formula, as text."""
     found = re.compile(MATH).match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
     if found is None:
         return False
@@ -120,9 +116,9 @@ def _read_formula(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _read_sign(state: StateInline, silent: bool) -> bool:
-    """`==text==`, and what leads to a footnote: `[^1]`."""
-    found = re.compile(SIGN).match(state.src, state.pos, state.posMax) if state.src[state.pos] in "=[" else None
+def _read_note_mark(state: StateInline, silent: bool) -> bool:
+    """Parse `==text==` and `[^1]`."""
+    found = re.compile(NOTE_MARK).match(state.src, state.pos, state.posMax) if state.src[state.pos] in "=[" else None
     if found is None:
         return False
     if not silent:
@@ -140,16 +136,16 @@ def _read_sign(state: StateInline, silent: bool) -> bool:
 
 
 def _read_footnote(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """`[^1]: text`, a paragraph: the standard takes one of a single word for an address, and shows nothing of it."""
+    """Parse `[^1]: text` as a paragraph; by the standard a single word is an address and not shown."""
     from markdown_it.rules_block import paragraph
 
     line = state.src[state.bMarks[first] + state.tShift[first] : state.eMarks[first]]
-    found = re.match(SIGN, line) if line.startswith("[^") else None
+    found = re.match(NOTE_MARK, line) if line.startswith("[^") else None
     return found is not None and line.startswith(":", found.end()) and (silent or paragraph(state, first, end, silent))
 
 
 def _read_formula_block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """`$$` on a line of its own to the line that ends with it: one paragraph, blank lines included."""
+    """Parse the lines from `$$` to `$$` as one paragraph, including blank lines."""
     lines = (state.src[state.bMarks[n] + state.tShift[n] : state.eMarks[n]].rstrip() for n in range(first, end))
     if next(lines) != "$$":
         return False
@@ -169,7 +165,7 @@ def _read_formula_block(state: StateBlock, first: int, end: int, silent: bool) -
     return True
 
 
-def _settle_marks(state: StateCore) -> None:
+def _convert_marks(state: StateCore) -> None:
     """Show tasks as boxes, and the first line of a callout as its title."""
     for position, token in enumerate(state.tokens):
         if not token.children or position < 2:

@@ -1,6 +1,6 @@
-"""Fetched documents, drawn for a terminal: notes rendered, source files in colours, lines numbered.
+"""Documents drawn for a terminal: rendered notes, coloured source files, numbered lines.
 
-The forms that programs read are in `qmd.render.formats`.
+`qmd.render.formats` has the forms for programs.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MAX_MARKDOWN, MAX_CODE = 200_000, 60_000
-"""Characters that are laid out in about two seconds; a longer text is shown as it is, at once."""
+"""Characters that are rendered in about two seconds; longer text is shown unformatted."""
 
 
 class Page(Struct, frozen=True):
-    """A document to be read on a terminal."""
+    """A document for a terminal."""
 
     document: StoredDocument
     name: str
-    """What it is called here: its path in the collection, behind the collection."""
+    """Collection and path, or another name."""
     context: str | None
     text: DocumentText | None = None
-    """None where it is left out."""
+    """None if the document is skipped."""
     reason: str = ""
-    """Why it is."""
+    """Reason for skipping it."""
     link: str | None = None
-    """What a click on its name opens."""
+    """Target of a click on the name."""
     address_of: AddressOf = lambda target: None
-    """Finds the notes that it links to."""
+    """Resolves links to notes."""
 
 
 def draw_pages(screen: Screen, pages: Sequence[Page], now: datetime, *, line_numbers: bool = True) -> Styled:
-    """Documents below one another: what each is, and its text.
+    """Draw documents one after another, each with a header.
 
-    Lines that were asked for are numbered as in the file. Together they are laid out for as long as one may be; what
-    comes then is shown as it is.
+    Selected lines have the numbers of the file. Limits on rendered text apply to all documents together; the rest is
+    unformatted.
     """
     parts: list[str] = []
     before = 0
@@ -66,7 +66,7 @@ def draw_pages(screen: Screen, pages: Sequence[Page], now: datetime, *, line_num
 
 
 def is_rendered(found: DocumentText) -> bool:
-    """Whether a document is shown as what its markdown means: all of a note that is not too long."""
+    """Return whether a document is shown as rendered markdown: a whole note that is not too long."""
     return found.is_whole and kind_of(found.document.path).is_markdown and len(found.text) <= MAX_MARKDOWN
 
 
@@ -80,12 +80,12 @@ def _text(screen: Screen, page: Page, found: DocumentText, before: int, line_num
     if not is_rendered(found) or n_characters > MAX_MARKDOWN:
         return _lines(screen, text, found)
     body = render_markdown(text, page.address_of, hyperlinks=screen.colours is not None)
-    # Rich begins lists and tables with an empty line, also the first one.
+    # Rich puts an empty line before lists and tables, also at the start.
     return Styled(draw(Screen(screen.text_width, screen.height, screen.colours), *body).lstrip("\n"))
 
 
 def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:
-    """Name and docid; date, size and time of the last change; what its folders are for; a line below."""
+    """Return name, docid, date, size, time of the last change, context and a line."""
     from rich.rule import Rule
     from rich.table import Table
 
@@ -105,7 +105,7 @@ def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:
 
 
 def _code(screen: Screen, path: str, text: str, first_line: int, line_numbers: bool) -> Styled:
-    """A source file in the colours of its language, which its name tells."""
+    """Draw a source file in the colours of its language."""
     from rich.syntax import Syntax
 
     syntax = Syntax(
@@ -120,7 +120,7 @@ def _code(screen: Screen, path: str, text: str, first_line: int, line_numbers: b
 
 
 def _lines(screen: Screen, text: str, found: DocumentText) -> Styled:
-    """Numbered lines as they are; the terminal folds them. Hundreds of thousands take about a second."""
+    """Number unformatted lines, which the terminal wraps; hundreds of thousands take about a second."""
     lines = visible(text).split("\n")
     width = len(str(found.first_line + len(lines) - 1))
     before, after = paint(screen, "N", "faint").split("N")

@@ -1,4 +1,4 @@
-"""A long job on one line: `Vectors  ━━━━━━━╸──────  43 %  12.1 of 28.0 MB  210 kB/s  1 min 15 s left`."""
+"""Progress line: `Vectors  ━━━━━━━╸──────  43 %  12.1 of 28.0 MB  210 kB/s  1 min 15 s left`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import Styled, visible
 
 Unit = Literal["bytes", "items"]
-"""Text is counted in characters and shown as bytes, which nearly all of them are."""
+"""Characters are shown as bytes, since most of them are one byte."""
 
 _WARM_UP_S = 1.0
-"""Rate and time left are not shown before: the first of them say little."""
+"""Time without a rate and an estimate, whose first values are unreliable."""
 
 _GAP = 2
 _BAR = (4, 30)
@@ -23,12 +23,12 @@ _RATE_WIDTH = len("999 kB/s")
 
 
 def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) -> Styled:
-    """The state of a job, as much of it as fits; each part keeps its place from one state to the next."""
+    """Draw as much of the state of a job as fits; each part has a fixed position."""
     from rich.cells import cell_len, set_cell_size
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    # Room for the `^C` that a terminal shows: after a line that is full it could no longer be wiped.
+    # Leave columns for the `^C` of a terminal, after which a full line could not be erased.
     width = screen.width - len("^C") - 1
     label = visible(label)
     if cell_len(label) > width // 3:
@@ -38,7 +38,7 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
     rate = f"{_rate(progress.rate or 0, unit):>{_RATE_WIDTH}}" if is_measured else ""
     amount = _amount(progress, unit)
     percent = f"{progress.percent:>3} %"
-    # (style, text, width), what can be spared first in front.
+    # (style, text, width), the least important first.
     spare = [("faint", rate, _RATE_WIDTH), ("", amount, len(amount)), ("", left, _LEFT_WIDTH)]
     room = width - cell_len(label) - len(percent) - 2 * _GAP - _BAR[0]
     while spare and sum(_GAP + size for _, _, size in spare) > room:
@@ -62,7 +62,7 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
 
 
 def _amount(progress: Progress, unit: Unit) -> str:
-    """`12.1 of 28.0 MB` or `512 of 1,186`."""
+    """Return `12.1 of 28.0 MB` or `512 of 1,186`."""
     if unit == "items":
         total = f"{progress.total:,}"
         return f"{progress.done:>{len(total)},} of {total}"

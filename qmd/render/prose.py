@@ -1,4 +1,4 @@
-"""Passages as people read them: markdown without its marks, wrapped, tables in columns, code as it stands."""
+"""Passages for a terminal: wrapped markdown without its marks, aligned tables, unchanged code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import kind_of, outline_passage
 from qmd.render.drawing import shorten, wrap
-from qmd.render.note_marks import BOXES, CALLOUT, MATH, SIGN
+from qmd.render.note_marks import BOXES, CALLOUT, MATH, NOTE_MARK
 from qmd.render.terminal import visible
 from qmd.retrieval.layout import Layout
 
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
     from qmd.retrieval.layout import Kind
 
 Mark = Callable[["Text"], "Text"]
-"""Colours the words that were looked for."""
+"""Function that colours the matches."""
 
 _EDITOR_COLUMNS = range(50, 131)
-"""Longest lines of paragraphs that an editor broke, and not the writer."""
+"""Lengths of the longest line in paragraphs that an editor wrapped."""
 
 _GAP = "  "
 _ITEM = r"(?P<quote>[ \t>]*)(?P<mark>[-*+]|\d{1,9}[.)])[ \t]+(?P<task>\[[ xX]\][ \t]+)?"
 _RULE = r"[ \t>]*(?:(?:[-*_=][ \t]*){3,}|#{1,6}[ \t]*)\Z"
-"""A line of nothing but marks."""
+"""A line that consists of marks."""
 
 _TABLE_RULE = r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*\Z"
-_SIGNS = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH}|{SIGN})"
-"""Code without its marks, formulas with theirs, what leads to footnotes, and what is highlighted."""
+_KEPT_MARKS = rf"(?<!`)(`{{1,3}})(?!`)(.{{1,200}}?)(?<!`)\1(?!`)|(?<!\\)(?:{MATH}|{NOTE_MARK})"
+"""Inline code, formulas, references to footnotes, and highlights."""
 
 
 class Block(Struct, frozen=True):
-    """One block as rows of the screen, and the lines of the passage that it was, from 0."""
+    """A block as rows of the screen, and its lines in the passage, from 0."""
 
     rows: Sequence[Text]
     first: int
     last: int
     heading: str = ""
     n_head: int = 0
-    """Rows at its beginning, those of a table's header, that are shown with any other row."""
+    """Rows of a table's header, which are shown with any other row."""
 
 
 def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool = False) -> list[Block]:
-    """A passage's blocks, each as rows of at most `width` columns; none for what shows nothing.
+    """Split a passage into blocks of rows of at most `width` columns; empty blocks are skipped.
 
     Args:
-        path: Of its file, which tells the format.
+        path: Path of the file, which determines the format.
         width: Columns.
-        is_code: Whether the passage is a piece of fenced code.
+        is_code: Whether the passage is a part of fenced code.
     """
     shown = visible(text.replace("\r\n", "\n")).expandtabs(4)
     lines = shown.split("\n")
@@ -80,40 +80,40 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
 
 
 def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> list[Text]:
-    """The rows of whole blocks around the one that holds `line`, at most `most`.
+    """Return at most `most` rows, of whole blocks around the block that contains `line`.
 
-    A longer block is cut, with an ellipsis where something is left out. A heading is shown with what stands below it.
+    A longer block is cut, with an ellipsis. A heading is shown with the block below it.
     """
     if not blocks:
         return []
     at = next((n for n, block in enumerate(blocks) if block.last >= line), len(blocks) - 1)
     if blocks[at].heading and at + 1 < len(blocks):
         at += 1
-    low, high, room = at, at, most - len(blocks[at].rows)
-    while room > 0:
-        if high + 1 < len(blocks) and len(blocks[high + 1].rows) <= room and not blocks[high + 1].heading:
+    low, high, n_left = at, at, most - len(blocks[at].rows)
+    while n_left > 0:
+        if high + 1 < len(blocks) and len(blocks[high + 1].rows) <= n_left and not blocks[high + 1].heading:
             high += 1
-            room -= len(blocks[high].rows)
-        elif low and len(blocks[low - 1].rows) <= room:
+            n_left -= len(blocks[high].rows)
+        elif low and len(blocks[low - 1].rows) <= n_left:
             low -= 1
-            room -= len(blocks[low].rows)
+            n_left -= len(blocks[low].rows)
         else:
             break
-    if room < 0:
+    if n_left < 0:
         n_head = min(blocks[at].n_head, most - 1)
         return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head, width)]
     return [row for block in blocks[low : high + 1] for row in block.rows]
 
 
 def _formula_lines(lines: Sequence[str]) -> set[int]:
-    """The lines, from 0, of formulas that stand between two lines with `$$`."""
+    """Return the lines, from 0, of formulas between two lines with `$$`."""
     marks = [number for number, line in enumerate(lines) if line.count("$$") % 2]
     pairs = zip(marks[::2], marks[1::2], strict=False)
     return {number for first, last in pairs for number in range(first, last + 1)}
 
 
 def _with_formulas(lines: Sequence[str], first: int, formulas: set[int], width: int, mark: Mark) -> list[Block]:
-    """The lines of a block that are in a formula as they are written, and what stands between them as paragraphs."""
+    """Split a block into formulas, whose lines stay as written, and paragraphs."""
     from rich.text import Text
 
     blocks = []
@@ -127,7 +127,7 @@ def _with_formulas(lines: Sequence[str], first: int, formulas: set[int], width: 
 
 
 def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
-    """As many rows as there is room for, from the first on that was found or shortly before."""
+    """Return `most` rows, from about the first row with a match."""
     from rich.text import Text
 
     first = next((n for n, row in enumerate(rows) if any(span.style == "match" for span in row.spans)), 0)
@@ -148,7 +148,7 @@ def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
 
 
 def _with_whole_tables(blocks: Iterable[tuple[Kind, int, int]]) -> list[tuple[Kind, int, int]]:
-    """The blocks, the rows of one table as one."""
+    """Join the rows of each table to one block."""
     found: list[tuple[Kind, int, int]] = []
     for kind, first, last in blocks:
         if kind == "row" and found and found[-1][0] == "row":
@@ -181,7 +181,7 @@ def _code_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
 
 
 def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
-    """A table in aligned columns, the widest ones cut, its first row bold where a rule stands below it."""
+    """Align the columns of a table, cut the widest ones, and make a header bold."""
     from rich.text import Text
 
     rule = next((line for line in lines[1:2] if re.match(_TABLE_RULE, line)), None)
@@ -191,9 +191,9 @@ def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
     shown: list[Text] = []
     for row in rows:
         line = Text()
-        for number, (cell, room) in enumerate(zip(row, widths, strict=False)):
-            shorten(cell, room)
-            cell.align("right" if is_number[number : number + 1] == [True] else "left", room)
+        for number, (cell, n_left) in enumerate(zip(row, widths, strict=False)):
+            shorten(cell, n_left)
+            cell.align("right" if is_number[number : number + 1] == [True] else "left", n_left)
             line.append_text(cell).append(_GAP)
         line.rstrip()
         shown.append(line)
@@ -203,7 +203,7 @@ def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
 
 
 def _column_widths(rows: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """Columns for each cell of a row: as many as the widest needs, the widest ones less where that is too much."""
+    """Return the widths of the columns; the widest ones are reduced to fit."""
     n_columns = min(max((len(row) for row in rows), default=0), width // (len(_GAP) + 1))
     widths = [min(max(row[n].cell_len for row in rows if n < len(row)), width) for n in range(n_columns)]
     while sum(widths) + len(_GAP) * (n_columns - 1) > width and max(widths) > 1:
@@ -217,7 +217,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _prose_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
-    """A paragraph, a quotation or an item of a list, the latter with its mark in front."""
+    """Wrap a paragraph, a quotation, or an item of a list with its mark."""
     from rich.text import Text
 
     lead = ""
@@ -237,7 +237,7 @@ def _prose_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
 
 
 def _joined(lines: Sequence[str]) -> list[str]:
-    """The lines of a paragraph without the marks in front, joined where an editor had no room for the next word."""
+    """Remove the marks before lines of a paragraph, and join lines that an editor wrapped."""
     longest = max(map(len, lines))
     joined: list[str] = []
     before = ""
@@ -248,18 +248,18 @@ def _joined(lines: Sequence[str]) -> list[str]:
             bare = bare[callout.end() :] or callout[1].capitalize()
         if re.match(_RULE, line) or not bare:
             continue
-        has_no_room = len(before) + len(bare.split(" ", 1)[0]) >= longest
-        if before and longest in _EDITOR_COLUMNS and has_no_room and not bare.startswith("[^"):
+        is_full = len(before) + len(bare.split(" ", 1)[0]) >= longest
+        if before and longest in _EDITOR_COLUMNS and is_full and not bare.startswith("[^"):
             joined[-1] += bare if has_cjk(joined[-1][-1] + bare[0]) else f" {bare}"
         else:
             joined.append(bare)
-        # Two blanks or a backslash are a break that the writer wants.
+        # Two blanks or a backslash are an intended line break.
         before = "" if callout or line.endswith(("  ", "\\")) else line.rstrip()
     return joined
 
 
 def _inline(text: str) -> Text:
-    """A line without the marks of emphasis and links; code, footnotes and what is highlighted are seen as such."""
+    """Render a line: without marks of emphasis and links, with styles for code, footnotes and highlights."""
     from rich.text import Text
 
     if len(text) > MAX_MARKED_UP_CHARACTERS:
@@ -279,10 +279,10 @@ def _inline(text: str) -> Text:
         return f"\ue010{len(kept) - 1}\ue011"
 
     shown = Text()
-    plain = plain_text(re.sub(_SIGNS, keep, text), MAX_MARKED_UP_CHARACTERS)
+    plain = plain_text(re.sub(_KEPT_MARKS, keep, text), MAX_MARKED_UP_CHARACTERS)
     for number, part in enumerate(re.split("\ue010([0-9]{1,4})\ue011", plain)):
         if number % 2 == 0:
-            # A character reference may stand for what steers a terminal.
+            # A character reference can encode a control character.
             shown.append(visible(part))
         elif int(part) < len(kept):
             shown.append_text(kept[int(part)])

@@ -1,4 +1,4 @@
-"""What the index holds, drawn for a terminal; the forms that programs read are in `qmd.render.listings`."""
+"""Collections, files and status, drawn for a terminal; `qmd.render.listings` has the forms for programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from qmd.app.fields import Field
 
-_LEFT_OUT_SHOWN = 10
+_SKIPPED_SHOWN = 10
 _CELL = 60
 _FIRST_STEP = "qmd index ~/notes"
 
@@ -54,7 +54,7 @@ def draw_collections(
     *,
     masks: bool = False,
 ) -> Styled:
-    """`ls` without an argument; with the masks, `collection list`."""
+    """Draw `ls` without an argument or, with the masks, `collection list`."""
     if not collections:
         return draw(screen, _missing("nothing is indexed yet", _FIRST_STEP, index_name))
     rows: list[Sequence[RenderableType]] = []
@@ -66,7 +66,7 @@ def draw_collections(
 
 
 def _indexed(one: Collection, counts: Sequence[CollectionStatus], now: datetime) -> list[RenderableType]:
-    """A collection's name, how many files of it are indexed, and when that was brought up to date."""
+    """Return the name of a collection, its number of files and the time of its update."""
     n_files, updated_at = counts_of(one, counts)
     return [ElidedText(one.name, style="title"), f"{n_files:,}", relative_time(updated_at, now)]
 
@@ -79,7 +79,7 @@ def _collection_table(rows: Sequence[Sequence[RenderableType]]) -> Table:
 def _folder(path: Path, home: Path) -> RenderableType:
     if not path.exists():
         return shown(f"{folded_home(path, home)} (missing)", "bad")
-    # On macOS a folder with an ending is a program.
+    # On macOS a folder with a suffix is an application.
     return ElidedText(folded_home(path, home), path.as_uri() if path.is_dir() and not path.suffix else None)
 
 
@@ -89,7 +89,7 @@ def draw_collection(
     counts: Sequence[CollectionStatus],
     now: datetime,
 ) -> Styled:
-    """`collection show`: what is configured, what of it is indexed, and the notes on its paths."""
+    """Draw `collection show`: settings, contexts and number of files."""
     n_files, updated_at = counts_of(collection, counts)
     rows: list[tuple[str, RenderableType]] = [(name, shown(value)) for name, value in collection_facts(collection)]
     if collection.context:
@@ -102,7 +102,7 @@ def draw_collection(
 def draw_files(
     screen: Screen, found: Listing, folder: Path | None, link: Callable[[str, int], str], now: datetime
 ) -> Styled:
-    """`ls` of a collection: size, time and path of each file, which is a link to it where `folder` is known."""
+    """Draw `ls` of a collection: size, time and path of each file, with a link to it if `folder` is known."""
     documents = found.documents
     place = f"{found.collection}/{found.prefix}"
     below = f"{folder if folder.is_dir() else folder.parent}{os.sep}" if folder is not None else None
@@ -123,7 +123,7 @@ def draw_files(
 
 
 def draw_fields(screen: Screen, fields: Sequence[Field]) -> Styled:
-    """`collection metadata`: each field with its types, notes and first values, or the values of one."""
+    """Draw `collection metadata`: fields with types, notes and first values, or the values of one field."""
     if len(fields) == 1:
         rows = ((shown(value), f"{notes:,}") for value, notes in fields[0].values.items())
         return draw(screen, tabulate(("Value", "Notes"), rows, ("Notes",), ("Value",)))
@@ -132,11 +132,8 @@ def draw_fields(screen: Screen, fields: Sequence[Field]) -> Styled:
     return draw(screen, tabulate(("Field", "Type", "Notes", "Values"), drawn, ("Notes",), ("Values",)))
 
 
-# --- status ---------------------------------------------------------------------------------------
-
-
 def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path, index_name: str = "index") -> Styled:
-    """`status`: the index, whether it is complete, and the command for each thing that is missing."""
+    """Draw `status`: the state of the index, and the command for each missing part."""
     index = report.index
     place = index.address or folded_home(index.path, home)
     rows: list[tuple[str, RenderableType]] = [
@@ -161,7 +158,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
         ]
         parts += ["", _collection_table(known)]
     if index.left_out:
-        parts += ["", heading("Left out", count(len(index.left_out), "file"))]
+        parts += ["", heading("Skipped", count(len(index.left_out), "file"))]
         parts.append(indented(_skipped_files(report)))
     return draw(screen, *parts)
 
@@ -192,14 +189,14 @@ def _vectors(report: StatusReport, now: datetime, index_name: str) -> Text:
 
 
 def _missing(text: str, command: str, index_name: str) -> Text:
-    """A warning and the command that helps."""
+    """Return a warning and the command that resolves it."""
     return state("warning", f"{text}: ").append_text(shown(in_index(command, index_name), "command"))
 
 
 def _skipped_files(report: StatusReport) -> Table:
     files = report.index.left_out
-    rows = [(mark("warning"), shown(one.collection), shown(one.reason)) for one in files[:_LEFT_OUT_SHOWN]]
-    if len(files) > _LEFT_OUT_SHOWN:
-        more = shown(f"and {len(files) - _LEFT_OUT_SHOWN:,} more", "faint")
+    rows = [(mark("warning"), shown(one.collection), shown(one.reason)) for one in files[:_SKIPPED_SHOWN]]
+    if len(files) > _SKIPPED_SHOWN:
+        more = shown(f"and {len(files) - _SKIPPED_SHOWN:,} more", "faint")
         rows.append((shown(""), more, shown("qmd status --problems", "command")))
     return tabulate(("", " ", "  "), rows, fold=(" ", "  "))

@@ -1,4 +1,4 @@
-"""Small pieces of text that several renderings share."""
+"""Text and helpers that several formats share."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
     "none": "no good match found",
 }
-"""What a reader is told of a list whose verdict is not `good`."""
+"""Verdict → its note, for verdicts other than `good`."""
 
 
 def refreshed_line(n_files: int) -> str:
-    """What a reader is told of changed files that a search took up first."""
-    return f"{n_files} changed {'note' if n_files == 1 else 'notes'} refreshed"
+    """Return the note about changed files that a search indexed first."""
+    return f"updated {n_files} changed {'note' if n_files == 1 else 'notes'}"
 
 
 def budget_line(budget: Budget, cursor: str, get: str) -> str:
-    """What a reader is told of an answer that holds a budget, and how to go on.
+    """Return the note about an answer with a budget, and how to continue.
 
     Args:
-        cursor: How a cursor is passed, with `{}` for it,
-        get: and how a note is read, by docid.
+        cursor: Option or argument for a cursor, `{}`.
+        get: Command that reads a note by its docid, `{}`.
     """
-    said = f"{budget.used:,} of at most {budget.of:,} tokens"
+    note = f"{budget.used:,} of at most {budget.of:,} tokens"
     if budget.next:
-        said += f"; no result has room; the best: {get.format(budget.next)}"
+        note += f"; no result fits; to read the best: {get.format(budget.next)}"
     elif budget.cursor:
         more = f"{budget.left} more result{'' if budget.left == 1 else 's'}"
-        said += f"; {more}: {cursor.format(budget.cursor)}"
-    return f"[{said}]"
+        note += f"; {more}: {cursor.format(budget.cursor)}"
+    return f"[{note}]"
 
 
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
@@ -50,11 +50,11 @@ _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 CLOSEST = 2
 CLOSEST_CHARACTERS = 300
-"""Hits that people and models are shown of a list in which nothing matches well, and of the passage of each."""
+"""Hits, and characters of each passage, in an answer without a good match."""
 
 
 def worth_showing(response: SearchResponse) -> SearchResponse:
-    """The answer as it is shown unless everything is asked for: where nothing matches well, the closest in brief."""
+    """Return the answer as shown by default: without a good match, only the closest hits with short passages."""
     if response.verdict != "none":
         return response
     hits = (
@@ -64,7 +64,7 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
 
 
 def in_brief(passage: Passage, most: int) -> Passage:
-    """The lines around the best one that have room in so many characters; of one long line its front."""
+    """Return the lines around the best line, in at most `most` characters; of a long line its start."""
     if len(passage.text) <= most:
         return passage
     lines = passage.text.split("\n")
@@ -87,13 +87,13 @@ def in_brief(passage: Passage, most: int) -> Passage:
 
 
 def json_text(value: object) -> str:
-    """JSON with two-space indent, literal non-ASCII, whole numbers without `.0`, and a final newline."""
+    """Format JSON with two-space indent, literal non-ASCII, whole numbers without `.0`, and a final line feed."""
     import json
 
     whole = _whole_numbers(value)
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
-        # The path of a file on disk may hold bytes that only an escape can carry.
+        # The path of a file can contain bytes that need an escape.
         return json.dumps(whole, indent=2) + "\n"
     return text
 
@@ -109,23 +109,23 @@ def _whole_numbers(value: object) -> object:
 
 
 def round_half_up(value: float) -> float:
-    """`value` to two decimals, halves upwards."""
+    """Round to two decimals, halves upwards."""
     return math.floor(value * 100 + 0.5) / 100
 
 
 def csv_row(fields: Iterable[object]) -> str:
-    """One CSV line; a field is quoted only when it holds a comma, a quote or a line break."""
+    """Format one CSV line; only fields with a comma, a quote or a line break are quoted."""
     texts = [str(field) for field in fields]
     return ",".join(quoted(text) if re.search('[,"\n\r]', text) else text for text in texts) + "\n"
 
 
 def quoted(text: str) -> str:
-    """`text` in double quotes, inner ones doubled."""
+    """Return `text` in double quotes, with inner ones doubled."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def xml_text(text: str) -> str:
-    """`text` escaped for element content and attributes; characters that XML cannot hold are dropped."""
+    """Escape `text` for element content and attributes; characters that XML does not allow are dropped."""
     text = re.sub(_NOT_XML, "", text)
     for raw, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
         text = text.replace(raw, escaped)
@@ -133,14 +133,14 @@ def xml_text(text: str) -> str:
 
 
 def number_lines(text: str, first: int) -> str:
-    """`text` with `N: ` before each line, counting from `first`; a last line break stays one and begins no line."""
+    """Put `N: ` before each line, from `first`; a final line break starts no line."""
     body = text.removesuffix("\n")
     numbered = "\n".join(f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
     return numbered + text[len(body) :]
 
 
 def stretch(text: str, line: int, most: int) -> tuple[int, str]:
-    """At most so many characters of a text around a line, from 1, and how many lines stand before; lines stay whole."""
+    """Return (number of lines before, at most `most` characters around a line, from 1); lines stay whole."""
     if len(text) <= most:
         return 0, text
     found = sum(len(one) + 1 for one in text.split("\n", line)[: max(line - 1, 0)])
@@ -150,18 +150,18 @@ def stretch(text: str, line: int, most: int) -> tuple[int, str]:
 
 
 def fence(text: str) -> str:
-    """A markdown fence that no run of backticks in `text` can close."""
+    """Return a markdown fence that no run of backticks in `text` closes."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     return "`" * (longest + 1)
 
 
 def describe_engine(description: EngineDescription) -> str:
-    """A model in one phrase: `all-MiniLM-L6-v2 int8 (built-in, cpu)`."""
+    """Describe a model: `all-MiniLM-L6-v2 int8 (built-in, cpu)`."""
     return f"{description.model} {description.format} ({description.tier}, {description.provider})"
 
 
 def relative_time(moment: str | None, now: datetime) -> str:
-    """ISO time as `5s ago`, `3m ago`, `2h ago` or `9d ago`; `never` for None."""
+    """Format an ISO time as `5s ago`, `3m ago`, `2h ago` or `9d ago`; `never` for None."""
     if moment is None:
         return "never"
     seconds = max(0, int((now - parse_time(moment)).total_seconds()))
@@ -172,7 +172,7 @@ def relative_time(moment: str | None, now: datetime) -> str:
 
 
 def human_size(n_bytes: int) -> str:
-    """A size as `812 B`, `1.5 KB`, `2.0 MB` or `1.2 GB`."""
+    """Format a size as `812 B`, `1.5 KB`, `2.0 MB` or `1.2 GB`."""
     if n_bytes < 1024:
         return f"{n_bytes} B"
     size, unit = n_bytes / 1024, "KB"

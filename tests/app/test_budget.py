@@ -111,7 +111,7 @@ def test_what_is_seen_is_left_out_by_docid_or_address_in_one_line() -> None:
     found = response("a", "b", "c")
     seen = (found.hits[0].document.docid, "qmd://notes/n1.md")
     left = turn_page(found, SearchRequest(seen=seen))
-    assert [one.passage.text for one in left.hits] == ["c"] and left.warnings == ("left out as seen: 2 results",)
+    assert [one.passage.text for one in left.hits] == ["c"] and left.warnings == ("skipped 2 results already seen",)
 
 
 def test_small_texts_leave_their_share_to_large_ones() -> None:

@@ -1,7 +1,7 @@
-"""Commands run on real terminals, pipes, full disks and closed descriptors.
+"""Runs of commands on real terminals, pipes, full disks and closed descriptors.
 
-As a program it reads runs as JSON from stdin and writes what each has written to stdout. Every run is a fork of it with
-descriptors of its own, so that a hundred commands cost as much as two starts.
+As a program it reads runs as JSON from stdin and writes their outputs to stdout. Each run is a fork with its own
+descriptors, so a hundred commands cost as much as two starts.
 """
 
 import json
@@ -20,7 +20,7 @@ from qmd.cli.app import main
 
 @dataclass(frozen=True)
 class Shown:
-    """What one run wrote, as text; bytes that are no UTF-8 are lone surrogates."""
+    """Output of one run; bytes that are not UTF-8 are lone surrogates."""
 
     status: int
     out: str
@@ -28,8 +28,8 @@ class Shown:
 
 
 def run_all(requests: Sequence[dict[str, Any]]) -> list[Shown]:
-    """What each wrote: `argv` and `streams` (stdin, stdout, stderr as `_channel` makes them), perhaps `env`, `python`
-    to run in place of a command, `gone` for a working directory that is deleted."""
+    """Return the output of each run: `argv`, `streams` (stdin, stdout, stderr for `_channel`), optional `env`,
+    `python` to run instead of a command, `gone` for a deleted working directory."""
     sent = [{**one, "argv": [os.fsencode(word).decode("latin-1") for word in one["argv"]]} for one in requests]
     done = subprocess.run(
         [sys.executable, __file__],
@@ -47,7 +47,7 @@ def _text(written: str) -> str:
 
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
-    """One command, in a process of its own."""
+    """Run one command in its own process."""
     reads: dict[int, str] = {}
     ends: list[int | None] = []
     for name, kind in zip(("stdin", "stdout", "stderr"), request["streams"], strict=True):
@@ -77,7 +77,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _channel(kind: str) -> tuple[int | None, int | None]:
-    """(our end, the program's end) of one that is `tty`, `pipe`, `full`, `empty` or `closed`."""
+    """Return (our end, the program's end) of a stream that is `tty`, `pipe`, `full`, `empty` or `closed`."""
     if kind == "closed":
         return None, None
     if kind == "full":
@@ -90,13 +90,13 @@ def _channel(kind: str) -> tuple[int | None, int | None]:
         import tty
 
         ours, theirs = pty.openpty()
-        tty.setraw(theirs, termios.TCSANOW)  # line feeds must arrive as they were sent
+        tty.setraw(theirs, termios.TCSANOW)  # keep line feeds unchanged
         return ours, theirs
     return os.pipe()
 
 
 def _become(request: dict[str, Any], ends: list[int | None]) -> None:
-    """Go on as the program, started with these descriptors."""
+    """Become the program with these descriptors."""
     status = 99
     try:
         for number, end in enumerate(ends):
@@ -111,7 +111,7 @@ def _become(request: dict[str, Any], ends: list[int | None]) -> None:
         )
         os.environ.update(request.get("env", {}))
         if "gone" in request:
-            # made here, entered and removed: the working directory of a shell whose folder was deleted
+            # the working directory of a shell whose folder was deleted
             shutil.rmtree(request["gone"], ignore_errors=True)
             Path(request["gone"]).mkdir()
             os.chdir(request["gone"])

@@ -1,4 +1,4 @@
-"""Indexes at addresses: an engine of another package keeps them, and what is around it is what is tried."""
+"""Indexes at addresses, with an engine of another package."""
 
 import importlib
 import sys
@@ -22,7 +22,7 @@ SHELF = plugins.Store("shelf", "Shelf", "shelf:place", "another_package:resolve"
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where an engine of another package keeps what is written to addresses of its own."""
+    """Return the folder of an engine of another package for its addresses."""
     folder = tmp_path / "bucket"
     engine = ModuleType("another_package")
 
@@ -132,7 +132,7 @@ def test_a_damaged_lancedb_table_is_one_line_with_the_command_that_builds_it_aga
     found = uris(qmd, "search", "pricing", *at)
     for file in (tmp_path / "tables/documents.lance").glob(damaged):
         file.write_bytes(b"damaged")
-    # The next command is a process of its own; one that stays answers from the sound tables that it holds open.
+    # The next command is a new process; the present one still has the sound tables open.
     importlib.import_module("qmd.plugins.lance.opening")._connection.cache_clear()
     refused = qmd("search", "pricing", *at)
     assert (refused.status, refused.out) == (1, "")

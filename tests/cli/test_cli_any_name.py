@@ -1,4 +1,4 @@
-"""Files and folders of any name that the file system takes are indexed, found, and opened by what is shown."""
+"""Files and folders with any name that the file system allows are indexed, found, and opened by the shown name."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Model files that cannot be used, and pulls that cannot be finished: one clear line, the words still answer."""
+"""Broken model files and failed pulls: one clear line, and search by words still works."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ Break = Callable[[Path], None]
 
 
 class ExtraInputWriter(PublishedWriter):
-    """Asks for an image."""
+    """Model with an extra input for an image."""
 
     def network(self) -> None:
         super().network()
@@ -63,7 +63,7 @@ def _extra_input(weights: Path) -> None:
 
 
 BROKEN: dict[str, tuple[ModelRecord, Break, str]] = {
-    # case: model, what is done to its file, words of the message
+    # case: model, damage to its file, words of the message
     "embedder, truncated": (JINA_ZH, _truncate, "cannot be used"),
     "embedder, corrupt": (JINA_ZH, _corrupt, "cannot be used"),
     "embedder, a web page": (JINA_ZH, _empty_page, "cannot be used"),

@@ -1,4 +1,4 @@
-"""What a shell offers at Tab: bash itself, the other shells by the variables in which their scripts ask."""
+"""Completion at Tab: real bash, and other shells by the variables of their scripts."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ Offer = Callable[..., list[str]]
 
 @pytest.fixture
 def offered(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> Offer:
-    """What bash is told of the last of the words, each as it stands on the line."""
+    """Return the completions of the last word in bash."""
 
     def ask(*words: str) -> list[str]:
         with monkeypatch.context() as patch:
@@ -168,7 +168,7 @@ def test_the_script_of_a_shell_asks_qmd(qmd: Qmd) -> None:
 
 @pytest.fixture
 def on_path(tmp_path: Path) -> dict[str, str]:
-    """The environment of a shell that finds the program."""
+    """Return the environment of a shell that finds the program."""
     program = tmp_path / "bin" / "qmd"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m qmd "$@"\n')
@@ -214,7 +214,7 @@ def test_zsh_completes_a_line(indexed: Qmd, on_path: dict[str, str], tmp_path: P
 
 
 def typed_in(argv: list[str], env: dict[str, str], prompt: str, keys: str, awaited: str) -> str:
-    """What a shell on a terminal shows once `keys` are typed at its prompt, until it shows `awaited` or gives up."""
+    """Return the screen of a shell after `keys`, until it shows `awaited` or a timeout."""
     import pty
     import select
 

@@ -1,4 +1,4 @@
-"""Small promises to scripts that were written for the original: spellings, messages, what is shown when."""
+"""Compatibility with scripts for the original: spellings and messages."""
 
 import os
 import shutil
@@ -97,7 +97,7 @@ def test_what_no_update_will_take_is_never_sent_to_update(indexed: Qmd, notes: P
         ("build/x.md", "Ignore rule: build/ (what a program made is not indexed unless the mask names the folder)"),
         ("notes/y.md", "Ignore rule: y.md (links that lead out of the collection are not followed)"),
         ("linked/y.md", "Ignore rule: linked/ (links to folders are not followed)"),
-        ("binary.md", "(left out: 'binary.md' is binary)"),
+        ("binary.md", "(skipped: 'binary.md' is binary)"),
     ):
         run = indexed("get", reference)
         assert reason in run.err

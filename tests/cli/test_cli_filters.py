@@ -12,7 +12,7 @@ FAR = """---\nstatus: lost\nowner: {odd: "it's \\"; DROP TABLE documents;--"}\n-
 
 @pytest.fixture
 def filed(qmd: Qmd, home: Path) -> Qmd:
-    """An index of notes about one thing, with front matter, and of one about another."""
+    """Return an index of notes about one subject, with front matter, and one note about another."""
     texts = {
         f"restore {number}.md": f"---\nstatus: {'draft' if number % 2 else 'Published'}\npriority: {number}\n"
         f"due: 2026-{number + 1:02d}-01\n---\n# Restore {number}\n\nHow to restore backup number {number}.\n"

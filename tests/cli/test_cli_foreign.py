@@ -1,4 +1,4 @@
-"""Commands of other packages: found where no command of ours is meant, and no burden when they are broken."""
+"""Commands of other packages: used for unknown names, and harmless if they are broken."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ Bring = Callable[..., None]
 
 
 def hello(invocation: Invocation, name: str, loud: Annotated[bool, Option("--loud", help="Cry it.")] = False) -> int:
-    """Greet somebody."""
+    """Print a greeting."""
     text = f"{invocation.command} {name}\n"
     out(text.upper() if loud else text)
     return 0
@@ -57,7 +57,7 @@ def test_a_row_that_takes_the_place_of_a_command_of_ours_or_is_none_is_not_used(
     bring(HELLO._replace(name="status"), HELLO._replace(name="models greet"), ("hello", "x:y"))
     run = qmd("helo")
     assert run.status == 2
-    assert run.err.count("warning: a command of the plug-in 'theirs' is not used: ") == 3
+    assert run.err.count("warning: skipped a command of the plug-in 'theirs': ") == 3
     assert qmd("status").status == 0
 
 
@@ -100,4 +100,4 @@ def test_a_broken_package_is_a_line_of_warning(
         plugins.foreign.cache_clear()
         foreign_commands.cache_clear()
         sys.modules.pop("good_rows", None)
-    assert caplog.messages == ["warning: the plug-in 'broken' is not used: ImportError: no such thing"]
+    assert caplog.messages == ["warning: skipped the plug-in 'broken': ImportError: no such thing"]

@@ -1,4 +1,4 @@
-"""What a person reads first: `qmd` alone, `qmd --help`, the page of each command, and examples that work."""
+"""Help: `qmd`, `qmd --help`, the page of each command, and working examples."""
 
 import re
 import shlex
@@ -41,7 +41,7 @@ CHANGING = (
     "index",
     "collection add",
 )
-"""Commands whose examples have a folder of notes each: what one changes, another would miss."""
+"""Commands whose examples each need their own notes, because they change them."""
 
 VAULT = {
     "pricing.md": "# Pricing decision\n\nWe chose per-seat pricing, see [[ideas]].\n",
@@ -55,7 +55,7 @@ VAULT = {
 
 @pytest.fixture
 def vault(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> Qmd:
-    """The folder that the examples speak of."""
+    """Create the folder of the examples."""
     write_notes(home / "notes", VAULT)
     (home / "fixture.json").write_text('{"queries": [{"query": "pricing", "expected_files": ["pricing.md"]}]}')
     assert qmd("index", "notes", "--no-embed").status == 0
@@ -66,7 +66,7 @@ def vault(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> Qmd:
 
 
 def commands_in(line: str) -> list[list[str]]:
-    """The arguments of each `qmd` in a line of a shell."""
+    """Return the arguments of each `qmd` in a shell command."""
     found = re.findall(r"""(?<![\w/.])qmd((?: (?:[^&|>)"' ]|"[^"]*"|'[^']*')+)*)""", line)
     return [
         [str(Path(word).expanduser()) if word.startswith("~") else word for word in shlex.split(one)] for one in found
@@ -143,7 +143,7 @@ def test_help_of_a_group_lists_its_commands(qmd: Qmd, group: str) -> None:
 def test_defaults_are_shown(qmd: Qmd) -> None:
     page = qmd("search", "--help").out
     assert re.search(r"-n N +Show [^-]*\[default: 5; 20 for json and files\]", page)
-    assert re.search(r"--min-score X +Leave [^-]*\[default: 0\]", page)
+    assert re.search(r"--min-score X +Show only [^-]*\[default: 0\]", page)
     assert "near ties" in qmd("query", "--help").out
 
 
@@ -164,7 +164,7 @@ def test_the_general_help_names_all_commands_in_40_rows_of_80_columns(qmd: Qmd) 
     assert all(f"\n{title} " in page for title in GROUPS)
     for first in {spec.name.partition(" ")[0] for spec in COMMANDS} - {"pull", "skills"}:
         assert re.search(rf"(?m)^(\w+)? +{first}  ", page), first
-    assert "Folders that are searched: add, list, show" in page
+    assert "Folders to search: add, list, show" in page
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -1,4 +1,4 @@
-"""What `search`, `vsearch` and `query` show a person on a terminal, and that a program is shown what it always was."""
+"""Output of `search`, `vsearch` and `query` on a terminal and for programs."""
 
 import json
 import re
@@ -136,4 +136,4 @@ def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:
 def test_filters_that_no_note_passes_are_not_sent_to_a_search_by_meaning(indexed: Qmd) -> None:
     drawn = on_terminal("search", "tag:nowhere", NO_COLOR="1").out
     assert "qmd query" not in drawn
-    assert "qmd status  see what is indexed" in drawn
+    assert "qmd status  show the state of the index" in drawn

@@ -42,13 +42,12 @@ def test_index_of_a_folder_in_a_collection_refreshes_that_part_of_it(indexed: Qm
     (notes / "pricing.md").unlink()
     run = indexed("index", str(notes / "daily"), "--no-embed")
     assert run.out == (
-        "notes already holds 'daily': refreshed, 1 new, 0 updated, 1 unchanged, 0 removed"
-        f"  ({notes}, {DEFAULT_PATTERN})\n"
+        f"'daily' is already in notes: 1 new, 0 updated, 1 unchanged, 0 removed  ({notes}, {DEFAULT_PATTERN})\n"
     )
     assert names(indexed) == ["notes"]
     run = indexed("index", str(notes / "elsewhere.md"), str(notes / "daily"), "--no-embed")
-    assert "notes already holds 'elsewhere.md': refreshed, 1 new" in run.out
-    assert "notes already holds 'daily': refreshed, 0 new" in run.out
+    assert "'elsewhere.md' is already in notes: 1 new" in run.out
+    assert "'daily' is already in notes: 0 new" in run.out
     assert (
         "notes: 0 new, 0 updated, 4 unchanged, 1 removed"
         in indexed("index", str(notes / "daily"), str(notes), "--no-embed").out
@@ -72,7 +71,7 @@ def test_a_folder_that_its_collection_keeps_out_is_indexed_when_it_is_named(inde
     (notes / ".qmdignore").write_text("daily/\n")
     assert "daily: 1 new" in indexed("index", str(notes / "daily"), "--no-embed").out
     (notes / "empty").mkdir()
-    assert "notes already holds 'empty': refreshed, 0 new" in indexed("index", str(notes / "empty"), "--no-embed").out
+    assert "'empty' is already in notes: 0 new" in indexed("index", str(notes / "empty"), "--no-embed").out
 
 
 def test_a_single_file_is_a_collection(qmd: Qmd, notes: Path) -> None:
@@ -118,6 +117,15 @@ def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) 
     assert "✓ All collections updated.\n" in run.out
 
 
+def test_a_terminal_shows_one_short_line_for_each_collection(indexed: Qmd, notes: Path) -> None:
+    (notes / "new.md").write_text("# New\n\nA wombat.\n")
+    assert indexed("update", "--color", "always").out == (
+        "✓ notes: 1 new, 3 unchanged  (~/notes)\n1 text without vectors. To compute them: qmd embed\n"
+    )
+    run = indexed("index", str(notes / "new.md"), "--no-embed", "--color", "always")
+    assert run.out == "✓ 'new.md' is already in notes: 1 unchanged  (~/notes)\n"
+
+
 def test_update_may_name_collections(indexed: Qmd, home: Path) -> None:
     (home / "other").mkdir()
     indexed("collection", "add", "other")
@@ -136,7 +144,7 @@ def test_hooks_run_in_the_collection_and_their_output_is_indented(indexed: Qmd, 
 def test_embedding_twice_finds_nothing_to_do(indexed: Qmd) -> None:
     assert "✓ Done! Embedded" in indexed("embed").out
     assert indexed("embed").out == "✓ All content hashes already have embeddings.\n"
-    assert indexed("embed", "--color", "always").out == "✓ Everything is up to date.\n"
+    assert indexed("embed", "--color", "always").out == "✓ Vectors are up to date.\n"
     assert "Force re-indexing" in indexed("embed", "-f").out
 
 

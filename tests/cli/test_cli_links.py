@@ -1,4 +1,4 @@
-"""`links`, `related`, and the mention of a note that says nothing itself."""
+"""`links`, `related`, and mentions of notes with little text."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs that take a while: what is shown meanwhile, what others are told, and what an interrupted one leaves."""
+"""Long runs: progress, reports to other commands, and the state after an interrupt."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def database() -> Path:
 
 @pytest.fixture
 def running(indexed: Qmd) -> Iterator[EmbeddingRun]:
-    """A run of this process that is 43 % done."""
+    """Record a run of this process that is 43 % done."""
     with EmbeddingLock(database()) as record:
         record.update(Progress(430, 1_000, 60.0, 5.0, 114.0))
         yield record.run
@@ -47,7 +47,7 @@ def running(indexed: Qmd) -> Iterator[EmbeddingRun]:
 
 @pytest.fixture
 def long_notes(home: Path) -> Iterator[Path]:
-    """Notes whose vectors take some seconds, however many processors there are."""
+    """Write notes whose vectors take some seconds on any machine."""
     folder = home / "long"
     folder.mkdir()
     for number in range(60):
@@ -63,10 +63,10 @@ def long_notes(home: Path) -> Iterator[Path]:
 
 
 def wait_for_vectors(pid: int) -> EmbeddingRun:
-    """The run of a process, once it has stored something."""
+    """Return the run of a process once it has stored vectors."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        # The process has yet to make the index.
+        # The process has not created the index yet.
         with suppress(QmdError), open_reader(database()) as reader:
             status = reader.status(None)
             if status.embedding is not None and status.embedding.pid == pid and status.vectors:
@@ -121,17 +121,17 @@ def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypat
         assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
 
 
-@pytest.mark.parametrize(("n_notes", "is_told"), [(5_000, False), (6_571, True)])
+@pytest.mark.parametrize(("n_notes", "is_reported"), [(5_000, False), (6_571, True)])
 def test_a_log_is_told_once_how_long_the_vectors_of_many_notes_take(
-    capsys: pytest.CaptureFixture[str], n_notes: int, is_told: bool
+    capsys: pytest.CaptureFixture[str], n_notes: int, is_reported: bool
 ) -> None:
     shown = EmbeddingProgress(ProgressLine("Vectors", None), "run 'qmd embed' to continue", lambda: n_notes)
     for elapsed in (0.5, 6.0, 7.0):
         shown.update(Progress(10, 1_000, elapsed, 5.0, 660.0))
     as_grep_line = "Searches and queries work now. Vectors of 6,571 notes take about 11 minutes.\nCtrl-C is safe: run "
-    said = capsys.readouterr().err
-    assert said.startswith(as_grep_line) if is_told else not said
-    assert said.count("Vectors of") == is_told
+    messages = capsys.readouterr().err
+    assert messages.startswith(as_grep_line) if is_reported else not messages
+    assert messages.count("Vectors of") == is_reported
 
 
 def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
@@ -144,14 +144,14 @@ def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
 
 @pytest.mark.parametrize("command", ["query", "vsearch"])
 def test_searches_do_not_advise_what_is_being_done(indexed: Qmd, running: EmbeddingRun, command: str) -> None:
-    said = indexed(command, "pricing").err
-    assert "3 documents (100%) need embeddings: they are being computed (43 % done, 1 min 55 s left)" in said
-    assert "qmd embed" not in said
+    messages = indexed(command, "pricing").err
+    assert "3 documents (100%) need embeddings: they are being computed (43 % done, 1 min 55 s left)" in messages
+    assert "qmd embed" not in messages
 
 
 def test_qmd_alone_asks_nobody_to_embed_while_vectors_are_computed(indexed: Qmd, running: EmbeddingRun) -> None:
     page = indexed().out
-    assert "vectors being computed (43 %)" in page
+    assert "computing vectors (43 %)" in page
     assert "(qmd embed)" not in page
 
 

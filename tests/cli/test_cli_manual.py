@@ -14,13 +14,13 @@ MANUAL = runpy.run_path(str(DOCS / "manual.py"))
 
 def test_the_manual_says_what_the_commands_do() -> None:
     assert (DOCS / "cli.md").read_text("utf-8") == MANUAL["render_manual"](), (
-        "write it anew: python docs/manual.py > docs/cli.md"
+        "write it again: python docs/manual.py > docs/cli.md"
     )
 
 
 def test_the_man_page_says_what_the_commands_do() -> None:
     assert (DOCS / "qmd.1").read_text("utf-8") == MANUAL["render_man_page"](), (
-        "write it anew: python docs/manual.py man > docs/qmd.1"
+        "write it again: python docs/manual.py man > docs/qmd.1"
     )
 
 

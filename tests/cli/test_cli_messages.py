@@ -1,4 +1,4 @@
-"""Failures, warnings and hints: laid out for a person, one line each for a program."""
+"""Failures, warnings and hints: wrapped on a terminal, one line each for a program."""
 
 import sys
 
@@ -15,7 +15,7 @@ HOSTILE = "\x1b]0;x\x07 \x1b[31mred"
 
 
 def said(*argv: str, stderr: str = "tty", **env: str) -> str:
-    """What a command writes to stderr."""
+    """Return the stderr of a command."""
     request = {"argv": argv, "streams": ("empty", "pipe", stderr), "env": {"COLUMNS": "80", **env}}
     return run_all([request])[0].err.replace("\r\n", "\n")
 

@@ -1,4 +1,4 @@
-"""What people type by mistake, and the answer: each names what was typed, and what to do next."""
+"""Mistakes on the command line: each answer names the input and the next step."""
 
 import shlex
 from pathlib import Path
@@ -34,11 +34,11 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("search rate --verbose", 0, "option '--verbose' has no effect on 'qmd search'"),
     ("status --query rate", 0, "option '--query' has no effect on 'qmd status'"),
     ("search rate --color blue", 2, "unknown --color 'blue'\nhint: Valid: auto, always, never"),
-    ("search rate --min-score 50", 0, "--min-score '50' is above 1, which no result scores; 50 % is 0.5"),
+    ("search rate --min-score 50", 0, "--min-score '50' is above 1, the best possible score; 50 % is 0.5"),
     ("search rate --format yaml", 2, "Unknown --format value: yaml\nhint: Valid: cli, json, csv, md, xml, files"),
-    ("search rate --json --csv", 0, "one format at a time: csv is used, --json has no effect"),
+    ("search rate --json --csv", 0, "one format at a time: using csv, --json has no effect"),
     ("search rate -n many", 0, "-n 'many' is not a positive whole number; using 5"),
-    ("search rate -n 5 6", 0, "'6' is searched for: -n takes one number"),
+    ("search rate -n 5 6", 0, "'6' is part of the query: -n takes one number"),
     ("search rate -n", 2, "option '-n' needs a value"),
     ("search rate --budget 5", 0, "option '--budget' has no effect on 'qmd search'"),
     ("search rate -c note", 3, "Collection not found: note\nhint: did you mean 'notes'? see: qmd collection list"),
@@ -82,7 +82,7 @@ def test_a_mistake_is_answered_with_what_was_typed_and_what_to_do(
 
 @pytest.fixture
 def tagged(indexed: Qmd) -> Qmd:
-    """The notes, one of them with tags."""
+    """Index the notes, one of them with tags."""
     Path("notes/garden.md").write_text("---\ntags: [gardening, trees/old]\n---\n# Garden\n\nTomatoes at any rate.\n")
     indexed("update")
     return indexed

@@ -1,4 +1,4 @@
-"""Notes asked for by what people call them: name, title, alias, wiki link."""
+"""References to notes by name, title, alias and wiki link."""
 
 import pytest
 

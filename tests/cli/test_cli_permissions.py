@@ -1,4 +1,4 @@
-"""Who can read what qmd keeps: its index holds the text of notes that others may not be allowed to read."""
+"""Permissions of qmd's files, which contain private notes."""
 
 import os
 import stat
@@ -23,13 +23,13 @@ def usual_umask() -> Iterator[None]:
 
 
 def _open_paths(*folders: Path) -> list[str]:
-    """Files and folders that the group or everybody may do something with."""
+    """Return files and folders with permissions for the group or others."""
     paths = [path for folder in folders for path in (folder, *folder.rglob("*"))]
     return [f"{stat.S_IMODE(path.stat().st_mode):o} {path}" for path in paths if path.stat().st_mode & 0o077]
 
 
 def _spoil(*folders: Path) -> None:
-    """As an older version left them."""
+    """Set the permissions of an older version."""
     for folder in folders:
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -41,7 +41,7 @@ def test_an_index_of_private_notes_is_private(qmd: Qmd, notes: Path, tmp_path: P
     assert qmd("context", "add", "qmd://notes/", "what we decided").status == 0
     reader = package.open_index(tmp_path / "cache" / "qmd" / "index.sqlite")
     with reader:
-        # Its side files exist while it is open.
+        # Side files exist only while the index is open.
         assert reader.status().documents == 3
         assert _open_paths(tmp_path / "cache", tmp_path / "config") == []
 

@@ -22,11 +22,12 @@ def write_config(project: Path, text: str) -> None:
 
 def test_init_makes_an_index_of_this_folder_and_may_be_repeated(qmd: Qmd, project: Path) -> None:
     assert qmd("init").out == "ready to go with new local index\n"
+    assert qmd("init", "--color", "always").out == "Created an index for this folder: .qmd\n"
     assert qmd("init").status == 0
     assert (project / ".qmd/index.sqlite").exists()
     qmd("index", "docs", "--no-embed")
     text = (project / ".qmd/index.yml").read_text()
-    assert text.startswith("# What the index") and "\ncollections:\n  docs:\n" in text
+    assert text.startswith("# The index") and "\ncollections:\n  docs:\n" in text
 
 
 def test_init_refuses_the_home_folder(qmd: Qmd) -> None:

@@ -123,7 +123,7 @@ def test_a_changed_note_is_found_at_once_and_a_person_is_told(indexed: Qmd, note
     (notes / "new.md").write_text("# Wombat\n\nA wombat.\n")
     run = indexed("search", "wombat")
     assert "qmd://notes/new.md" in run.out
-    assert run.err.startswith("1 changed note refreshed\n")
+    assert run.err.startswith("updated 1 changed note\n")
     (notes / "new.md").unlink()
     assert (indexed("search", "wombat", "--json").out, indexed("search", "wombat", "--json").err) == (
         "[]\n",

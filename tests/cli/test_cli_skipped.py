@@ -1,4 +1,4 @@
-"""Folders of which nothing, or not all, is indexed: what is there, and the option that takes it."""
+"""Folders with skipped files: the reason, and the option that includes them."""
 
 import shlex
 import sys
@@ -56,7 +56,7 @@ def test_index_of_a_folder_whose_notes_are_ignored_says_so(qmd: Qmd, home: Path)
     run = qmd("index", "x")
     assert run.status == 3
     assert run.err == (
-        f"error: no file in '{folder}' to index: 2 left out by .gitignore (MEMORY.md, out/a.md)\n"
+        f"error: no file in '{folder}' to index: skipped 2 because of .gitignore (MEMORY.md, out/a.md)\n"
         f"hint: qmd index {shlex.quote(str(folder))} --no-ignore\n"
     )
     assert "x: 2 new" in qmd("index", "x", "--no-ignore", "--no-embed").out
@@ -66,7 +66,7 @@ def test_index_of_a_folder_whose_notes_qmdignore_leaves_out_names_the_rule(qmd: 
     folder = fill(home / "x", "a.md")
     (folder / ".qmdignore").write_text("*.md\n")
     assert (
-        f"an ignore rule leaves out all that matches {DEFAULT_PATTERN} (a.md)\nhint: see .qmdignore"
+        f"an ignore rule excludes all files that match {DEFAULT_PATTERN} (a.md)\nhint: see .qmdignore"
         in qmd("index", "x").err
     )
 
@@ -100,11 +100,11 @@ def test_ignored_notes_are_counted_and_named_beside_the_others(qmd: Qmd, notes: 
     run = qmd("index", "notes", "--no-embed")
     assert (run.status, run.err) == (
         0,
-        "notes: 4 left out by .gitignore (a.md, b.md, out/c.md, …): --no-ignore takes them\n",
+        "notes: skipped 4 because of .gitignore (a.md, b.md, out/c.md, …); to include them: --no-ignore\n",
     )
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
     assert qmd("update").err == ""
-    assert "4 left out" in qmd("collection", "add", "notes", "--name", "again", "--mask", "**/*.{md,x}").err
+    assert "skipped 4" in qmd("collection", "add", "notes", "--name", "again", "--mask", "**/*.{md,x}").err
 
 
 VAULT = "a.md B.MD c.Rmd d.markdown sub/e.qmd f.mdx g.mkd h.mdown"
@@ -143,7 +143,7 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     (folder / ".gitignore").write_text("out/\n")
     (folder / ".qmdignore").write_text("*.svg\n")
     said = (
-        "x: left out 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds; for the text of them: "
+        "x: skipped 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds; to include them: "
         f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,docx,pdf,txt}}'\n"
     )
     assert qmd("index", "x", "--no-embed").err == said
@@ -165,8 +165,7 @@ def test_a_refresh_tells_of_new_kinds_once(qmd: Qmd, home: Path) -> None:
     fill(folder, "2.png", "c.mp3")
     qmd("search", "text")
     assert qmd("index", "--no-embed").err == (
-        "x: left out 2 .png, 1 .mp3, 1 .txt; for the text of them: "
-        f"qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n"
+        f"x: skipped 2 .png, 1 .mp3, 1 .txt; to include them: qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n"
     ), "though a search has counted them before"
     fill(folder, "3.png")
     assert qmd("update").err == "", "another picture is no news"
@@ -207,7 +206,7 @@ def test_files_that_are_not_read_as_a_whole_are_one_line_and_a_list(qmd: Qmd, ho
     for name in ("sub/b.md", "c.md", "d.md"):
         (folder / name).unlink()
     assert "warning" not in qmd("index", "--no-embed").err
-    assert qmd("status", "--problems").out == "Every file was read as a whole.\n"
+    assert qmd("status", "--problems").out == "Every file was read completely.\n"
     assert qmd("status", "--problems", "--json").json == []
 
 
@@ -239,7 +238,7 @@ def test_counts_that_a_stranger_wrote_into_an_index_hold_no_more_than_endings() 
 
 def test_counts_of_what_is_left_out_have_separators(qmd: Qmd, home: Path) -> None:
     fill(home / "x", "a.md", *(f"{number}.png" for number in range(1_001)))
-    assert qmd("index", "x", "--no-embed").err == "x: left out 1,001 .png\n"
+    assert qmd("index", "x", "--no-embed").err == "x: skipped 1,001 .png\n"
 
 
 def test_no_ignore_is_remembered_shown_and_survives_other_edits(qmd: Qmd, notes: Path, tmp_path: Path) -> None:
@@ -284,7 +283,7 @@ def test_a_new_index_of_a_project_says_how_to_fill_it(qmd: Qmd, home: Path, monk
     assert qmd("search", "x").err == "warning: nothing is indexed yet: run 'qmd index FOLDER'\n"
     assert qmd("search", "x").out == "No results found.\n"
     drawn = qmd("search", "x", "--color", "always")
-    assert (drawn.out, drawn.err) == ("", "Nothing is indexed yet. Start: qmd index .\n")
+    assert (drawn.out, drawn.err) == ("", "Nothing is indexed yet. Run: qmd index .\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="such a name cannot exist")

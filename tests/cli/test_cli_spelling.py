@@ -1,4 +1,4 @@
-"""Where options may stand and how they may be spelled: what typer makes of a command line, for all commands."""
+"""Positions and spellings of options, as parsed for all commands."""
 
 import random
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.program import Qmd
 
 
 def read(*argv: str) -> tuple[BuiltCommand, Arguments]:
-    """The command that a line names, and its arguments in order."""
+    """Return the command of a line, and its sorted arguments."""
     found = find_command(argv, NAMES)
     assert found is not None, argv
     command, args = found
@@ -23,7 +23,7 @@ def read(*argv: str) -> tuple[BuiltCommand, Arguments]:
 
 
 def parsed(*argv: str) -> tuple[str, dict[str, object]]:
-    """The name of the command, and what is not left at its default."""
+    """Return the name of the command, and the values that are not defaults."""
     command, arguments = read(*argv)
     values = command.read(arguments)
     defaults = {one.name: one.default for one in command.typer.params}
@@ -71,7 +71,7 @@ _WORDS = st.sampled_from(["list", "get", "collection", "docs/b.md", "7", "ä ö"
 
 @st.composite
 def _command_lines(draw: st.DrawFn) -> tuple[Command, list[list[str]], list[str]]:
-    """A command, some of its options with their values, and words for it."""
+    """Generate a command, options with values, and words."""
     spec = draw(st.sampled_from(COMMANDS))
     command = build_command(spec.name)
     flags = [(spelling, takes_value) for spelling, takes_value in command.options() if spelling != "--help"]

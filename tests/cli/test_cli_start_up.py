@@ -1,4 +1,4 @@
-"""What a plain command imports is listed here, so that nothing heavy comes in unseen."""
+"""Imports of plain commands, which must stay light."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.processes import unmeasured
 from tests.program import Qmd
 
 PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
-"""typer with what it imports or, in older versions, asks for."""
+"""typer and its imports."""
 
 START = {"qmd.cli", "qmd.plugins", "qmd.app", "qmd.config", "qmd.render", "msgspec", "typing_extensions"}
 INDEX = {*START, "qmd.store", "qmd.retrieval", "qmd.analysis"}
@@ -99,19 +99,19 @@ def test_what_was_left_out_for_the_parser_is_there_for_whoever_uses_it() -> None
 
 
 def dates_imported_by(*argv: str) -> set[str]:
-    """Modules of `qmd.dates` that a process of the program holds at its end."""
+    """Return the modules of `qmd.dates` that a process has imported."""
     return {name.rpartition(".")[2] for name in modules_of(argv) if name.startswith("qmd.dates.")}
 
 
 def imported_by(argv: tuple[str, ...]) -> set[str]:
-    """Packages that a process of the program holds at its end: of others, of ours, and heavy ones of Python's own."""
+    """Return the packages that a process has imported: foreign ones, ours, and heavy ones of Python."""
     modules = {name.rpartition(".")[0] if name in PLAIN_FILES else name for name in modules_of(argv)}
     names = {".".join(name.split(".")[: 2 if name.startswith("qmd.") else 1]) for name in modules} - {"qmd"}
     return names - (sys.stdlib_module_names - HEAVY_STANDARD)
 
 
 def modules_of(argv: tuple[str, ...]) -> list[str]:
-    """Modules that a process of the program holds at its end and Python's own start does not."""
+    """Return the modules that a process has imported and plain Python has not."""
     program = (
         "import sys; before = set(sys.modules); from qmd.cli.app import main; status = main(sys.argv[1:]); "
         "print(status, *(name for name in sys.modules if name not in before))"
@@ -141,5 +141,5 @@ def test_the_program_starts_no_threads_for_numpy_unless_it_is_told_to(given: dic
     environ = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", code], env={**environ, **given}, capture_output=True, text=True)
     threads, as_grep_line = done.stdout.split()
-    # No more than there are processors.
+    # At most one thread for each processor.
     assert int(threads) <= most and as_grep_line == str(given.get("OPENBLAS_NUM_THREADS"))

@@ -54,7 +54,7 @@ def test_a_copy_of_a_mere_file_leaves_its_commands_out(embedded: Qmd, home: Path
         index.set_update_command("notes", "touch was-run")
     assert embedded("store", "copy", "index", "file.sqlite").status == 0
     run = embedded("store", "copy", "file.sqlite", "spare")
-    assert "warning: the update command of collection 'notes' was left out" in run.err
+    assert "warning: the update command of collection 'notes' was skipped" in run.err
     assert "was-run" not in (tmp_path / "config/qmd/spare.yml").read_text()
     assert found(embedded, "spare") == found(embedded, "index")
 

@@ -1,4 +1,4 @@
-"""A project that came from a stranger: what lies in its `.qmd` reaches nothing outside, and answers nothing."""
+"""Projects from strangers: their `.qmd` has no effect outside, and its index is not used."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ COMMANDS = (
 
 @pytest.fixture
 def clone(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project as a clone brings it, which nobody has indexed here."""
+    """Return a fresh clone of a project."""
     folder = home / "clone"
     (folder / ".qmd").mkdir(parents=True)
     (folder / ".qmd/index.yml").write_text("collections:\n  p:\n    path: .\n")
@@ -98,7 +98,7 @@ def test_a_linked_folder_works_once_trust_has_named_its_target(
     assert f"is a link to '{target}'" in qmd("trust").out
     assert qmd("index", "--no-embed").status == 0
     assert "a.md" in qmd("search", "alpha").out
-    # Another target is another question, and so is another clone with the same one.
+    # Another target needs another answer, and so does another clone with the same target.
     shutil.copytree(target, tmp_path / "other")
     (clone / ".qmd").unlink()
     (clone / ".qmd").symlink_to(tmp_path / "other")
@@ -198,7 +198,7 @@ def test_an_index_opened_by_its_path_is_held_to_the_same(
 
 @pytest.fixture
 def with_index(qmd: Qmd, clone: Path, tmp_path: Path) -> Path:
-    """The clone, with an index that somebody else has made of other texts."""
+    """Add an index of other texts to the clone."""
     (clone / ".qmd/index.yml").write_text("collections: {p: {path: .}}\nauto_update: false\n")
     (clone / "a.md").write_text("# Alpha\n\nforged answer\n")
     assert qmd("index", "--no-embed").status == 0
@@ -245,7 +245,7 @@ def test_an_index_goes_on_where_its_project_is_moved(qmd: Qmd, clone: Path, monk
     monkeypatch.chdir(moved)
     assert "a.md" in qmd("search", "alpha").out
     assert "set aside" not in qmd("index", "--no-embed").err
-    # Its record moves along, so that a stranger's copy in the old place does not count.
+    # Its record moves too, so a stranger's copy at the old path is not trusted.
     shutil.copytree(moved, clone)
     monkeypatch.chdir(clone)
     assert qmd("search", "alpha").status == 1

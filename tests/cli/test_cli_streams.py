@@ -1,4 +1,4 @@
-"""Streams that are closed or full, a working directory that is gone, numbers and names beyond every limit."""
+"""Closed and full streams, a deleted working directory, numbers and names beyond limits."""
 
 import itertools
 import os
@@ -44,7 +44,7 @@ def on(streams: tuple[str, str, str], *commands: tuple[str, ...], **more: object
 
 
 def is_one_error(shown: Shown, status: int | None = None) -> bool:
-    """One `error:` line, perhaps details and a hint, and no word of a defect of the program."""
+    """Return whether stderr is one `error:` line, optional details and a hint, without a traceback."""
     first, *rest = shown.err.splitlines()
     return (
         shown.status in ((1, 2, 3, 4) if status is None else (status,))
@@ -142,7 +142,7 @@ def test_an_interrupt_at_any_moment_is_one_line_and_its_status(indexed: Qmd, del
     time.sleep(delay_s)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    # Python itself, before it runs a line of qmd, has words of its own.
+    # Python prints its own message before qmd runs.
     if "Traceback" not in err or "/qmd/cli/app.py" in err:
         assert process.returncode in (0, 130, -signal.SIGINT)
         assert err in ("", INTERRUPTED) if process.returncode else "cannot be used" not in err
@@ -180,7 +180,7 @@ def test_what_is_relative_to_a_deleted_working_directory_is_not_there(indexed: Q
 
 def test_a_deleted_working_directory_of_unknown_name_is_one_line(indexed: Qmd, home: Path) -> None:
     (shown,) = in_a_deleted_folder(home, ("search", "pricing"), pwd="")
-    assert shown.err == "error: the working directory does not exist any more\nhint: go to another one: cd ~\n"
+    assert shown.err == "error: the working directory no longer exists\nhint: change to another one: cd ~\n"
 
 
 @pytest.mark.parametrize("number", [HUGE, "0", "-1", "-" + HUGE, "9" * 5000, "1e3", "nan", "²", "٣"])

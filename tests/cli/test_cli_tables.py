@@ -1,4 +1,4 @@
-"""Listings and documents: drawn for a person, and what they were for a program."""
+"""Listings and documents on a terminal and for programs."""
 
 import sys
 from pathlib import Path

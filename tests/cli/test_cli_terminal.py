@@ -1,4 +1,4 @@
-"""What reaches a terminal: nothing that an indexed file, a name, a note or an argument holds may steer it."""
+"""Terminal safety: no file, name, note or argument can control the terminal."""
 
 import ast
 import json
@@ -32,7 +32,7 @@ EDITOR = "vscode://file/{path}:{line}\x07\x1b]52;c;aGk=\x07"
 
 LABEL = re.compile(r"\x1b\[3[136]m(?:error|warning|hint): \x1b\[0m")
 OURS = re.compile(r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[(?!31m|1;33m)[0-9;]*m")
-"""Every sequence that qmd sends with a result; none can come from `HOSTILE`."""
+"""Sequences that qmd sends with a result; `HOSTILE` contains none of them."""
 PROGRESS = "\r\x1b[K"
 
 
@@ -41,7 +41,7 @@ Terminal = Callable[..., list[Shown]]
 
 @pytest.fixture
 def terminal(home: Path) -> Terminal:
-    """Runs several command lines, each on streams of its own."""
+    """Return a function that runs command lines, each on its own streams."""
 
     def run(
         commands: Iterable[tuple[str, ...]], streams: tuple[str, str, str] = ("empty", "tty", "tty"), **env: str
@@ -52,7 +52,7 @@ def terminal(home: Path) -> Terminal:
 
 
 def steering(text: str) -> set[str]:
-    """The characters of `text` that could steer a terminal."""
+    """Return the characters of `text` that control a terminal."""
     return {
         character
         for character in text
@@ -63,7 +63,7 @@ def steering(text: str) -> set[str]:
 
 @pytest.fixture
 def hostile(qmd: Qmd, home: Path) -> Path:
-    """An index in which whatever a stranger can choose tries to steer the terminal."""
+    """Create an index in which all foreign text contains control characters."""
     notes = home / "notes"
     notes.mkdir()
     (notes / NAME).write_text(
@@ -87,7 +87,7 @@ def hostile(qmd: Qmd, home: Path) -> Path:
 
 
 def _yaml(text: str) -> str:
-    """`text` as the inside of a double-quoted scalar."""
+    """Return `text` for a double-quoted scalar."""
     return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
@@ -150,7 +150,7 @@ READING = [
     ("index", HOSTILE),
     ("models", "import", HOSTILE),
 ]
-"""Commands that show something and leave the index as it is."""
+"""Commands that read the index."""
 
 
 def test_no_command_lets_a_stranger_steer_the_terminal(hostile: Path, terminal: Terminal) -> None:
@@ -300,7 +300,7 @@ def test_only_one_module_of_the_command_line_touches_the_streams() -> None:
 
 
 def test_only_one_module_makes_escape_sequences() -> None:
-    # The others ask the terminal whether its ground is light, and take the colours out of a notebook's outputs.
+    # The others ask the terminal for its background, and remove colours from outputs of notebooks.
     files = [*(ROOT / "qmd").rglob("*.py")]
     making = {file.name for file in files if re.search(r"(?<!\\)\\x1b", file.read_text("utf-8"))}
     assert making == {"terminal.py", "background.py", "boards.py"}

@@ -1,4 +1,4 @@
-"""Vaults of other programs: their names, links and properties, and what is left out of them."""
+"""Vaults of other programs: names, links, properties, and skipped files."""
 
 from collections.abc import Mapping
 from pathlib import Path

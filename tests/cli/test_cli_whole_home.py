@@ -1,4 +1,4 @@
-"""`qmd index` of everything: a home folder or a whole disk is indexed only when somebody means it."""
+"""`qmd index` of a home folder or a whole disk, which needs a confirmation."""
 
 import os
 import shlex

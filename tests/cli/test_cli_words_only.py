@@ -1,4 +1,4 @@
-"""Where a platform has no package of what runs models, the program installs without and searches words."""
+"""Search by words on platforms without packages for models."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ _MISSING = [("onnxruntime", "fastembed", "sqlite_vec"), ("tokenizers", "huggingf
 
 @pytest.fixture(params=_MISSING, ids=" ".join)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The environment of a machine on which these modules cannot be found."""
+    """Return the environment of a machine without these modules."""
     (tmp_path / "sitecustomize.py").write_text(_ABSENT.format(names=request.param), "utf-8")
     (tmp_path / "home" / "notes").mkdir(parents=True)
     (tmp_path / "home" / "notes" / "pricing.md").write_text("# Pricing\n\nWe chose per-seat pricing.\n", "utf-8")
@@ -45,7 +45,7 @@ def test_without_the_packages_of_models_words_are_indexed_and_searched(world: di
     indexed = _qmd(world, "index", "notes")
     assert (indexed.returncode, indexed.stdout[:12]) == (0, "notes: 1 new")
     assert "is not installed" in indexed.stderr
-    assert indexed.stderr.endswith("words are searchable: qmd search\n")
+    assert indexed.stderr.endswith("to search by words: qmd search\n")
     for command in ("search", "query"):
         found = _qmd(world, command, "pricing", "--files")
         assert (found.returncode, found.stdout.count("qmd://notes/pricing.md")) == (0, 1), found.stderr

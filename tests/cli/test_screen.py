@@ -1,4 +1,4 @@
-"""Which screen results are drawn for."""
+"""Choice of the screen for results."""
 
 import pytest
 
@@ -9,7 +9,7 @@ PLAIN = {"TERM": "xterm-256color"}
 
 
 def colours(environ: dict[str, str], colour: str = "auto", is_terminal: bool = True) -> str | None:
-    """Its colours, `plain` without, and None where a program reads."""
+    """Return the colours of the screen, `plain` without colours, None for programs."""
     screen = find_screen({**PLAIN, **environ}, colour, is_terminal)
     return None if screen is None else screen.colours or "plain"
 

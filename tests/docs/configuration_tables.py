@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md: `python -m tests.docs.configuration_tables`."""
+"""Write the tables of docs/configuration.md: `python -m tests.docs.configuration_tables`."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 def with_tables(page: str) -> str:
-    """The page with the tables of the present lists between its marks."""
+    """Return the page with the current tables between its marks."""
     settings = _table("key", ((one.key, one.effect, one.default) for one in SETTINGS))
     parts = []
     for area in get_args(Area):
@@ -32,7 +32,7 @@ def _table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def between(page: str, mark: str, text: str) -> str:
-    """The page with the text between the mark and its end."""
+    """Return the page with `text` between the marks."""
     start, end = f"<!-- {mark} -->\n", "<!-- end -->\n"
     return re.sub(f"{start}.*?{end}", lambda _: f"{start}\n{text}\n{end}", page, count=1, flags=re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Writes the table of known embedders in docs/models-reference.md: `python -m tests.docs.embedder_table`."""
+"""Write the table of known embedders in docs/models-reference.md: `python -m tests.docs.embedder_table`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "models-reference.md"
 
 
 def with_table(page: str) -> str:
-    """The page with the present table between its marks."""
+    """Return the page with the current table between its marks."""
     head = "| models | pooling | before a query | before a note | tokens | source |\n|---|---|---|---|---|---|\n"
     rows = "".join(f"{_row(known)}\n" for known in FAMILIES if not known.is_dot_product)
     return between(page, "known embedders", head + rows)

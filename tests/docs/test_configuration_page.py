@@ -1,4 +1,4 @@
-"""docs/configuration.md has the variables and settings that the program reads."""
+"""docs/configuration.md lists the variables and settings that the program reads."""
 
 from tests.docs.configuration_tables import PAGE, with_tables
 

@@ -1,6 +1,6 @@
-"""The README, the tutorial and the recipes run as they are written, for a new user in an empty home.
+"""The README, the tutorial and the recipes, run for a new user in an empty home.
 
-In a block `console` the lines below a command are what it prints on a terminal; `…` stands for anything there.
+In a block `console` the lines below a command are its output on a terminal; `…` matches any text.
 """
 
 import re
@@ -17,27 +17,27 @@ from tests.processes import environment
 _ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INSTALL = re.compile(r"^python3 -m venv \.venv && \.venv/bin/pip install -q \. && ", re.MULTILINE)
-"""What a test cannot do without a network; the commands behind it run with the program under test."""
+"""Commands that need a network; the commands after them run with the program under test."""
 
 _NOT_RUN = {
     "README.md": ("python3 -m venv .venv && .venv/bin/pip install -q -U pip",),
     "docs/tutorial.md": ("qmd search oven\nqmd open 1", "qmd browse"),
     "docs/recipes.md": ("qmd watch", "qmd browse"),
 }
-"""The beginnings of all blocks that are marked `no-run`, so that the mark is no way out."""
+"""The start of every block that is marked `no-run`, so that new ones are reviewed."""
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*m|\]8;[^\x1b]*\x1b\\)")
 """A colour or a link of a terminal."""
 
 
 def _blocks(page: str, *languages: str) -> list[tuple[str, str, str]]:
-    """The language, the mark and the text of each block in one of these languages."""
+    """Yield language, mark and text of each block in these languages."""
     text = (_ROOT / page).read_text("utf-8")
     return [(language, mark.strip(), body) for language, mark, body in _FENCE.findall(text) if language in languages]
 
 
 def _script(page: str, outputs: Path) -> tuple[str, list[str]]:
-    """What a shell is to run, and the lines expected of each command whose output it writes to a numbered file."""
+    """Return a shell script, and the expected lines of each command, whose output goes to a numbered file."""
     lines, expected = [], list[str]()
     for language, mark, body in _blocks(page, "sh", "console"):
         if mark:
@@ -53,14 +53,14 @@ def _script(page: str, outputs: Path) -> tuple[str, list[str]]:
 
 
 def _holds(shown: str, expected: str) -> bool:
-    """Whether the expected lines appear; runs of blanks are one, as widths differ."""
+    """Return whether the expected lines appear; runs of blanks count as one, since widths differ."""
     pieces = [re.escape(" ".join(piece.split())) for piece in expected.split("…")]
     return bool(re.search(".*?".join(pieces), " ".join(_SEQUENCE.sub("", shown).split())))
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with the documentation, as in a clone, and a `qmd` on the path."""
+    """Return a folder with the documentation, as in a clone, and a `qmd` on the path."""
     folder = tmp_path / "clone"
     shutil.copytree(_ROOT / "docs" / "vault", folder / "docs" / "vault")
     for place in (tmp_path / "bin", folder / ".venv" / "bin"):
@@ -102,9 +102,9 @@ def test_the_python_example_of_the_readme_finds_the_note_that_answers(clone: Pat
 
 
 def _run(command: list[str], clone: Path) -> subprocess.CompletedProcess[str]:
-    """Run it in the clone, with results drawn as on a terminal of 80 columns."""
+    """Run a script in the clone, with results drawn for 80 columns."""
     env = environment(clone.parent / "home", FORCE_COLOR="1", TERM="xterm-256color", COLUMNS="80")
-    # A recipe turns the warm process on; it goes with the test.
+    # A recipe starts the warm process; end it with the test.
     env["QMD_DAEMON_IDLE"] = "3"
     env["PATH"] = f"{clone.parent / 'bin'}:{env['PATH']}"
     return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, timeout=300)

@@ -1,4 +1,4 @@
-"""What docs/languages.md says of each language is so."""
+"""Claims of docs/languages.md about each language."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[qmd.Index]:
 def test_a_row_says_what_is_done(language: str, notes: qmd.Index) -> None:
     word, _, question, ago = _TEXTS[language]
     common, _, in_words, _ = _ROW_OF[language]
-    # A language that has no list of its own can hold a word of another one's: one is no sign.
+    # A language without its own list can contain a word of another list; one word proves nothing.
     assert (len(stop_words_of(question.split())) > 1) == (common == "yes")
     assert bool(find_relative(ago, date(2026, 3, 18))) == (in_words != "no")
     found = [Path(hit.document.path).stem for hit in notes.search(word, mode="lexical").hits]

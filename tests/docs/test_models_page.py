@@ -1,4 +1,4 @@
-"""docs/models-reference.md has the embedding models that the program knows."""
+"""docs/models-reference.md lists the known embedding models."""
 
 from tests.docs.embedder_table import PAGE, with_table
 

@@ -1,4 +1,4 @@
-"""Pages can be read in one go, their links lead somewhere, and every page is reached from the README."""
+"""Pages are short, have no broken links, and are reachable from the README."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ _ROOT = Path(__file__).parents[2]
 _DOCS = sorted((_ROOT / "docs").glob("*.md"))
 _PAGES = [*sorted(_ROOT.glob("*.md")), *_DOCS, *sorted((_ROOT / "docs" / "dev").glob("*.md"))]
 _LOOKED_UP = {"cli", "configuration", "models-reference", "troubleshooting"}
-"""References, of which nobody reads more than a part."""
+"""References, of which people read only parts."""
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")

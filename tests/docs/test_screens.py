@@ -1,4 +1,4 @@
-"""The pictures of the documentation: made from commands that exist, all there, and loading nothing from elsewhere."""
+"""Pictures of the documentation: complete, made from existing commands, without external resources."""
 
 import re
 import runpy

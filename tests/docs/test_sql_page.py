@@ -1,4 +1,4 @@
-"""The statements of `docs/sql.md`, asked of an index by a program that knows nothing of qmd."""
+"""The statements of `docs/sql.md`, run without qmd."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ _NOTES = {
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
-    """A connection to an index of three notes with sqlite-vec and nothing else."""
+    """Return a connection with sqlite-vec to an index of three notes."""
     root = tmp_path_factory.mktemp("sql")
     (root / "notes").mkdir()
     for name, text in _NOTES.items():

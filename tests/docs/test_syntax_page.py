@@ -1,4 +1,4 @@
-"""What docs/syntax.md says can be written finds what it says."""
+"""The syntax of docs/syntax.md finds the documented notes."""
 
 import re
 from collections.abc import Iterator

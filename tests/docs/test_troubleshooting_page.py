@@ -1,4 +1,4 @@
-"""Every message that docs/troubleshooting.md explains is one that the program says."""
+"""docs/troubleshooting.md explains only messages that the program prints."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ _MESSAGES = [message for heading in _HEADINGS for message in re.findall(r"`([^`]
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """The texts in a file, `…` in place of what is computed."""
+    """Return the texts in a file, with `…` for computed parts."""
     if isinstance(node, ast.JoinedStr):
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
         return

@@ -1,4 +1,4 @@
-"""Formulas are shown as they are written: in a note, in a hit and on the page."""
+"""Formulas stay as written: in a note, in a hit and on the page."""
 
 import html
 import re

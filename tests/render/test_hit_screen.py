@@ -1,4 +1,4 @@
-"""Search results as a person sees them on a terminal."""
+"""Search results on a terminal."""
 
 import re
 from typing import Any
@@ -177,7 +177,7 @@ def test_a_table_of_a_thousand_columns_and_one_of_endless_cells_are_drawn_at_onc
 def test_copies_and_what_another_note_says_take_a_line_each() -> None:
     mention = Mention(replace(DOCUMENT, path="Other.md"), 7, "see [[Pricing]] for the bills")
     rows = shown(replace(HIT, context=None, mention=mention, also_in=("qmd://old/a.md", "qmd://b/c.md"))).splitlines()
-    assert rows[2:] == ["   also in old/a.md, b/c.md", "   notes/Other.md:7 says: see Pricing for the bills"]
+    assert rows[2:] == ["   also in old/a.md, b/c.md", "   notes/Other.md:7 mentions it: see Pricing for the bills"]
 
 
 def test_line_numbers_are_those_of_the_file() -> None:
@@ -268,7 +268,7 @@ def test_explain_draws_the_way_of_a_hit_and_the_time_of_each_stage() -> None:
         "   │ fused 36.63, rank 1 · reranker 0.50 → 37.10 · relevance 90%",
         "",
         "proposed  vec: cost of a seat",
-        "refused   seat: no new word",
+        "dropped   seat: no new word",
         "lexical       10 ms  ▰▰▰▰▰",
         "rerank        30 ms  ▰▰▰▰▰▰▰▰▰▰▰▰▰▰▰",
         "together      40 ms  tiny (built-in)",

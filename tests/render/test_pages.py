@@ -1,4 +1,4 @@
-"""Documents as people read them."""
+"""Documents on a terminal."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ def page(text: str, path: str = "sync.md", address_of: AddressOf = lambda target
 
 
 def body(shown: str) -> str:
-    """What stands below the line."""
+    """Return the text below the line."""
     return shown.partition("─\n\n")[2] or shown.partition("─\x1b[0m\n\n")[2]
 
 

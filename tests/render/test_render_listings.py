@@ -120,7 +120,7 @@ def test_status_names_left_out_files_with_the_reason() -> None:
     files = tuple(SkippedFile("notes", f"{n}.md", f"'{n}.md' is binary") for n in range(25))
     report = StatusReport(replace(INDEX, left_out=files))
     text = render_status(report, NOW)
-    assert "\nLeft out (25)\n  notes: '0.md' is binary\n" in text
+    assert "\nSkipped (25)\n  notes: '0.md' is binary\n" in text
     assert "\n  and 5 more (qmd status --problems)\n" in text
     listed = json.loads(status_json(report))["leftOut"]
     assert len(listed) == 25

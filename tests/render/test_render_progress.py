@@ -1,4 +1,4 @@
-"""A long job on one line of a terminal."""
+"""Progress line on a terminal."""
 
 import pytest
 from rich.cells import cell_len

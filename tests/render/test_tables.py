@@ -1,4 +1,4 @@
-"""Listings as people see them."""
+"""Listings on a terminal."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What is shown of a note are its characters, but for the marks of markdown: in a note, in a hit and on the page."""
+"""All characters of a note are shown, except marks of markdown: in a note, in a hit and on the page."""
 
 import re
 from collections.abc import Callable
@@ -51,7 +51,7 @@ BLOCK = st.one_of(
 
 
 def characters(shown: str) -> str:
-    """Without blanks, and what a terminal and a page draw for a quotation, a list and below the head of a table."""
+    """Return the characters without blanks and signs for quotations, lists and tables."""
     return re.sub(r"[\s▌─•]", "", shown)
 
 

@@ -78,7 +78,7 @@ async def test_instructions_stay_under_what_clients_cut_off(index: Index) -> Non
 async def test_an_answer_says_that_changed_notes_were_taken_up() -> None:
     response = SearchResponse(Query("x"), (), "none", refreshed=2)
     assert answer_object(response)["refreshed"] == 2
-    assert results_text(response, "x") == 'No results found for "x"\nNote: 2 changed notes refreshed.'
+    assert results_text(response, "x") == 'No results found for "x"\nNote: updated 2 changed notes.'
     assert "refreshed" not in answer_object(replace(response, refreshed=0))
 
 
@@ -490,7 +490,7 @@ async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -
     assert [row["docid"] for row in more["results"]] == [row["docid"] for row in every[len(seen) :]]
     unseen = (await call(connect, "query", query=words, seen=seen)).structured_content
     assert [row["docid"] for row in unseen["results"]] == [row["docid"] for row in more["results"]]
-    assert f"left out as seen: {len(seen)} result" in "".join(unseen["warnings"])
+    assert f"skipped {len(seen)} result" in "".join(unseen["warnings"])
 
 
 async def test_notices_of_the_index_are_told_once_a_session_and_others_with_every_answer(connect: Connect) -> None:

@@ -164,7 +164,7 @@ def test_without_the_extra_files_wait_for_it_and_what_was_read_stays(
         (home / "b/a.md").write_text("a")
         (home / "b/x.PDF").write_bytes(b"x")
         remedy = f"to read .PDF: {install_command('files')}"
-        assert shelf("index", "b", "--no-embed").err == f"b: left out 1 .PDF; {remedy}\n"
+        assert shelf("index", "b", "--no-embed").err == f"b: skipped 1 .PDF; {remedy}\n"
         assert f"Not taken: 1 .PDF; {remedy}\n" in shelf("status").out
     assert "2 new, 1 updated" in shelf("update").out
 
