@@ -101,7 +101,7 @@ class EmbeddingProgress:
     def __init__(self, line: ProgressLine, continuation: str, count_pending: Callable[[], int]) -> None:
         self._line = line
         self._count_pending = count_pending
-        self._describe_continuation = continuation
+        self._continuation = continuation
         self._is_announced = False
         self._n_states = 0
         self.percent = 0
@@ -118,7 +118,7 @@ class EmbeddingProgress:
                 of_many = f" of {n_texts:,} notes" if n_texts > _MANY else ""
                 self._line.say(
                     f"Searches and queries work now. Vectors{of_many} take about {_rough_duration(progress.left_s)}.\n"
-                    f"Ctrl-C is safe: {self._describe_continuation}.\n",
+                    f"Ctrl-C is safe: {self._continuation}.\n",
                     to_programs=bool(of_many),
                 )
         self._line.show(progress)

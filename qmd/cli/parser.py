@@ -278,9 +278,7 @@ class BuiltCommand:
         # The invocation is not an option.
         declared = list(signature(self.function).parameters.values())[1:]
         self._hints = {one.name: hints[one.name] for one in declared}
-        parameters = [
-            leaf for one in declared for leaf in _flat_parameters(one.name, self._hints[one.name], one.default)
-        ]
+        parameters = [leaf for one in declared for leaf in _flatten(one.name, self._hints[one.name], one.default)]
         self.typer = make_typer(spec.name, spec.help, parameters)
 
     @cached_property
@@ -367,7 +365,7 @@ def _is_record(hint: object) -> bool:
     return hasattr(hint, "__struct_fields__")
 
 
-def _flat_parameters(name: str, hint: Any, default: object) -> Iterator[Parameter]:
+def _flatten(name: str, hint: Any, default: object) -> Iterator[Parameter]:
     """Yield the parameter, or one for each field of its record."""
     from inspect import Parameter
 
@@ -376,7 +374,7 @@ def _flat_parameters(name: str, hint: Any, default: object) -> Iterator[Paramete
         return
     defaults = dict(zip(reversed(hint.__struct_fields__), reversed(hint.__struct_defaults__), strict=False))
     for name, one in _fields(hint).items():
-        yield from _flat_parameters(name, one, defaults.get(name, Parameter.empty))
+        yield from _flatten(name, one, defaults.get(name, Parameter.empty))
 
 
 @cache

@@ -166,9 +166,7 @@ def wrap(text: Text, width: int) -> list[Text]:
 
     Longer words are cut. An empty text is one empty line.
     """
-    lines = [
-        line for part in text.split("\n", allow_blank=True) for line in part.divide(_line_starts(part.plain, width))
-    ]
+    lines = [line for part in text.split("\n", allow_blank=True) for line in part.divide(_breaks(part.plain, width))]
     for line in lines:
         line.rstrip()
     return lines or [text]
@@ -180,7 +178,7 @@ def shorten(text: Text, width: int) -> Text:
     return text
 
 
-def _line_starts(plain: str, width: int) -> list[int]:
+def _breaks(plain: str, width: int) -> list[int]:
     from rich.cells import cell_len
 
     starts: list[int] = []

@@ -191,9 +191,9 @@ def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
     shown: list[Text] = []
     for row in rows:
         line = Text()
-        for number, (cell, n_left) in enumerate(zip(row, widths, strict=False)):
-            shorten(cell, n_left)
-            cell.align("right" if is_number[number : number + 1] == [True] else "left", n_left)
+        for number, (cell, size) in enumerate(zip(row, widths, strict=False)):
+            shorten(cell, size)
+            cell.align("right" if is_number[number : number + 1] == [True] else "left", size)
             line.append_text(cell).append(_GAP)
         line.rstrip()
         shown.append(line)

@@ -31,7 +31,7 @@ def hello(invocation: Invocation, name: str, loud: Annotated[bool, Option("--lou
 
 @pytest.fixture
 def bring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]:
-    """Has another package bring commands."""
+    """Return a function that adds commands of another package."""
 
     def bring(*rows: object) -> None:
         monkeypatch.setattr(plugins, "foreign", lambda: (SimpleNamespace(__name__="theirs", COMMANDS=rows),))
