@@ -13,6 +13,6 @@ T = TypeVar("T")
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """`items` in order, `size` (at least 1) at a time, the last part perhaps shorter; nothing for none."""
+    """Yield `items` in order, `size` (>= 1) at a time; the last batch may be shorter."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

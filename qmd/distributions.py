@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 TWINS = (("qmd-search", "qmd-search-cpu"), ("onnxruntime-gpu", "onnxruntime"), ("fastembed-gpu", "fastembed"))
-"""Distributions that write the same folder: with what an NVIDIA card needs, and without."""
+"""Distributions that write the same folder: with and without support for NVIDIA cards."""
 
 
 def overwritten() -> list[str]:
-    """Twins that are both installed, in pairs.
+    """Return twins that are both installed, in pairs.
 
-    By names of files: `importlib.metadata` takes longer to import than the program to say its version.
+    Reads file names: `importlib.metadata` takes longer to import than the program to print its version.
     """
     noted = (file.name for folder in sys.path for file in Path(folder).glob("*.dist-info"))
     found = {name.partition("-")[0].replace("_", "-") for name in noted}

@@ -24,7 +24,7 @@ _JOURNAL = r"(\d{4})_(0[1-9]|1[0-2])_([0-3]\d)"
 
 
 _NUMBER = r"[0-9]{10,17}(?=[ _-])"
-"""The moment at which a note was begun, by which a Zettelkasten links to it."""
+"""Timestamp of a note's creation, which links in a Zettelkasten use."""
 
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -33,12 +33,12 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 OF_THE_FOLDER = frozenset({"index", "_index", "readme", "__init__"})
 
 
-_OF_EVERYBODY = frozenset({"notes", "note", "untitled", "📝 notes"})
-"""File names and headings that say what a text is and not what it is about."""
+_GENERIC = frozenset({"notes", "note", "untitled", "📝 notes"})
+"""File names and headings that name the type of a text, not its subject."""
 
 
 def page_path(path: str) -> str:
-    """A path with the namespaces in a file's name as folders: `pages/a/b?.md` for Logseq's `pages/a___b%3F.md`."""
+    """Return a path with the namespaces in a file's name as folders: `pages/a/b?.md` for Logseq's `pages/a___b%3F.md`."""
     if "___" not in path and "%" not in path:
         return path
     from urllib.parse import unquote
@@ -47,7 +47,7 @@ def page_path(path: str) -> str:
 
 
 def page_aliases(name: str) -> Iterator[str]:
-    """Yield what programs call the note of a file of this name: a page without its namespace, a journal, a number."""
+    """Yield other names of a note that programs derive from its file name: without namespace, journal day, number."""
     if (page := page_path(name)) != name:
         yield from (page, page.rpartition("/")[2])
     elif (number := re.match(_NUMBER, name)) is not None:
@@ -59,14 +59,14 @@ def page_aliases(name: str) -> Iterator[str]:
 
 
 def is_descriptive(name: str) -> bool:
-    """Whether a file's name says what the note is about: it holds a word or a date, and is no code or common word."""
+    """Return whether a file name describes the note: it contains a word or a date, and is no code or common word."""
     if name.casefold() in OF_THE_FOLDER or is_common(name) or re.fullmatch(_CODE, name):
         return False
     return re.search(_WORD, name) is not None or re.search(_DATE, name) is not None
 
 
 def aliases_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
-    """The other names that a note's front matter gives it (`aliases`, `alias`), each once."""
+    """Return the other names in front matter (`aliases`, `alias`), each once."""
     found: dict[str, None] = {}
     for key in ("aliases", "alias"):
         value = metadata.get(key)
@@ -77,5 +77,5 @@ def aliases_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def is_common(name: str) -> bool:
-    """Whether a name or a heading is one that anything may have (`Notes`)."""
-    return name.casefold() in _OF_EVERYBODY
+    """Return whether a name or heading is generic (`Notes`)."""
+    return name.casefold() in _GENERIC
