@@ -38,7 +38,7 @@ _GENERIC = frozenset({"notes", "note", "untitled", "📝 notes"})
 
 
 def page_path(path: str) -> str:
-    """Return a path with the namespaces in a file's name as folders: `pages/a/b?.md` for Logseq's `pages/a___b%3F.md`."""
+    """Return a path with the namespaces in a file name as folders: `pages/a/b?.md` for Logseq's `pages/a___b%3F.md`."""
     if "___" not in path and "%" not in path:
         return path
     from urllib.parse import unquote
