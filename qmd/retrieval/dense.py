@@ -143,8 +143,7 @@ def _explain_no_ranking(
 
 
 def _suggest_model(run: Run, embedder: Embedder, text: str) -> None:
-    """Warn of a language of the query, or of most notes, that the built-in model does not read; name a model that
-    does."""
+    """Name a model for a language of the query, or of most notes, that the built-in one does not read."""
     language = language_of(text, 2)
     if language not in LANGUAGES:
         scripts = {script_of(one) for one in text if one.isalpha() and not one.isascii()}

@@ -37,8 +37,7 @@ SHORT_TEXT = 200
 """Characters up to which equal texts are copies only under one file name: two unfilled templates are two notes."""
 
 MAX_STUB_LETTERS = 40
-"""Letters of prose in a stub: fewer than in a short sentence. Chinese, Japanese and Korean letters count three
-times."""
+"""Letters of prose in a stub, fewer than in a short sentence; Chinese, Japanese, Korean ones count three times."""
 
 LEAST_LETTERS = 8
 """Fewest letters, without links, in a line that mentions a stub."""

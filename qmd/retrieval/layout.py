@@ -126,8 +126,7 @@ class Layout:
             line = last + 1
 
     def units(self, offset: int, budget: int) -> list[Unit]:
-        """Return the units around an offset, in order: those of its block, and as many as fit the `budget` of code
-        points."""
+        """Return the units around an offset, in order: those of its block, and others within `budget` code points."""
         line = self.line_at(offset)
         own = self._split(*self._block(line), budget, offset)
         before: list[Unit] = []

@@ -53,8 +53,7 @@ def match_literal(
     if not typed:
         return {}
     wanted = [typed_pattern(term) for term in typed]
-    # All stems of the typed words.
-    required = [replace(term, required=True) if term in typed else term for term in query.terms if not term.is_part]
+    required = _require_terms(query.terms, typed)
     matching = [one.document_id for one in reader.search_lexical(required, _BATCH, scope)]
     is_complete = len(matching) < _BATCH
     head = [one.document_id for one in fused[:HEAD] if not is_complete or one.document_id in matching]
@@ -66,6 +65,11 @@ def match_literal(
             break
         found |= _select_containing(reader, ids, wanted)
     return found
+
+
+def _require_terms(terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+    """Return the terms with the typed ones required, which select the documents with all their stems."""
+    return [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
 
 
 def _select_containing(reader: IndexReader, ids: Sequence[int], wanted: Sequence[re.Pattern[str]]) -> dict[int, str]:

@@ -139,8 +139,7 @@ def header_lines(document: StoredDocument) -> str:
 
 
 def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], window: int | None = None) -> float:
-    """Return the weighted share of the terms that occur, in [0, 1]; with `window` (code points), the best inside
-    one."""
+    """Return the weighted share of the terms that occur, in [0, 1]; with `window` (code points) the best in one."""
     total = math.fsum(weighted.weight for weighted in terms)
     if total <= 0:
         return 0.0
@@ -151,8 +150,7 @@ def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], w
 
 
 def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int) -> Iterator[tuple[int, float]]:
-    """Yield for each occurrence the index of the first one in the window that ends with it, and the weight of its
-    terms."""
+    """Yield for each occurrence the index of the first one in the window that ends with it, and its weight."""
     weight = 0.0
     counts = [0] * len(terms)
     first = 0
