@@ -94,7 +94,7 @@ def match_dates(reader: IndexReader, text: str, scope: Scope) -> DateMatches:
 
 
 def complete_query(query: LexicalQuery, dates: DateMatches) -> LexicalQuery:
-    """Return the undated query with its dates as one more term, as texts write them, or without other words."""
+    """Return the undated query with its dates as one more term, or only the dates without other words."""
     if dates.term is None or dates.weighted is None:
         return query
     if not dates.undated_text:
