@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    pass
-
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What front matter must be like: one rule, in the JSON grammar of tobi/qmd, which every engine asks for each document.
+"""Conditions on front matter: one rule for all engines, in the JSON grammar of tobi/qmd.
 
 `{"operator": "and", "operands": […]}`, `or`, `{"operator": "not", "operand": …}`, and conditions such as `{"field":
 "status", "operator": "eq", "value": "draft"}`. A value is compared with those of its own type, text letter by letter
@@ -33,11 +33,11 @@ _VALUES: Mapping[str, Any] = {
     "lte": _ORDERED, "contains": str, "prefix": str, "suffix": str, "in": _SET, "nin": _SET, "all": _SET,
     "type": Literal["string", "number", "boolean", "date"], "exists": bool,
 }  # fmt: skip
-"""Operator → what its value may be."""
+"""Operator → the type of its value."""
 
 
 class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """A group of conditions, the contrary of one, or what one field is like."""
+    """A group of conditions, the negation of one, or a condition on one field."""
 
     operator: str
     field: str = ""
@@ -45,10 +45,10 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     case_insensitive: bool = False
     operands: tuple[Condition, ...] = ()
     operand: Condition | None = None
-    key: str = ""  # what `field` was called at first
+    key: str = ""  # the first name of `field`
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields leave open."""
+        """Check the rules that the types of the fields do not express."""
         if self.operator not in _VALUES:
             raise ValueError(f"unknown operator '{self.operator}', expected one of {', '.join(_VALUES)}")
         takes = {"and": "operands", "or": "operands", "not": "operand"}.get(self.operator, "field")
@@ -61,13 +61,13 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
             raise ValueError(f"value of '{self.operator}': {exc}") from exc
 
     def fields(self) -> Iterator[str]:
-        """The names that it asks for."""
+        """Yield the names of the fields in it."""
         yield from (name.lower() for name in (self.field, self.key) if name)
         for one in (*self.operands, *filter(None, (self.operand,))):
             yield from one.fields()
 
     def holds(self, metadata: Mapping[str, object]) -> bool:
-        """Whether front matter is like this."""
+        """Return whether front matter meets the condition."""
         if self.operands:
             return (all if self.operator == "and" else any)(one.holds(metadata) for one in self.operands)
         if self.operand is not None:
@@ -85,18 +85,18 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
             return any(_TESTS[self.operator](own, one) for own in typed for one in wanted)
         if self.operator == "all":
             return wanted <= typed
-        # What has nothing of the type is not even different.
+        # A field without a value of the type is not different either.
         return bool(typed) and (self.operator == "type" or typed.isdisjoint(wanted) is (self.operator in ("ne", "nin")))
 
 
 @lru_cache(16)
 def read_condition(text: str) -> Condition:
-    """A condition in JSON.
+    """Decode a condition from JSON.
 
     Raises:
         UsageError: It breaks the rules of the grammar; the message names the place.
     """
-    # Their number bounds how deep they are nested, too.
+    # Their number limits the depth of nesting, too.
     if text.count("{") > MAX_CONDITIONS:
         raise UsageError(f"the filter has more than {MAX_CONDITIONS} conditions", "ask for less at once")
     try:
@@ -107,17 +107,17 @@ def read_condition(text: str) -> Condition:
 
 
 def type_of(value: object) -> str:
-    """date for text that begins with an ISO date or month, else text, number or boolean."""
+    """Return `date` for text that begins with an ISO date or month, else `text`, `number` or `boolean`."""
     return "date" if isinstance(value, str) and re.match(_DATE, value) else _TYPES.get(type(value), "text")
 
 
 def folded(value: object) -> str:
-    """A front-matter value as text is compared."""
+    """Return a front-matter value as case-folded text."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value).casefold()
 
 
 def number_in(value: object) -> float | None:
-    """The number that a value is, or that a text spells."""
+    """Return a value as a number, also one written as text; None if it is not a finite number."""
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -126,13 +126,13 @@ def number_in(value: object) -> float | None:
 
 
 def values_of(metadata: Mapping[str, object], name: str) -> Sequence[object]:
-    """What a field says, one by one; nothing where there is no such field."""
+    """Return the values of a field; empty if there is no such field."""
     found = metadata.get(name, ())
     return found if isinstance(found, list | tuple) else (found,)
 
 
 def _as(kind: object, value: object) -> Scalar | None:
-    """A value as one of a type; None where it is of another."""
+    """Return a value as one of a type; None if it has another."""
     if kind == "number":
         return number_in(value)
     if kind == "boolean" and isinstance(value, str):

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from qmd.dates.days import month_of
-
-if TYPE_CHECKING:
-    from qmd.dates.days import DateSpan
+from qmd.dates.days import DateSpan, month_of
 
 _MONTH_DAYS = 28
 MANY_DAYS = 62

@@ -25,10 +25,10 @@ def name_key(name: str) -> str:
     `+` and `#` do (`C++`, `C#`), except the sign of a tag. A name of signs alone stays as it is.
     """
     if name.isascii():
-        words = name.encode().translate(_ASCII).split()
-        return b" ".join(words).decode().lstrip("#") or name.strip()
-    key = " ".join(_SEPARATORS.sub(" ", without_accents(normalize(name))).split()).lower().lstrip("#")
-    return key or name.strip()
+        key = b" ".join(name.encode().translate(_ASCII).split()).decode()
+    else:
+        key = " ".join(_SEPARATORS.sub(" ", without_accents(normalize(name))).split()).lower()
+    return key.lstrip("#") or name.strip()
 
 
 def note_names(document: Document) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class _Word(Struct, frozen=True):
     main: LexicalTerm
     others: tuple[LexicalTerm, ...] = ()
     is_joined: bool = False
-    """Whether it is plain words with hyphens between them (`high-speed`), not the name of a thing."""
+    """True for plain words with hyphens between them (`high-speed`), which are not the name of a thing."""
 
     def terms(self, *, is_long: bool) -> tuple[LexicalTerm, ...]:
         if is_long and self.is_joined and self.others:
@@ -65,8 +65,7 @@ def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
     words = list(_split_words(text))
     stop = stop_words_of([word.main.text for word in words])
     kept = [word for word in words if word.main.text not in stop] or words
-    is_long = len(kept) >= LONG_QUERY
-    return _drop_duplicates(term for word in kept for term in word.terms(is_long=is_long))
+    return _drop_duplicates(term for word in kept for term in word.terms(is_long=len(kept) >= LONG_QUERY))
 
 
 def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
@@ -77,14 +76,11 @@ def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
     plain: list[str] = []
     marked: list[LexicalTerm] = []
     for match in re.finditer(_LEX_ITEM, text):
-        sign = match["sign"]
-        if match["phrase"] is not None:
-            term = _phrase_term(match["phrase"])
-            if term is not None:
+        sign, phrase, word = match["sign"], match["phrase"], match["word"]
+        if phrase is not None:
+            if (term := _phrase_term(phrase)) is not None:
                 marked.append(replace(term, required=sign != "-", excluded=sign == "-"))
-            continue
-        word = match["word"]
-        if sign and word[0] not in "+-":
+        elif sign and word[0] not in "+-":
             marked.extend(_marked_terms(word, excluded=sign == "-"))
         elif word.endswith("*"):
             marked.extend(_prefix_terms(word))
@@ -98,9 +94,7 @@ def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
 def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
     """Return `term` as a prefix search (`auth` finds `authentication`); None unless it has three letters."""
     match = re.fullmatch(r'"([^\W_]{3,})"', term.fts)
-    if match is None or has_cjk(match[1]):
-        return None
-    return replace(term, fts=f'"{match[1]}"*')
+    return replace(term, fts=f"{term.fts}*") if match and not has_cjk(match[1]) else None
 
 
 def has_user_operators(text: str) -> bool:
@@ -149,8 +143,7 @@ def _split_plain(raw: str) -> Iterator[_Word]:
             if sum(map(str.isalnum, half)) > 1:
                 yield from _split_plain(half)
         return
-    tokens = _TOKEN.findall(raw)
-    if tokens:
+    if tokens := _TOKEN.findall(raw):
         yield _read_token(tokens[0]) if len(tokens) == 1 else _join_tokens(raw, tokens)
 
 
@@ -174,8 +167,7 @@ def _join_tokens(raw: str, tokens: list[str]) -> _Word:
     """Return a word with inner symbols: the phrase of its tokens, and its meaningful parts."""
     text = raw.strip("-_./:@\\#+$'’").lower()
     phrase = _quote(" ".join(tokens).lower())
-    version = re.match(_VERSION, text)
-    if version is not None:
+    if version := re.match(_VERSION, text):
         digits = version[1].replace(".", " ")
         return _Word(LexicalTerm(text, f'("{digits}" OR "v{digits}")'))
     parts: dict[str, LexicalTerm] = {}
@@ -228,6 +220,4 @@ def _marked_terms(raw: str, *, excluded: bool) -> list[LexicalTerm]:
 
 def _prefix_terms(raw: str) -> list[LexicalTerm]:
     phrase = _phrase_term(raw)
-    if phrase is None:
-        return []
-    return [LexicalTerm(raw, phrase.fts if phrase.fts.endswith("*") else phrase.fts + "*")]
+    return [LexicalTerm(raw, phrase.fts.removesuffix("*") + "*")] if phrase else []

@@ -81,8 +81,7 @@ def stop_words_of(words: Sequence[str]) -> frozenset[str]:
     best: Collection[str] = ENGLISH
     most = max(sum(word in ENGLISH for word in words), 1)
     for listed in _OTHERS.values():
-        count = sum(word in listed for word in words)
-        if count > most:
+        if (count := sum(word in listed for word in words)) > most:
             best, most = listed, count
     return frozenset(word for word in words if word in best)
 

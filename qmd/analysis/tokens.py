@@ -14,8 +14,6 @@ from hashlib import blake2b
 from importlib.resources import files
 from math import ceil
 
-_HASHES = 8
-
 _LONGEST, _LONGEST_CJK, _CJK_FROM = 16, 5, "\u2e80"
 """Longest token within a longer piece, in characters, fewer for scripts without spaces: longer strings would often be
 taken for tokens by chance."""
@@ -50,8 +48,7 @@ _HUMP = re.compile("(?<=[a-zß-öø-ÿа-я])(?=[A-ZÀ-ÖØ-ÞА-Я])")
 
 def count_tokens(text: str) -> int:
     """Estimate the tokens (o200k) of `text`, rounded up; never too few for prose, code, tables, JSON and CJK."""
-    total = sum(map(_count_piece, _PIECE.findall(text)))
-    return ceil(total * _MARGIN + _FIRST) if text else 0
+    return ceil(sum(map(_count_piece, _PIECE.findall(text))) * _MARGIN + _FIRST) if text else 0
 
 
 def _count_piece(piece: str) -> float:
@@ -84,7 +81,7 @@ def places_of(token: str, n_bits: int) -> Iterator[int]:
     """Yield the bits that mark `token` in a filter of `n_bits`."""
     digest = int.from_bytes(blake2b(token.encode(errors="replace"), digest_size=8).digest(), "little")
     first, step = digest & 0xFFFFFFFF, digest >> 32
-    return ((first + n * step) % n_bits for n in range(_HASHES))
+    return ((first + n * step) % n_bits for n in range(8))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,6 +1,6 @@
-"""Answers within a budget of tokens: which items they contain, how large each is, and how to go on.
+"""Answers within a budget of tokens: their items, the size of each, and how to continue.
 
-`fill` makes every such choice. It is deterministic, and it counts the finished answer in the form in which it is sent.
+`fill` makes every such choice. It is deterministic and counts the finished answer in the form in which it is sent.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from qmd.errors import UsageError
 from qmd.records import Budget, Hit, Passage, SearchResponse
 
 MARK = "[…]"
-"""Ends what was cut."""
+"""Mark at the end of a cut text."""
 
 _LEAST_SHOWN = 40
-"""Tokens of a text that are worth showing of it."""
+"""Fewest tokens of a text that are worth a row."""
 
 _MOST_CHARACTERS = 16
-"""Of a token on average: what is longer is cut before it is counted."""
+"""Characters of a token, more than average: longer texts are cut before they are counted."""
 
 _LEAST_OF_DOCUMENT, _NAMED = 100, 5
-"""Tokens for one of several documents with what stands around it, and documents that are named where there are more."""
+"""Fewest tokens for one of several documents with its frame, and most omitted documents that are named."""
 
 _Size = TypeVar("_Size")
 
@@ -37,10 +37,10 @@ Measure = Callable[[SearchResponse], int]
 
 
 def check_tokens(most: int, name: str) -> int:
-    """Return a budget that a request gives as `name`.
+    """Return the budget of a request with the name `name`.
 
     Raises:
-        UsageError: It has no room for an address.
+        UsageError: It is too small for an address.
     """
     if most < LEAST_TOKENS:
         raise UsageError(f"{name}: expected at least {LEAST_TOKENS}, not {most}")
@@ -55,25 +55,24 @@ def fill(
     """Return the sizes of items that grow one after the other, each as far as the budget allows.
 
     Args:
-        steps: Gets the sizes so far, which change; gives (item, larger sizes in ascending order), the best step first.
+        steps: Gets the sizes so far, which change; yields (item, larger sizes, ascending), the best step first.
         budget: Tokens.
-        measure: Tokens of an item of a size.
+        measure: Returns the tokens of an item of a size.
     """
     measure = cache(measure)
     sizes: dict[int, _Size] = {}
     for item, offered in steps(sizes):
-        room = budget + (measure(item, sizes[item]) if item in sizes else 0)
-        n_fitting = bisect_right(offered, room, key=partial(measure, item))
-        if n_fitting:
+        left = budget + (measure(item, sizes[item]) if item in sizes else 0)
+        if n_fitting := bisect_right(offered, left, key=partial(measure, item)):
             sizes[item] = offered[n_fitting - 1]
-            budget = room - measure(item, sizes[item])
+            budget = left - measure(item, sizes[item])
     return sizes
 
 
 def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchResponse:
     """Keep as many results as fit in `most` tokens, the last one cut; the first never exceeds the budget.
 
-    `budget` of the result says what was used and what is left. Where not even the first result fits, there is none.
+    `budget` of the result has the used tokens and the number of results left. If no result fits, there is none.
     """
     limit = most * _MOST_CHARACTERS
     hits = _each_once([_cut_hit(hit, limit) for hit in response.hits])
@@ -107,20 +106,20 @@ def measure_texts(response: SearchResponse) -> int:
 
 
 def _cut_sizes(hit: Hit) -> Sequence[int]:
-    """Characters to which a hit may be cut: those that show enough to be worth a row."""
+    """Return the numbers of characters to which a hit may be cut: those that show enough to be worth a row."""
     length = max(len(hit.body or ""), len(hit.passage.text), sum(len(one.text) for one in hit.passages))
     text = hit.body or "".join(one.text for one in hit.passages) or hit.passage.text
     return range(bisect_left(range(length), _LEAST_SHOWN, key=lambda n: count_tokens(cut_text(text, n))), length)
 
 
 def _cut_hit(hit: Hit, most: int) -> Hit:
-    """A hit with so many characters of its texts."""
+    """Cut the texts of a hit to a number of characters."""
     passages: list[Passage] = []
-    room = most
+    left = most
     for one in hit.passages:
-        if room > 0 or not passages:
-            passages.append(_cut_passage(one, room))
-        room -= len(one.text)
+        if left > 0 or not passages:
+            passages.append(_cut_passage(one, left))
+        left -= len(one.text)
     body = hit.body if hit.body is None else cut_text(hit.body, most)
     return replace(hit, passage=_cut_passage(hit.passage, most), passages=tuple(passages), body=body)
 
@@ -135,7 +134,7 @@ def _cut_passage(passage: Passage, most: int) -> Passage:
 
 
 def _each_once(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits without passages that one before them has, word for word."""
+    """Return the hits without passages that an earlier hit has, word for word."""
     known: set[str] = set()
     kept = []
     for hit in hits:
@@ -146,7 +145,7 @@ def _each_once(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def cut_text(text: str, most: int) -> str:
-    """The lines of `text` that have room in so many characters, of a long one its words, and the mark."""
+    """Return the lines of `text` that fit in a number of characters, words of a long line, and the mark."""
     if len(text) <= most:
         return text
     end = max(text.rfind("\n", most // 2, most), 0) or max(text.rfind(" ", most // 2, most), 0) or most
@@ -157,10 +156,10 @@ def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts
     """Keep as much of each document as fits, each with a fair share; `problems` names those that do not fit.
 
     Args:
-        found: What was read.
+        found: The documents that were read.
         most: Tokens.
-        show: The finished answer.
-        more: How to read on, with `{}` for a docid and for the next line.
+        show: Returns the finished answer.
+        more: The command that continues, with `{}` for a docid and for the next line.
     """
     limit = most * _MOST_CHARACTERS
     if sum(len(one.text) for one in found.documents) <= limit and count_tokens(show(found)) <= most:
@@ -169,7 +168,7 @@ def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts
     left = found.entries[n_shown:]
     named = ", ".join(f"{one.document.uri} ({one.document.size:,} characters)" for one in left[:_NAMED])
     others = f" and {len(left) - _NAMED:,} others" if len(left) > _NAMED else ""
-    problems = (*found.problems, *([f"no room in {most:,} tokens for {named}{others}"] if left else ()))
+    problems = (*found.problems, *([f"{most:,} tokens are too few for {named}{others}"] if left else ()))
     lengths = [len(one.text) if isinstance(one, DocumentText) else 0 for one in found.entries[:n_shown]]
 
     def answer(n_characters: int) -> DocumentTexts:
@@ -178,21 +177,21 @@ def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts
         return replace(found, entries=tuple(kept), problems=problems)
 
     characters = range(min(sum(lengths), limit) + 1)
-    sizes = fill(lambda _: [(0, characters)], most, lambda _, size: count_tokens(show(answer(size))))
-    nothing = replace(found, entries=(), problems=(f"no room in {most:,} tokens: give more",))
-    return answer(sizes[0]) if sizes else nothing
+    if sizes := fill(lambda _: [(0, characters)], most, lambda _, size: count_tokens(show(answer(size)))):
+        return answer(sizes[0])
+    return replace(found, entries=(), problems=(f"nothing fits in {most:,} tokens: give more",))
 
 
 def _cut_document(
     entry: DocumentText | SkippedDocument, n_characters: int, more: str
 ) -> DocumentText | SkippedDocument:
-    """Cut a document at a line, and say how to read on."""
+    """Cut a document at a line, and add the command that continues."""
     if not isinstance(entry, DocumentText) or len(entry.text) <= n_characters:
         return entry
     end = max(entry.text.rfind("\n", 0, n_characters), 0)
     n_lines = entry.text.count("\n", 0, end) + 1 if end else 0
     n_left = entry.text.count("\n") + (not entry.text.endswith("\n")) - n_lines
-    # Of a line that is longer than its share the beginning is all that a budget can show.
+    # A budget shows only the beginning of a line that is longer than its share.
     head = entry.text[:end] if end else entry.text[:n_characters].rstrip()
     next_line = more.format(entry.document.docid, entry.first_line + n_lines)
     mark = f"[… {n_left} more line{'' if n_left == 1 else 's'}: {next_line}]"

@@ -1,4 +1,4 @@
-"""Collections by name: finding them, changing index and configuration together, and why one holds nothing."""
+"""Collections: lookup, changes of index and configuration together, and the message for an empty one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from qmd.config.edits import Target
     from qmd.store.base import IndexWriter
 
-_NAMES_SHOWN = 3
-
 
 def check_name(name: str) -> None:
-    """Refuse names that no address could hold.
+    """Refuse names that cannot be part of an address.
 
     Raises:
         UsageError: It is blank or has control characters.
@@ -47,14 +45,14 @@ def add_collection(
     *,
     gitignore: bool = True,
 ) -> Config:
-    """Configure a folder or file, as `Index.add_collection` says, and return the new configuration."""
+    """Configure a folder or file and return the new configuration; see `Index.add_collection`."""
     from qmd.config import edits
 
     check_name(name)
     config = configuration.written()
     if config.collection(name) is not None:
         raise QmdError(f"Collection '{name}' already exists.", "Use a different name with --name <name>")
-    # Asked for without a mask, one that was made before the default took more than `.md` is the same still.
+    # Without a mask, a collection from before the default included more than `.md` is the same one.
     same = (pattern, UNWRITTEN_PATTERN) if pattern == DEFAULT_PATTERN else (pattern,)
     for one in config.collections:
         if one.path.resolve() == folder and one.pattern in same:
@@ -70,15 +68,17 @@ def add_collection(
 def ensure_collection(
     configuration: Configuration, path: Path, name: str | None, pattern: str | None, *, gitignore: bool
 ) -> Part:
-    """Return the collection at `path`, or the part of one, as `Index.ensure_collections` says."""
+    """Return the collection at `path`, or the part of one; see `Index.ensure_collections`."""
     from qmd.config import edits
+    from qmd.ingest.scan import scan_collection
 
     while (known := _known_at(config := configuration.written(), path, name, pattern)) is None:
         if name is None and (part := _part_at(config, path, pattern, gitignore=gitignore)) is not None:
             return part
-        _refuse_empty(Collection("", path, pattern or DEFAULT_PATTERN, gitignore=gitignore))
-        new = name or _free_name(config, path)
-        check_name(new)
+        unnamed = Collection("", path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
+        if not (scan := scan_collection(unnamed, is_any=True)).files and not scan.skipped:
+            raise nothing_to_index(unnamed, scan.git_ignored)
+        check_name(new := name or _free_name(config, path))
         if config.collection(new) is not None:
             raise UsageError(f"collection '{new}' already exists", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
@@ -90,14 +90,6 @@ def ensure_collection(
     return Part(known)
 
 
-def _refuse_empty(collection: Collection) -> None:
-    from qmd.ingest.scan import scan_collection
-
-    scan = scan_collection(collection, is_any=True)
-    if not scan.files and not scan.skipped:
-        raise nothing_to_index(collection, scan.git_ignored)
-
-
 def _known_at(config: Config, path: Path, name: str | None, pattern: str | None) -> str | None:
     for one in config.collections:
         if one.path.resolve() == path and pattern in (None, one.pattern) and name in (None, one.name):
@@ -106,13 +98,13 @@ def _known_at(config: Config, path: Path, name: str | None, pattern: str | None)
 
 
 def _part_at(config: Config, path: Path, pattern: str | None, *, gitignore: bool) -> Part | None:
-    """The part of a collection that `path` is; None where no collection takes care of the files there."""
+    """Return the part of a collection at `path`; None if no collection includes the files there."""
     from qmd.ingest.scan import scan_collection
 
     for one, below in places_on_disk(path, config.collections):
         if pattern not in (None, one.pattern) or (one.gitignore and not gitignore):
             continue
-        # What its ignore files or its mask keep out of a collection is indexed when somebody asks for it by name.
+        # Files that the collection's ignore files or mask exclude are indexed if their path is given.
         others = Collection("", path, one.pattern)
         if scan_collection(one, below, is_any=True).files or not scan_collection(others, is_any=True).files:
             return Part(one.name, below)
@@ -120,7 +112,7 @@ def _part_at(config: Config, path: Path, pattern: str | None, *, gitignore: bool
 
 
 def _free_name(config: Config, path: Path) -> str:
-    """A name for a collection at `path`: its last part, with the parent's or a number where that is taken."""
+    """Return a name for a collection at `path`: its last part, with the parent's or a number if that is taken."""
     base = to_text(path.stem if path.is_file() else path.name) or "root"
     if config.collection(base) is None:
         return base
@@ -131,28 +123,24 @@ def _free_name(config: Config, path: Path) -> str:
 
 
 def locate_path(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
-    """Return the (collection, prefix) that a note is for, as `Index.locate_path` says."""
+    """Return the (collection, prefix) of a path; see `Index.locate_path`."""
     if collection is not None:
         config.require(collection)
         return collection, path.strip("/") if path != "." else ""
-    address = without_scheme(path)
-    if address is not None:
-        named = split_address(address, [one.name for one in config.collections])
-        if named is not None:
-            return named[0], named[1].strip("/")
-        config.require(address.partition("/")[0])
-    named = split_address(path, [one.name for one in config.collections])
-    if named is not None and not (cwd / expand_home(path)).exists():
+    names, place, address = [one.name for one in config.collections], cwd / expand_home(path), without_scheme(path)
+    named = split_address(path if address is None else address, names)
+    if named is not None and (address is not None or not place.exists()):
         return named[0], named[1].strip("/")
-    for one, inside in places_on_disk(cwd / expand_home(path), config.collections):
+    if address is not None:
+        config.require(address.partition("/")[0])
+    for one, inside in places_on_disk(place, config.collections):
         return one.name, inside
-    raise NotFoundError(
-        f"Path is not in any indexed collection: {Path(path)}", "Run 'qmd status' to see indexed collections"
-    )
+    message = f"Path is not in any indexed collection: {Path(path)}"
+    raise NotFoundError(message, "Run 'qmd status' to see indexed collections")
 
 
 def rename_collection(configuration: Configuration, old: str, new: str) -> None:
-    """Rename a collection in the index and the configuration, as `Index.rename_collection` says."""
+    """Rename a collection in the index and the configuration; see `Index.rename_collection`."""
     from qmd.config import edits
 
     config = configuration.written()
@@ -167,7 +155,7 @@ def rename_collection(configuration: Configuration, old: str, new: str) -> None:
 
 
 def remove_collection(configuration: Configuration, name: str) -> int:
-    """Forget a collection and return the number of documents deleted, as `Index.remove_collection` says."""
+    """Remove a collection and return its number of documents; see `Index.remove_collection`."""
     from qmd.config import edits
 
     configuration.written().require(name)
@@ -180,8 +168,8 @@ def remove_collection(configuration: Configuration, name: str) -> int:
 def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[None]:
     """Keep other processes from mirroring the configuration file between the change of the index and that of the file.
 
-    They would take the documents of a new name for those of a collection that left the file, and drop them. A
-    configuration kept elsewhere may live in the index itself, whose editor needs the write lock.
+    They would take a new name for a collection that left the file, and drop its documents. A configuration elsewhere
+    may be in the index itself, whose editor needs the write lock.
     """
     return writer.transaction() if isinstance(target, Locations) else nullcontext()
 
@@ -190,7 +178,7 @@ def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str 
     """Return `notes: skipped 6 because of .gitignore (MEMORY.md, …); to include them: --no-ignore`; None without files.
 
     Args:
-        collection: Whose mask tells what is of interest.
+        collection: Its mask selects the files.
         git_ignored: Files and folders that git ignores, see `ScanResult`.
     """
     files = _files(collection, git_ignored)
@@ -198,14 +186,15 @@ def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str 
 
 
 def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: str = "") -> NotFoundError:
-    """Why a collection, or a folder in it, holds nothing, and the command that takes what is there.
+    """Return the reason why a collection, or a folder in it, is empty, and the command that includes its files.
 
     Args:
-        collection: Its name is empty before it is made.
-        git_ignored: What git ignores in it, see `ScanResult`.
+        collection: Its name is empty before it is created.
+        git_ignored: Files in it that git ignores, see `ScanResult`.
         below: Only this folder of it.
     """
     from qmd.ingest.exclusion import count_kinds, is_unread, selected_files
+    from qmd.installation import install_command
 
     if below:
         collection = replace(collection, name="", path=collection.path / to_disk(below))
@@ -213,23 +202,20 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
     folder, pattern = to_text(collection.path), collection.pattern
     nothing = f"no file in '{folder}' to index"
     command = f"qmd index {shlex.quote(folder)}"
-    ignored = _files(collection, git_ignored)
-    if ignored:
+    if ignored := _files(collection, git_ignored):
         mask = "" if pattern == DEFAULT_PATTERN else f" --glob {shlex.quote(pattern)}"
         return NotFoundError(f"{nothing}: {_git_ignored(ignored)}", f"{command}{mask} --no-ignore")
-    selected = selected_files(collection)
-    if selected:
+    if selected := selected_files(collection):
         reason = f"an ignore rule excludes all files that match {pattern} ({_some(selected)})"
         return NotFoundError(f"{nothing}: {reason}", "see .qmdignore, and 'ignore' in index.yml")
     kinds = count_kinds(collection.path)
-    is_one = kinds.total() == 1
-    there = f"there {'is' if is_one else 'are'} {_counted(kinds, is_unread)}" if kinds else "the folder is empty"
-    readable = [suffix for suffix, _ in kinds.most_common() if not is_unread(suffix)]
-    if readable:
+    are = "is" if kinds.total() == 1 else "are"
+    there = f"there {are} {_counted(kinds, is_unread)}" if kinds else "the folder is empty"
+    if readable := [suffix for suffix, _ in kinds.most_common() if not is_unread(suffix)]:
         instead = f"qmd collection remove {shlex.quote(collection.name)} && " if collection.name else ""
         hint = f"{instead}{command} --glob {shlex.quote(f'**/*{readable[0]}')}"
     elif kinds:
-        hint = _remedy(kinds)
+        hint = install_command("files") if without_reader(kinds) else "convert them to markdown or plain text"
     elif collection.name:
         hint = "write notes there, then run: qmd index"
     else:
@@ -249,16 +235,10 @@ def _git_ignored(files: Sequence[str]) -> str:
 
 
 def _some(files: Sequence[str]) -> str:
-    return ", ".join([*files[:_NAMES_SHOWN], *(["…"] if len(files) > _NAMES_SHOWN else [])])
-
-
-def _remedy(kinds: Counter[str]) -> str:
-    from qmd.installation import install_command
-
-    return install_command("files") if without_reader(kinds) else "convert them to markdown or plain text"
+    return ", ".join([*files[:3], *(["…"] if len(files) > 3 else [])])
 
 
 def _counted(kinds: Counter[str], is_unread: Callable[[str], bool]) -> str:
-    """`12 .txt, 3 .docx (qmd does not read .docx)`."""
+    """Return counts like `12 .txt, 3 .docx (qmd does not read .docx)`."""
     unreadable = [suffix for suffix, _ in kinds.most_common(KINDS_SHOWN) if is_unread(suffix)]
     return kinds_text(kinds) + (f" (qmd does not read {', '.join(unreadable)})" if unreadable else "")

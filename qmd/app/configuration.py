@@ -1,4 +1,4 @@
-"""The three places of an index's configuration: its YAML file, a mapping of the caller, the index itself."""
+"""Configurations of an index in its three places: a YAML file, a mapping of the caller, the index itself."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader, IndexWriter
 
 MIRROR_TIMEOUT_MS = 250
-"""How long a search waits to refresh the index's copy of the configuration before it goes on with the old copy."""
+"""Longest wait of a search to refresh the index's copy of the configuration; then it uses the old copy."""
 
 
 class Configuration(ABC):
-    """Reads and edits a configuration, and opens the index with its copy of it up to date.
+    """A configuration to read and edit, which opens the index with an up-to-date copy of it.
 
     Args:
         locations: The index.
-        notices: Told what concerns the user.
+        notices: Gets messages for the user.
     """
 
     target: Target
-    """Gets the edits of `qmd.config.edits`."""
+    """The target for the edits of `qmd.config.edits`."""
 
     def __init__(self, locations: Locations, notices: Notices) -> None:
         self._locations = locations
@@ -40,35 +40,35 @@ class Configuration(ABC):
 
     @abstractmethod
     def written(self) -> Config:
-        """The configuration as it is written."""
+        """Return the configuration as written."""
 
     def load(self) -> Config:
-        """The configuration as far as it is trusted."""
+        """Return the trusted part of the configuration."""
         return self.written()
 
     def settings(self) -> Config:
-        """The same as far as a search needs it, which is the models and the editor."""
+        """Return the part of it that a search needs: the models and the editor."""
         return self.load()
 
     def trusted(self) -> tuple[Collection, ...]:
-        """The collections, none where something in the configuration is not trusted; nobody is asked."""
+        """Return the collections, none if part of the configuration is not trusted; never ask the user."""
         return self.load().collections
 
     def auto_update(self) -> bool:
-        """Whether a search brings changed files up to date first."""
+        """Return whether a search updates changed files first."""
         return self.load().auto_update
 
     def auto_embed(self) -> bool:
-        """Whether a server computes missing vectors while nobody asks it anything; not for what is not trusted."""
+        """Return whether an idle server computes missing vectors; False for an untrusted configuration."""
         return self.load().auto_embed
 
-    def trust_current(self, before: Config) -> None:  # noqa: B027 - nothing is to be done where nobody else can write
-        """Trust what the configuration holds now, if it was trusted before: its user has just edited it."""
+    def trust_current(self, before: Config) -> None:  # noqa: B027 - there is nothing to do if no one else can write
+        """Trust the current configuration if it was trusted before: its user has just edited it."""
 
     def open_reader(self) -> IndexReader:
-        """The index, with its copy of the configuration made equal to this if that was edited since.
+        """Open the index, and update its copy of the configuration if that was edited since.
 
-        At an address others use it as well, and no search changes it.
+        Others use an index at an address as well, so no search changes it.
 
         Raises:
             NotFoundError: There is no index yet.
@@ -84,7 +84,7 @@ class Configuration(ABC):
         from qmd.app.mirroring import with_unchanged
 
         try:
-            # Only a writing command deletes documents; until then those of a collection that is gone are out of scope.
+            # Only a writing command deletes documents; until then those of a removed collection are out of scope.
             with open_writer(places.database, busy_timeout_ms=MIRROR_TIMEOUT_MS) as writer, writer.transaction():
                 config = self._allowed()
                 collections = with_unchanged(config.collections, writer.collections())
@@ -94,19 +94,19 @@ class Configuration(ABC):
         return open_reader(places.database, places.address)
 
     def open_writer(self) -> IndexWriter:
-        """The index, made when missing, holding exactly the collections of the configuration.
+        """Open the index for writing, creating it if missing, with exactly the collections of the configuration.
 
-        At an address it keeps those of other machines as well. Where another program has the place, the index lies
-        beside its file.
+        At an address it keeps the collections of other machines as well. If another program has a file at the place,
+        the index is next to it.
         """
         from qmd.app.mirroring import mirror, open_or_make
 
         writer = open_or_make(self._locations, self._notices.say)
         try:
             if self._digest() is not None:
-                # Another process may have added a collection, documents and all, since this one read the configuration.
-                # Whoever adds one writes the file before the index, so a collection in the index that the file lacks
-                # under the index's write lock is one that was removed.
+                # Another process may have added a collection with documents since this one read the configuration. It
+                # writes the file before the index, so a collection that the file lacks under the index's write lock was
+                # removed.
                 with writer.transaction():
                     mirror(writer, self._allowed(), self.written(), is_shared=self._locations.address is not None)
         except BaseException:
@@ -115,25 +115,25 @@ class Configuration(ABC):
         return writer
 
     _stale = "the index still has its old settings"
-    """What to say where the index's copy could not be brought up to date."""
+    """The warning for a failed update of the index's copy."""
 
     @abstractmethod
     def _digest(self) -> str | None:
-        """What tells the configuration as it is now from others; None where the index's own copy is all there is."""
+        """Return a digest of the current configuration; None if there is only the index's own copy."""
 
     def _allowed(self) -> Config:
-        """The configuration as it is now, as far as the index may have it; nobody is asked."""
+        """Return the part of the current configuration that the index may have; never ask the user."""
         return self.written()
 
 
 class FileConfiguration(Configuration):
-    """`index.yml`: edits are written to the file and keep its comments.
+    """Configuration in `index.yml`: edits are written to the file and keep its comments.
 
     Args:
         locations: The index.
-        environ: Vouches for a project's configuration.
-        notices: Asked for trust, and told of what is not used without it.
-        vouches: Whether edits made through qmd are trusted: a person at the command line knows what they typed.
+        environ: May mark projects as trusted.
+        notices: Asks for trust, and gets messages on items that are not used without it.
+        trusts_edits: Whether edits made through qmd are trusted: a person at the command line knows what they typed.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class FileConfiguration(Configuration):
         self._stale = f"'{locations.config_file.name}' changed, but this run still uses its old settings"
 
     def written(self) -> Config:
-        """The file, or where there is none the copy that an index of that place holds."""
+        """Read the file, or if there is none, the copy in the index of that place."""
         from qmd.store.opening import index_exists, open_reader
 
         places = self._locations
@@ -159,10 +159,9 @@ class FileConfiguration(Configuration):
         return Config(collections, note, digest=config_digest(self._locations))
 
     def load(self) -> Config:
-        """The file's content as it is now, without what an untrusted project's file may not decide."""
+        """Return the file's current content without the untrusted items of a project's file."""
         config = self._read()
-        items = self._untrusted(config)
-        if items is None:
+        if (items := self._untrusted(config)) is None:
             return config
         if items != self._refused:
             if self._notices.grants_trust(items):
@@ -176,7 +175,7 @@ class FileConfiguration(Configuration):
         return self._allowed()
 
     def settings(self) -> Config:
-        """An empty configuration when the file names neither, which spares parsing it."""
+        """Return an empty configuration if the file has neither, without parsing it."""
         return self.load() if needs_full_config(self._locations) else Config()
 
     def trusted(self) -> tuple[Collection, ...]:
@@ -190,7 +189,7 @@ class FileConfiguration(Configuration):
         return self._read().auto_embed and bool(self.trusted())
 
     def trust_current(self, before: Config) -> None:
-        """Does nothing unless edits are vouched for."""
+        """See `Configuration`; does nothing unless edits are trusted."""
         from qmd.config.trust import gated_items, record_trust
 
         items = gated_items(self._read(), self._locations)
@@ -198,13 +197,13 @@ class FileConfiguration(Configuration):
             record_trust(items, self._locations)
 
     def _read(self) -> Config:
-        """The file, parsed only when it has changed."""
+        """Return the file's content, parsed only if it has changed."""
         if self._parsed is None or self._parsed.digest != config_digest(self._locations):
             self._parsed = load_config(self._locations)
         return self._parsed
 
     def _untrusted(self, config: Config) -> GatedItems | None:
-        """What the user has not trusted; None where nothing needs that."""
+        """Return the items that the user has not trusted; None if all are trusted or none needs trust."""
         if self._locations.project_root is None:
             return None
         from qmd.config.trust import gated_items, is_trusted
@@ -225,21 +224,19 @@ class FileConfiguration(Configuration):
 
 
 def _refusals(items: GatedItems) -> list[str]:
-    """What a project's configuration is not allowed, a line each."""
+    """Return the messages on a project's untrusted items, one line each."""
     lines = [
         f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted."
         " To allow it run: qmd trust"
         for name, path in items.paths
     ]
     if items.hooks or items.models or items.links:
-        lines.append(
-            "update commands, custom models and links of this project are not used; to allow them run: qmd trust"
-        )
+        lines += ["update commands, custom models and links of this project are not used; to allow them run: qmd trust"]
     return lines
 
 
 class MappingConfiguration(Configuration):
-    """A mapping given by the caller, who is trusted: edits change a copy of it in memory."""
+    """Configuration in a mapping of the caller, who is trusted: edits change a copy of it in memory."""
 
     def __init__(self, content: Mapping[str, Any], locations: Locations, notices: Notices) -> None:
         from copy import deepcopy
@@ -249,7 +246,6 @@ class MappingConfiguration(Configuration):
         self.target = self._edit
 
     def written(self) -> Config:
-        """The mapping as records."""
         return _parse(self._content, self._locations)
 
     def _digest(self) -> str:
@@ -261,18 +257,18 @@ class MappingConfiguration(Configuration):
 
 
 class IndexConfiguration(Configuration):
-    """The copy in the index, where there is no other: edits change it there."""
+    """Configuration in the index alone: edits change it there."""
 
     def __init__(self, locations: Locations, notices: Notices) -> None:
         super().__init__(locations, notices)
         self.target = self._edit
 
     def written(self) -> Config:
-        """What the index holds; empty before there is one."""
+        """Return the copy in the index; empty before there is one."""
         return _parse(self._content(), self._locations)
 
     def auto_update(self) -> bool:
-        """False: who opens a file by its path alone may mean it as it is."""
+        """Return False: a user who opens a file by its path alone may want it unchanged."""
         return False
 
     auto_embed = auto_update
@@ -300,22 +296,20 @@ class IndexConfiguration(Configuration):
 
 
 def written_form(collections: Sequence[Collection], global_context: str | None) -> dict[str, Any]:
-    """What an index holds of its configuration, of the shape of `index.yml`."""
-    content: dict[str, Any] = {
-        "collections": {
-            one.name: {
-                "path": to_text(one.path),
-                "pattern": one.pattern,
-                "ignore": list(one.ignore),
-                "context": dict(one.context),
-                "update": one.update_command,
-                "includeByDefault": one.include_by_default,
-                "gitignore": one.gitignore,
-            }
-            for one in collections
+    """Return an index's copy of its configuration in the form of `index.yml`."""
+    entries = {
+        one.name: {
+            "path": to_text(one.path),
+            "pattern": one.pattern,
+            "ignore": list(one.ignore),
+            "context": dict(one.context),
+            "update": one.update_command,
+            "includeByDefault": one.include_by_default,
+            "gitignore": one.gitignore,
         }
+        for one in collections
     }
-    return {**content, "global_context": global_context} if global_context else content
+    return {"collections": entries, **({"global_context": global_context} if global_context else {})}
 
 
 def _parse(content: Mapping[str, Any], locations: Locations) -> Config:

@@ -1,4 +1,4 @@
-"""`Index`: everything that can be asked of one index and done to it."""
+"""`Index`: all operations on one index."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from qmd.app.reading import ReadingIndex
-from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part, as_names
+from qmd.app.records import ContextNote, EmbeddingStart, EmbedOptions, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError, refuse_unknown
-from qmd.records import DEFAULT_PATTERN
+from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
-    from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
     from qmd.config.settings import Config
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
     from qmd.inference.base import Embedder
     from qmd.progress import Progress
-    from qmd.records import Collection
     from qmd.status import Runner
     from qmd.store.runs import EmbeddingLock
 
 
 class Index(ReadingIndex):
-    """An index: searched, read, and kept equal to the files of its collections.
+    """An index that is searched, read, and updated from the files of its collections.
 
-    Made by `open_index`. Usable as a context manager and from several threads. The file is opened by the first call
-    that needs it, a model by the first search that uses it; both are kept until `close`.
+    Made by `open_index`. Usable as a context manager and from several threads. The first call that needs the file opens
+    it, the first search that uses a model loads it; both stay open until `close`.
 
-    Searches raise `NotFoundError` as long as nothing was indexed, and `StoreError` when the file is damaged.
+    Searches raise `NotFoundError` until something is indexed, and `StoreError` if the file is damaged.
     """
 
     def add_collection(
@@ -49,11 +47,11 @@ class Index(ReadingIndex):
         """Configure a folder, or a single file; `update` then indexes it.
 
         Args:
-            name: How results and scopes call it.
+            name: Its name in results and scopes.
             path: Relative paths start at the working directory, `~` is the home folder.
-            pattern: Glob of the files that belong to it; several with commas.
-            ignore: Globs of files that do not.
-            gitignore: Whether those that git ignores do not, either.
+            pattern: Glob of its files; several with commas.
+            ignore: Globs of files to skip.
+            gitignore: Whether to skip files that git ignores.
 
         Raises:
             NotFoundError: There is nothing at `path`.
@@ -71,15 +69,14 @@ class Index(ReadingIndex):
     def ensure_collections(
         self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None, gitignore: bool = True
     ) -> tuple[Part, ...]:
-        """The collections at absolute paths (with that name and pattern, where given), new ones added.
+        """Return the collections at absolute paths (with that name and pattern, if given); add missing ones.
 
-        A path inside of a collection is a part of it. It becomes a collection of its own where a name is given, and
-        where it holds files of which the collection selects none. Without `gitignore` what git ignores is taken, now
-        and from now on.
+        A path inside a collection is a part of it. It becomes a separate collection if a name is given, or if the
+        collection selects none of its files. Without `gitignore`, files that git ignores are included from now on.
 
         Raises:
-            NotFoundError: A new collection would hold nothing; the message says what lies there.
-            UsageError: `name` is taken, no usable name, or given for several paths.
+            NotFoundError: A new collection would be empty; the message describes the files that are there.
+            UsageError: `name` is taken, not usable, or given for several paths.
         """
         if name and len(paths) > 1:
             raise UsageError("--name fits one path only", "index the paths one by one")
@@ -88,7 +85,7 @@ class Index(ReadingIndex):
         return tuple(ensure_collection(self._configuration, path, name, pattern, gitignore=gitignore) for path in paths)
 
     def remove_collection(self, name: str) -> int:
-        """Forget a collection and its documents; the number of documents deleted. Its files stay.
+        """Remove a collection and its documents, not its files; return the number of documents.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -100,7 +97,7 @@ class Index(ReadingIndex):
         return n_documents
 
     def rename_collection(self, old: str, new: str) -> None:
-        """Give a collection another name; nothing is read or embedded again.
+        """Rename a collection without reading or embedding anything again.
 
         Raises:
             NotFoundError: There is no collection `old`.
@@ -113,7 +110,7 @@ class Index(ReadingIndex):
         self.mirror_configuration()
 
     def set_included(self, name: str, included: bool) -> None:
-        """Search a collection when none is named, or only when it is.
+        """Include a collection in searches that name none, or search it only by name.
 
         Raises:
             NotFoundError: There is no such collection.
@@ -138,7 +135,7 @@ class Index(ReadingIndex):
         self._edited(config)
 
     def contexts(self) -> tuple[ContextNote, ...]:
-        """Every note on a path, the one on everything first."""
+        """Return every note on a path, the note on everything first."""
         config = self._configuration.written()
         notes = [ContextNote("", "", config.global_context)] if config.global_context else []
         for one in config.collections:
@@ -146,7 +143,7 @@ class Index(ReadingIndex):
         return tuple(notes)
 
     def locate_path(self, path: str, collection: str | None = None) -> tuple[str, str]:
-        """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
+        """Return (collection, prefix) for a path inside `collection`, a `qmd://` address, or a path on disk.
 
         Raises:
             NotFoundError: It is in no collection.
@@ -185,7 +182,7 @@ class Index(ReadingIndex):
         self._edited(edits.set_global_context(self._configuration.target, text))
 
     def paths_without_context(self) -> tuple[tuple[str, str], ...]:
-        """(collection, folder) of every collection without a note (folder empty), and of top-level folders without."""
+        """Return (collection, folder) of collections (folder empty) and top-level folders without a note."""
         from qmd.records import Scope
 
         config = self._configuration.written()
@@ -200,23 +197,23 @@ class Index(ReadingIndex):
         return tuple(places)
 
     def mirror_configuration(self) -> None:
-        """Bring an existing index's copy of the configuration up to date, after an edit or a change of trust."""
+        """Update an existing index's copy of the configuration after an edit or a change of trust."""
         if self.exists():
             self._configuration.open_writer().close()
 
     @contextmanager
     def updating(self, collections: Sequence[str] | None = None, *, verify: bool = False) -> Iterator[Update]:
-        """Open the index to make it equal to the files of its collections, which `Update.run` does one by one.
+        """Open the index to update it from the files of its collections, one by one with `Update.run`.
 
-        An index that is found damaged is built anew first.
+        A damaged index is rebuilt first.
 
         Args:
             collections: Only these; None = all.
-            verify: Read every file, even those that look unchanged, and all of the index.
+            verify: Read every file, even if it looks unchanged, and all of the index.
 
         Raises:
             NotFoundError: An unknown collection.
-            BusyError: Another process keeps the index.
+            BusyError: Another process uses the index.
         """
         from qmd.app.mirroring import mend
         from qmd.app.updating import Update
@@ -235,16 +232,16 @@ class Index(ReadingIndex):
         verify: bool = False,
         on_progress: Callable[[str, int, int], None] | None = None,
     ) -> tuple[UpdateReport, ...]:
-        """Make the index equal to the files of the collections; their update commands are not run.
+        """Update the index from the files of the collections, without running their update commands.
 
         Args:
             collections: Only these; None = all.
-            verify: Read every file, even those that look unchanged.
+            verify: Read every file, even if it looks unchanged.
             on_progress: Gets (collection, files done, files to read).
 
         Raises:
             NotFoundError: An unknown collection, or its folder cannot be read; those before it are up to date.
-            BusyError: Another process keeps the index.
+            BusyError: Another process uses the index.
         """
         with self.updating(as_names(collections), verify=verify) as update:
             return tuple(update.run(one, on_progress and partial(on_progress, one.name)) for one in update.collections)
@@ -258,19 +255,19 @@ class Index(ReadingIndex):
         should_stop: Callable[[], bool] | None = None,
         **options: Unpack[EmbedOptions],
     ) -> EmbedReport:
-        """Compute the vectors that are missing; searches go on beside it.
+        """Compute missing vectors; searches can run meanwhile.
 
         Args:
             collections: Only texts of these; None = all.
-            on_start: Gets the model and how many texts wait, once that is known.
+            on_start: Gets the model and the number of waiting texts, once known.
             on_progress: Gets the characters done and left, many times a second.
-            should_stop: Asked every few seconds; what was computed is kept.
+            should_stop: Called every few seconds; True ends the run and keeps the computed vectors.
             **options: See `EmbedRequest`.
 
         Raises:
             ModelError: There is no embedding model.
             AlreadyEmbeddingError: Another process is embedding.
-            BusyError: Another process keeps the index.
+            BusyError: Another process uses the index.
             NotFoundError: An unknown collection.
         """
         from qmd.app.updating import embed, nothing_to_embed
@@ -278,12 +275,9 @@ class Index(ReadingIndex):
         names = as_names(collections)
         refuse_unknown(names or (), (one.name for one in self._configuration.load().collections))
         request = EmbedRequest(names, **options)
-        with (
-            self._embedding_lock("watch" if request.resumes else "embed", names) as run,
-            self._configuration.open_writer() as writer,
-        ):
-            nothing = nothing_to_embed(writer, self.engine_settings(), request, on_start)
-            if nothing is not None:
+        lock = self._embedding_lock("watch" if request.resumes else "embed", names)
+        with lock as run, self._configuration.open_writer() as writer:
+            if (nothing := nothing_to_embed(writer, self.engine_settings(), request, on_start)) is not None:
                 return nothing
 
             def report(progress: Progress) -> None:
@@ -301,18 +295,18 @@ class Index(ReadingIndex):
             return done
 
     def embed_in_background(self, should_stop: Callable[[], bool]) -> bool:
-        """Compute missing vectors for half a minute whenever nobody asks anything; True if there is more to do.
+        """Compute missing vectors for half a minute while no request is waiting; return True if more are missing.
 
-        It goes on at a low priority on half of the processors, and waits before the next text while a request is
-        answered. It does nothing where that is switched off, the index cannot be written, its configuration is not
-        trusted, or memory is short.
+        It runs at low priority on half of the processors, and waits before the next text while a request is answered.
+        It does nothing if this is switched off, the index is not writable, its configuration is not trusted, or memory
+        is short.
 
         Args:
-            should_stop: Asked all the time; what was computed in the last three seconds is lost then.
+            should_stop: Called all the time; True ends the run and loses the vectors of the last three seconds.
 
         Raises:
-            StoppedError: `should_stop` says so, or a command wants to do the same.
-            ModelError: There is no embedding model, or another one than that whose vectors the index holds.
+            StoppedError: `should_stop` returned True, or a command waits to embed.
+            ModelError: There is no embedding model, or the index has vectors of another one.
             AlreadyEmbeddingError: Another process is embedding.
             StoreError: The index is damaged, or cannot be written.
         """
@@ -320,26 +314,18 @@ class Index(ReadingIndex):
         from qmd.app.updating import SLICE_S, ThrottledEmbedder, embed, refuse_another_model
         from qmd.store.opening import open_writer
 
-        if (
-            not self.embeds_in_background
-            or is_words_only()
-            or not os.access(self.path, os.W_OK)
-            or machine_lacks_memory()
-        ):
+        if not self.embeds_in_background or is_words_only():
+            return False
+        if not os.access(self.path, os.W_OK) or machine_lacks_memory():
             return False
         with self._readers.reader() as reader:
-            known = reader.status(None)
-        if not known.pending_documents:
-            return False
-        # A request that came while the model is opened would wait for that.
+            if not (known := reader.status(None)).pending_documents:
+                return False
+        # A request that comes while the model is loaded would wait for it.
         self._idle_gate.wait(should_stop)
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
-        # `open_writer` as what left the configuration is deleted by commands alone.
-        with (
-            self._embedding_lock("server") as run,
-            self._embedder() as embedder,
-            open_writer(self.path) as writer,
-        ):
+        # `open_writer` of the store: only commands delete the documents of collections that left the configuration.
+        with self._embedding_lock("server") as run, self._embedder() as embedder, open_writer(self.path) as writer:
             refuse_another_model(embedder, known.fingerprint)
             patient = ThrottledEmbedder(embedder, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
             done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
@@ -348,14 +334,14 @@ class Index(ReadingIndex):
             return done.stopped
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
-        """Drop what nothing uses and make the file small again; counts by kind of thing.
+        """Delete unused content and shrink the file; return the counts by kind.
 
         Args:
             dry_run: Only count.
 
         Raises:
             NotFoundError: There is no index.
-            BusyError: Another process is embedding, or keeps the index.
+            BusyError: Another process is embedding, or uses the index.
         """
         if not self.exists():
             raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index .")
@@ -367,8 +353,8 @@ class Index(ReadingIndex):
                 return writer.cleanup()
 
     @cached_property
-    def _told(self) -> set[str]:
-        """What was said of the model, which concerns every slice of a run."""
+    def _known_notes(self) -> set[str]:
+        """Notes on the model that were already reported; they concern every slice of a run."""
         return set()
 
     def _embedding_lock(self, by: Runner, collections: tuple[str, ...] | None = None) -> EmbeddingLock:
@@ -385,12 +371,12 @@ class Index(ReadingIndex):
     def _embedder(self) -> Iterator[Embedder]:
         with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
             if engines.embedder is None:
-                # The first note is the failure. Another model would fill the index with vectors of its own.
+                # The first note is the failure. Another model would fill the index with its own vectors.
                 reason = engines.notes[0] if engines.notes else "there is no embedding model"
                 raise ModelError(reason, "search by words works; see: qmd doctor")
             for note in engines.notes:
-                if note not in self._told:
-                    self._told.add(note)
+                if note not in self._known_notes:
+                    self._known_notes.add(note)
                     self._notices.warn(note)
             yield engines.embedder
 

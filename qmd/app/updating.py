@@ -1,7 +1,7 @@
-"""Bringing an index up to date: words from the files of its collections, then the vectors that are missing.
+"""Updates of an index: words from the files of its collections, then missing vectors.
 
-Vectors are computed by one process at a time: a command, `qmd watch`, or a server while nobody asks it anything. The
-last two go on in slices and give way to a command. What a search does by the way is in `app/freshness`.
+One process at a time computes vectors: a command, `qmd watch`, or an idle server. The last two work in slices and give
+way to a command. Updates by a search are in `app/freshness`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 
 SLICE_S = 30.0
-"""After so long a server looks for the newest notes again, which takes some 5 % of that in an index of 80,000."""
+"""Interval at which a server looks for the newest notes again, which takes some 5 % of it in an index of 80,000."""
 
 _PATIENT_BATCH = 16
 """Texts at a time for models on a GPU or a server, where one by one wastes most of the time."""
 
 
 class Update:
-    """An index, open for writing, and the collections that are to be made equal to their files.
+    """Update of an index, open for writing, from the files of its collections.
 
     Args:
         writer: The index.
-        collections: As far as they are trusted.
-        verify: Read every file, also those that look unchanged.
+        collections: The trusted ones.
+        verify: Read every file, even if it looks unchanged.
     """
 
     def __init__(self, writer: IndexWriter, collections: tuple[Collection, ...], *, verify: bool) -> None:
@@ -53,12 +53,9 @@ class Update:
         self.collections = collections
 
     def run(
-        self,
-        collection: Collection,
-        on_progress: Callable[[int, int], None] | None = None,
-        below: str = "",
+        self, collection: Collection, on_progress: Callable[[int, int], None] | None = None, below: str = ""
     ) -> UpdateReport:
-        """Make the index equal to the files of one collection.
+        """Update the index from the files of one collection.
 
         Args:
             collection: One of `collections`.
@@ -71,7 +68,7 @@ class Update:
         return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
     def unreported_file_types(self, collection: Collection, *, again: bool) -> Counter[str]:
-        """Ending → number of files in a folder that no collection takes; if not `again`, only with new endings."""
+        """Return suffix → number of skipped files in a folder; if not `again`, only if there are new suffixes."""
         known = OtherFiles.of(self._writer.facts(), collection.name)
         if again or not known.counts.keys() <= known.reported:
             from qmd.app.file_types import other_kinds
@@ -83,7 +80,7 @@ class Update:
         return Counter()
 
     def pending(self) -> int:
-        """Texts without vectors of the model that was used last."""
+        """Count the texts without vectors of the model used last."""
         models = self._writer.models()
         return self._writer.vector_coverage(models[-1].fingerprint if models else "").pending
 
@@ -94,7 +91,7 @@ def nothing_to_embed(
     request: EmbedRequest,
     on_start: Callable[[EmbeddingStart], None] | None,
 ) -> EmbedReport | None:
-    """What `embed` gives where every vector is in place, known without its model; None where that is needed."""
+    """Return the report of `embed` if no vector is missing, without loading the model; None if it is needed."""
     from qmd.app.engines import is_words_only
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
@@ -106,9 +103,8 @@ def nothing_to_embed(
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
         return None
-    if writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes:
-        return None
-    if writer.count_pending(model.fingerprint, request.collections)[0]:
+    is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
+    if is_staged or writer.count_pending(model.fingerprint, request.collections)[0]:
         return None
     if on_start is not None:
         on_start(EmbeddingStart(model.description, 0))
@@ -124,19 +120,18 @@ def embed(
     on_progress: Callable[[Progress], None] | None,
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
-    """Compute the vectors that are missing; what was computed is kept however it ends."""
-    from qmd.indexing import reembedding as anew
+    """Compute missing vectors; computed ones are kept however it ends."""
+    from qmd.indexing import reembedding
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
     collections, force = request.collections, request.force
-    fingerprint = anew.begin(writer, embedder.fingerprint, collections, force=force, resumes=request.resumes)
+    fingerprint = reembedding.begin(writer, embedder.fingerprint, collections, force=force, resumes=request.resumes)
     if on_start is not None:
         # `embed_pending` forgets them, too; here they would be counted as done.
         forget_outdated_chunks(writer, fingerprint)
-        pending, _ = writer.count_pending(fingerprint, collections)
-        on_start(EmbeddingStart(embedder.description, pending))
+        on_start(EmbeddingStart(embedder.description, writer.count_pending(fingerprint, collections)[0]))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
@@ -153,7 +148,7 @@ def embed(
     )
     if fingerprint == embedder.fingerprint or report.stopped:
         return report
-    notes = anew.finish(writer, embedder.fingerprint, collections, force=force)
+    notes = reembedding.finish(writer, embedder.fingerprint, collections, force=force)
     return replace(report, warnings=(*report.warnings, *notes))
 
 
@@ -161,8 +156,8 @@ class ThrottledEmbedder:
     """An `Embedder` that waits before every text, or few texts, and leaves half of the processors to others.
 
     Args:
-        inner: Computes.
-        wait: Returns when there is nothing more urgent; what it raises ends the work.
+        inner: The embedder that computes.
+        wait: Returns once nothing is more urgent; its exceptions end the work.
     """
 
     def __init__(self, inner: Embedder, wait: Callable[[], None]) -> None:
@@ -188,7 +183,7 @@ class ThrottledEmbedder:
         return self._inner.max_tokens
 
     def token_starts(self, text: str) -> Sequence[int]:
-        # Texts are cut in Python, which holds up every other thread.
+        # Texts are cut in Python, which blocks every other thread.
         self._wait()
         return self._inner.token_starts(text)
 
@@ -202,7 +197,7 @@ class ThrottledEmbedder:
         from qmd.batching import batches
 
         done: list[npt.NDArray[np.float32]] = []
-        # A text alone is run by the thread that asks for it, so its priority is that of these threads.
+        # A single text runs in the calling thread, so it has the priority of these threads.
         with ThreadPoolExecutor(self._threads, initializer=lower_thread_priority) as pool:
             for vectors in pool.map(self._embed, batches(texts, self._batch)):
                 done.append(vectors)
@@ -225,16 +220,16 @@ class ThrottledEmbedder:
 
 
 def refuse_another_model(embedder: Embedder, known: str | None) -> None:
-    """Leave it to the user to begin with a model: its vectors take their time, and a server is sent every text.
+    """Refuse a model that the user has not started with: its vectors take time, and a server gets every text.
 
     Args:
-        embedder: The model that is configured.
-        known: Fingerprint of the one whose vectors the index has; None before there are any.
+        embedder: The configured model.
+        known: Fingerprint of the model whose vectors the index has; None before there are any.
 
     Raises:
-        ModelError: The index has vectors of another model, or none and this one's server would compute them.
+        ModelError: The index has vectors of another model, or none and a model server would compute them.
     """
     if known is None and embedder.description.tier == "remote":
-        raise ModelError("a server's model computes vectors only when it is told to", "begin with: qmd embed")
+        raise ModelError("a server's model computes vectors only on request", "begin with: qmd embed")
     if known is not None and known != embedder.fingerprint:
         raise ModelError("the index has vectors of another model than the configured one", "run: qmd embed")

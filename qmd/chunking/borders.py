@@ -38,20 +38,15 @@ def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | No
     # A border that starts inside the range may end beyond it (a run of blank lines): its first characters still count.
     for match in _BORDER.finditer(text, low, high):
         is_code = any(start <= match.start() < end - 1 for start, end in near)
-        weights = _CODE_WEIGHTS if is_code else _WEIGHTS
-        borders.append((match.end(), weights[match.lastgroup or "line"]))
+        borders.append((match.end(), (_CODE_WEIGHTS if is_code else _WEIGHTS)[match.lastgroup or "line"]))
     for offset, weight in borders:
         score = weight * (1.0 - _DISTANCE_LOSS * ((high - offset) / width) ** 2)
         if low < offset <= high and score > 0.0 and score >= best_score:
             best, best_score = offset, score
-    return _last_word(text, low, high) if best is None else best
-
-
-def _last_word(text: str, low: int, high: int) -> int | None:
-    last = None
-    for match in _SPACE.finditer(text, low, high):
-        last = match.end()
-    return last
+    if best is None:
+        for match in _SPACE.finditer(text, low, high):
+            best = match.end()
+    return best
 
 
 def overlap_start(text: str, low: int, high: int, *, is_code: bool) -> int:
@@ -62,11 +57,8 @@ def overlap_start(text: str, low: int, high: int, *, is_code: bool) -> int:
     if is_code:
         line_end = text.find("\n", max(low - 1, 0), high)
         return line_end + 1 if line_end >= 0 else high
-    limit = low + (high - low) * 2 // 3
-    for match in _BORDER.finditer(text, max(low - 1, 0), limit):
-        if match.end() >= low:
-            return match.end()
-    for match in _SPACE.finditer(text, max(low - 1, 0), high):
-        if match.end() >= low:
-            return match.end()
+    for border, limit in ((_BORDER, low + (high - low) * 2 // 3), (_SPACE, high)):
+        for match in border.finditer(text, max(low - 1, 0), limit):
+            if match.end() >= low:
+                return match.end()
     return high

@@ -9,6 +9,7 @@ import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -125,10 +126,8 @@ def _make_budget(token_starts: Sequence[int], max_tokens: int, overlap_tokens: i
 def _make_chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
     for start, end, path in _cut_spans(text, sections, budget):
-        piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
-        piece = piece.strip()
-        if piece:
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+        if piece := text[start:end].rstrip():
             chunks.append(Chunk(len(chunks), start, start + len(piece), piece, path))
     return tuple(chunks)
 
@@ -146,9 +145,8 @@ def _cut_spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iter
         if n_tokens <= budget.max_tokens:
             pack.append(section)
             used += n_tokens
-            continue
-        for start, end in _split_windows(text, section, budget):
-            yield start, end, section.path
+        else:
+            yield from ((*span, section.path) for span in _split_windows(text, section, budget))
     if pack:
         yield _join_pack(pack)
 
@@ -161,15 +159,8 @@ def _may_follow(section: _Section, first: _Section) -> bool:
 def _join_pack(pack: Sequence[_Section]) -> tuple[int, int, tuple[str, ...]]:
     # Loose statements after a declaration do not take its name from it.
     paths = [section.path for section in pack if section.path or not section.is_code] or [()]
-    shared = paths[0]
-    for path in paths[1:]:
-        common = 0
-        for a, b in zip(shared, path, strict=False):
-            if a != b:
-                break
-            common += 1
-        shared = shared[:common]
-    return pack[0].start, pack[-1].end, shared
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
+    return pack[0].start, pack[-1].end, tuple(names[0] for names in shared)
 
 
 def _starts_pack(text: str, section: _Section) -> bool:
@@ -212,8 +203,7 @@ def _split_parts(
             level = inner - 1 if position == span[0] else inner
             yield _Section(position, declaration.start, level, path, is_code=True)
         name = (*path, declaration.name)
-        fits = budget.count(declaration.start, declaration.end) <= budget.max_tokens
-        if fits or not declaration.children:
+        if not declaration.children or budget.count(declaration.start, declaration.end) <= budget.max_tokens:
             yield _Section(declaration.start, declaration.end, inner, name, is_code=True)
         else:
             yield from _split_parts(text, (declaration.start, declaration.end), declaration.children, name, budget)
@@ -229,8 +219,7 @@ def _split_windows(text: str, section: _Section, budget: _Budget) -> Iterator[Sp
     # In code, as in a fence, a blank line parts more than a full stop does.
     fences = ((start, end),) if is_code else code_fences(text, start, end)
     last = bisect_left(token_starts, end)
-    position = start
-    covered = start
+    position = covered = start
     while True:
         first = bisect_left(token_starts, position)
         if last - first <= max_tokens:
@@ -243,8 +232,7 @@ def _split_windows(text: str, section: _Section, budget: _Budget) -> Iterator[Sp
             # One unbreakable run: cut between tokens, or take the token whole where several share one start.
             cut = high if high > covered else _next_start(token_starts, covered, end)
         yield position, cut
-        covered = cut
-        position = cut
+        covered = position = cut
         if overlap and cut < end:
             index = bisect_left(token_starts, cut)
             position = overlap_start(text, token_starts[max(index - overlap, first)], cut, is_code=is_code)

@@ -56,8 +56,7 @@ def edit_config(locations: Locations, change: Change) -> Config:
         root = CommentedMap() if root is None else root
         before = _dump(yaml, root)
         change(root)
-        after = _dump(yaml, root)
-        if after != before:
+        if (after := _dump(yaml, root)) != before:
             write_config_file(path, after)
         return load_config(locations)
 
@@ -73,11 +72,11 @@ def locked_config_file(path: Path) -> Iterator[None]:
         try:
             # Next to the file itself: two symlinks to one file must share its lock.
             target = resolve_own_file(path)
-            held = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
+            is_locked = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
         except OSError:
             # A folder that rejects a lock file rejects any file; `write_config_file` reports this if it must write.
-            held = True
-        if not held:
+            is_locked = True
+        if not is_locked:
             raise BusyError(f"'{path}' is being changed by another process", "wait for the other qmd, then try again")
         yield
 
@@ -193,8 +192,7 @@ def remove_context(root: YamlMap, name: str, prefix: str) -> None:
     """
     entry = _entry(root, name)
     context = _child(entry, "context")
-    key = _existing_key(context, prefix)
-    if key is None:
+    if (key := _existing_key(context, prefix)) is None:
         raise NotFoundError(f"No context found for: qmd://{name}/{prefix.strip('/')}", "see: qmd context list")
     del context[key]
     if not context:

@@ -16,7 +16,7 @@ from qmd.config.project import checked_folder, find_project_file
 from qmd.errors import UsageError
 from qmd.file_names import to_text, typed_path
 
-_BESIDE = ".qmd"
+_OWN_SUFFIX = ".qmd"
 _READABLE = 100
 """Characters of an address that its file name shows; the following digits make the name unique."""
 
@@ -54,7 +54,7 @@ class Locations(Struct, frozen=True):
 
     @property
     def keeps_configuration(self) -> bool:
-        """Whether an index has its own configuration; one opened by its path alone has only its stored copy."""
+        """True unless an index is opened by its path alone and so has only its stored copy of the configuration."""
         return bool(self.config_file.suffix)
 
     @property
@@ -87,14 +87,14 @@ def index_next_to(path: Path) -> Path:
 
     The original qmd has the same default file, and each program breaks the file of the other.
     """
-    return path if path.stem.endswith(_BESIDE) else path.with_name(f"{path.stem}{_BESIDE}{path.suffix}")
+    return path if path.stem.endswith(_OWN_SUFFIX) else path.with_name(f"{path.stem}{_OWN_SUFFIX}{path.suffix}")
 
 
 def own_index(path: Path) -> Path:
     """Return `path`, or the index next to it if there is one; from then on the other program can have `path`."""
-    beside = index_next_to(path)
+    own = index_next_to(path)
     # Unlike `Path.exists`, this accepts any name, even one that no file can have.
-    return beside if os.path.exists(beside) else path  # noqa: PTH110
+    return own if os.path.exists(own) else path  # noqa: PTH110
 
 
 def index_address(text: str, cwd: Path, home: Path) -> str | None:
@@ -189,8 +189,7 @@ def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[
     compares these two rules with platformdirs, which only reads the environment of this process and would slow a search
     by its import.
     """
-    chosen = environ.get(f"XDG_{kind.upper()}_HOME")
-    if chosen:
+    if chosen := environ.get(f"XDG_{kind.upper()}_HOME"):
         return Path(chosen).absolute() / "qmd"
     if sys.platform == "win32":
         import platformdirs
@@ -207,5 +206,4 @@ def _plain_name(index_name: str | None, cwd: Path) -> str:
         return "index"
     if "/" not in index_name and os.sep not in index_name:
         return index_name
-    resolved = os.path.normpath(cwd / index_name)
-    return resolved.replace(os.sep, "_").replace("/", "_").replace(":", "").lstrip("_")
+    return os.path.normpath(cwd / index_name).replace(os.sep, "_").replace("/", "_").replace(":", "").lstrip("_")

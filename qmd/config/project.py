@@ -24,12 +24,10 @@ _FILES = ("index.yaml", "index.yml")
 _OF_QMD = ("index.", ".index.")
 """Prefixes of all files that qmd creates there."""
 
-_TRUST_VARIABLES = ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS")
-
 
 def is_trusted_by_environment(environ: Mapping[str, str]) -> bool:
     """Return whether the environment marks projects as the user's own."""
-    return any(is_on(environ.get(name)) for name in _TRUST_VARIABLES)
+    return any(is_on(environ.get(name)) for name in ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS"))
 
 
 def find_project_file(cwd: Path) -> Path | None:
@@ -94,8 +92,7 @@ def checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, 
         ConfigError: It is such a link, or contains links.
     """
     folder = file.parent
-    target = linked_target(folder)
-    if target is None:
+    if (target := linked_target(folder)) is None:
         refuse_links(folder, environ)
         return folder
     if not takes_link and not is_trusted_by_environment(environ):

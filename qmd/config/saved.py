@@ -34,8 +34,7 @@ def named_query(text: str, config_dir: Path) -> str:
 
 def save_search(config_dir: Path, name: str, query: str | None) -> str | None:
     """Save a query under a name, or delete it with None; return the previous one."""
-    found = re.match(_NAME, name)
-    if found is None:
+    if (found := re.match(_NAME, name)) is None:
         raise UsageError(f"'{name}' cannot be the name of a search", "use up to 50 letters, digits, - and _")
     with locked_config_file(config_dir / _FILE):
         saved = saved_searches(config_dir)

@@ -40,9 +40,9 @@ class Config(Struct, frozen=True):
     sampling: Mapping[str, object] | None = None
     """Sampling settings of the expansion model; None if the file has none."""
     auto_update: bool = True
-    """Whether a search updates changed files first."""
+    """True if a search updates changed files first."""
     auto_embed: bool = True
-    """Whether servers compute missing vectors while idle."""
+    """True if servers compute missing vectors while idle."""
     digest: str = ""
     writable: tuple[str, ...] = ()
     """Names of the collections to which agents may add; none of a project's, which may be untrusted."""
@@ -57,8 +57,7 @@ class Config(Struct, frozen=True):
         Raises:
             NotFoundError: There is none; the hint names the nearest.
         """
-        collection = self.collection(name)
-        if collection is None:
+        if (collection := self.collection(name)) is None:
             raise collection_not_found(name, [known.name for known in self.collections])
         return collection
 
@@ -133,8 +132,7 @@ def config_text(raw: bytes) -> str:
 
 
 def _digest(raw: bytes, locations: Locations) -> str:
-    parts = (raw, os.fsencode(locations.base), os.fsencode(locations.home))
-    return sha256(b"\0".join(parts))
+    return sha256(b"\0".join((raw, os.fsencode(locations.base), os.fsencode(locations.home))))
 
 
 def _parse(raw: bytes, locations: Locations) -> Mapping[object, object]:
@@ -150,19 +148,15 @@ def _parse(raw: bytes, locations: Locations) -> Mapping[object, object]:
 
 
 def _mapping(value: object, where: str, locations: Locations) -> Mapping[object, object]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping | None):
         raise _value_error(where, "a mapping", value, locations)
-    return cast("Mapping[object, object]", value)  # YAML gives no static types
+    return cast("Mapping[object, object]", value or {})  # YAML gives no static types
 
 
 def _text(value: object, where: str, locations: Locations) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str | int | float):
+    if value is not None and not isinstance(value, str | int | float):
         raise _value_error(where, "text", value, locations)
-    return str(value)
+    return None if value is None or value == "" else str(value)
 
 
 def _models(slots: Mapping[object, object], locations: Locations) -> Mapping[str, str]:
@@ -204,17 +198,14 @@ def _sampling(value: object, locations: Locations) -> Mapping[str, object] | Non
         if key not in hooks.SAMPLING_NAMES:
             message = f"{SAMPLING_KEY} in '{locations.config_file}' has no setting '{key}'"
             raise ConfigError(message, f"it has {', '.join(hooks.SAMPLING_NAMES)}")
-        expected = hooks.expected_sampling(key, item)
-        if expected is not None:
+        if (expected := hooks.expected_sampling(key, item)) is not None:
             raise _value_error(f"{SAMPLING_KEY}.{key}", expected, item, locations)
     return written
 
 
 def _value_error(where: str, expected: str, value: object, locations: Locations) -> ConfigError:
-    return ConfigError(
-        f"{where} in '{locations.config_file}' must be {expected}, not {value!r}",
-        "edit the file, then run this again",
-    )
+    message = f"{where} in '{locations.config_file}' must be {expected}, not {value!r}"
+    return ConfigError(message, "edit the file, then run this again")
 
 
 def _collection(name: str, value: object, locations: Locations) -> Collection:
@@ -243,18 +234,12 @@ def _takes_notes(name: str, value: object, locations: Locations) -> bool:
 
 def _switch(value: object, where: str, locations: Locations) -> bool:
     """Read a setting that is on by default."""
-    if value is None:
-        return True
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | None):
         raise _value_error(where, "true or false", value, locations)
-    return value
+    return value is not False
 
 
 def _globs(value: object, where: str, locations: Locations) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list):
+    if value is not None and not isinstance(value, str | list):
         raise _value_error(where, "a list of globs", value, locations)
-    return tuple(str(glob) for glob in value)
+    return (value,) if isinstance(value, str) else tuple(str(glob) for glob in value or ())

@@ -17,7 +17,7 @@ class DateSpan(Struct, frozen=True):
     start: int
     end: int
     is_relative: bool = False
-    """Whether it depends on today."""
+    """True if it depends on today."""
 
     @property
     def iso(self) -> str:
@@ -71,8 +71,7 @@ def unit_around(day: date, unit: Unit, shift: int) -> Days:
     if unit == "year":
         return date(day.year + shift, 1, 1), date(day.year + shift, 12, 31)
     step = 1 if unit == "month" else 3
-    months = (day.year * 12 + day.month - 1) // step + shift
-    year, index = divmod(months, 12 // step)
+    year, index = divmod((day.year * 12 + day.month - 1) // step + shift, 12 // step)
     return month_of(year, index + 1) if unit == "month" else quarter_of(year, index + 1)
 
 

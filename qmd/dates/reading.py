@@ -18,7 +18,6 @@ MAX_CHARACTERS = 100_000
 YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 """Lookahead for a full year, which every date that does not depend on today contains."""
 
-_ANY_YEAR = f"(?={YEAR.pattern})"
 _LETTER = re.compile(r"[^\W\d_]")
 
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
@@ -48,7 +47,7 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
     found: list[DateSpan] = []
     taken = bytearray(len(text))
     has_words = _LETTER.search(text) is not None
-    left = [match.start() for match in re.finditer(_ANY_YEAR, text)]
+    left = [match.start() for match in re.finditer(f"(?={YEAR.pattern})", text)]
     for source, read, needs_words in _patterns():
         if (needs_words and not has_words) or (read is _read_year and not years):
             continue
@@ -57,12 +56,10 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
         for match in _compiled(source, re.IGNORECASE).finditer(text):
             if taken.find(1, *match.span()) >= 0:
                 continue
-            days: Sequence[Days] = ()
             with suppress(ValueError):
-                days = read(match, day_first)
-            if days:
-                taken[match.start() : match.end()] = bytes([1]) * len(match[0])
-            found.extend(DateSpan(first, last, match.start(), match.end()) for first, last in days)
+                if days := read(match, day_first):
+                    taken[match.start() : match.end()] = bytes([1]) * len(match[0])
+                    found.extend(DateSpan(first, last, match.start(), match.end()) for first, last in days)
     found.sort(key=lambda one: one.start)
     return join_ranges(text, found, lambda end: find_dates(end, day_first=day_first, years=years))
 
@@ -70,13 +67,9 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
 @cache
 def _patterns() -> tuple[tuple[str, Reader, bool], ...]:
     """Return (pattern, reader, whether it needs letters), the more exact first: each takes text from the later ones."""
+    of_digits = (_read_day, _read_numeric_day, _read_month, _read_year)
     return tuple(
-        (
-            source,
-            read,
-            read not in (_read_day, _read_numeric_day, _read_month, _read_year)
-            or (read is not _read_year and "年" in source),
-        )
+        (source, read, read not in of_digits or (read is not _read_year and "年" in source))
         for source, read in _sources()
     )
 
@@ -145,8 +138,7 @@ def _read_numeric_day(match: Match, day_first: bool | None) -> Sequence[Days]:
 
 
 def _read_named_day(match: Match, day_first: bool | None) -> Sequence[Days]:
-    month = MONTHS.get(match["w"].lower())
-    if month is None:
+    if (month := MONTHS.get(match["w"].lower())) is None:
         return ()
     groups = match.groupdict()
     numbers = [int(number) for number in (groups["d"], groups.get("e")) if number]
@@ -170,15 +162,14 @@ def _read_month(match: Match, day_first: bool | None) -> Sequence[Days]:
 
 
 def _read_quarter(match: Match, day_first: bool | None) -> Sequence[Days]:
-    said = match["q"] or match["w"].lower()
-    number = ORDINALS.get(said) or "一二三四".find(said) + 1 or (int(said) if said.isdecimal() else 0)
+    word = match["q"] or match["w"].lower()
+    number = ORDINALS.get(word) or "一二三四".find(word) + 1 or (int(word) if word.isdecimal() else 0)
     return (quarter_of(int(match["y"]), number),) if number else ()
 
 
 def _read_week(match: Match, day_first: bool | None) -> Sequence[Days]:
     year, week = int(match["y"]), int(match["k"])
-    number = match.groupdict().get("n")
-    if number:
+    if number := match.groupdict().get("n"):
         day = date.fromisocalendar(year, week, int(number))
         return ((day, day),)
     return (week_of(year, week),)

@@ -117,9 +117,7 @@ def _unit(word: str) -> Unit:
 
 
 def _parse_number(word: str) -> int | None:
-    if word.isdecimal() and len(word) <= _LARGEST:
-        return int(word)
-    return NUMBERS.get(word)
+    return int(word) if word.isdecimal() and len(word) <= _LARGEST else NUMBERS.get(word)
 
 
 def _weekday(today: date, weekday: int, shift: int) -> Days:

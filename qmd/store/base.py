@@ -13,23 +13,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from qmd.addresses import is_below
+from qmd.batching import batches
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
-from qmd.store.records import COLLECTION_FACTS
+from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile
+from qmd.store.records import COLLECTION_FACTS, PendingContent
 from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.status import EmbeddingRun, IndexStatus, SkippedFile
     from qmd.store.linking import LinkTables
     from qmd.store.records import (
         ChunkRecord,
         KnownFile,
         NamedDocument,
         NewDocument,
-        PendingContent,
         ResolvedLink,
         StoredFile,
         StoredModel,
@@ -57,8 +57,7 @@ class IndexReader(Protocol):
         """Return the run that computes vectors of this index now, in any process."""
         from qmd.store.runs import lock_holder
 
-        run = lock_holder(self.path)
-        return run if run is not None and run.task.computes else None
+        return run if (run := lock_holder(self.path)) is not None and run.task.computes else None
 
     def close(self) -> None:
         """Release the file."""
@@ -222,6 +221,12 @@ class IndexReader(Protocol):
     def status(self, fingerprint: str | None) -> IndexStatus:
         """Return counts of the stored content; vectors of the model of that fingerprint, None for the last used."""
 
+    def collection_statuses(self, counts: Mapping[str, int]) -> tuple[CollectionStatus, ...]:
+        """Return the status of each collection, given its number of documents."""
+        facts = self.facts()
+        known = [(one, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}")) for one in self.collections()]
+        return tuple(CollectionStatus.of(*one) for one in known)
+
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
         """Yield every document's file record, some hundred at a time, in the order of storing."""
 
@@ -296,8 +301,7 @@ class IndexWriter(IndexReader, Protocol):
         fact = f"anchored:{collection}"
         with self.transaction():
             since = int(self.facts().get(fact) or 0)
-            newest = self.settle_since(collection, since)
-            if newest != since:
+            if (newest := self.settle_since(collection, since)) != since:
                 self.set_facts({fact: str(newest)})
 
     def settle_since(self, collection: str, since: int) -> int:
@@ -332,8 +336,8 @@ class IndexWriter(IndexReader, Protocol):
             if self.count_documents(Scope(collections=(new,))):
                 raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
             facts = self.facts()
-            self.set_facts({f"{fact}:{new}": facts.get(f"{fact}:{old}") for fact in COLLECTION_FACTS})
-            self.set_facts({f"{fact}:{old}": None for fact in COLLECTION_FACTS})
+            moved = {f"{fact}:{new}": facts.get(f"{fact}:{old}") for fact in COLLECTION_FACTS}
+            self.set_facts({**moved, **{f"{fact}:{old}": None for fact in COLLECTION_FACTS}})
             self.move_collection(old, new)
 
     def drop_collection(self, name: str) -> int:
@@ -344,6 +348,16 @@ class IndexWriter(IndexReader, Protocol):
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
         """Yield contents without a complete chunk set, the newest first; safe while the caller writes."""
+        for part in batches(self.pending_paths(fingerprint, collections), 64):
+            texts = self.texts([content_hash for content_hash, _ in part])
+            # A text can vanish between the list and here, when another process updates the index.
+            yield from (PendingContent(*one, texts[one[0]]) for one in part if one[0] in texts)
+
+    def pending_paths(self, fingerprint: str, collections: Sequence[str] | None) -> Sequence[tuple[str, str]]:
+        """Return (content hash, path) of `pending`: by the note's own date or else its file's time, newest first.
+
+        File times of a freshly cloned or copied folder mean nothing; the dates still do.
+        """
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
         """Count (contents, characters) that `pending` would yield."""
@@ -352,12 +366,7 @@ class IndexWriter(IndexReader, Protocol):
         """Return the keys that already have a vector."""
 
     def put_chunks(
-        self,
-        fingerprint: str,
-        dim: int,
-        contents: Mapping[str, Sequence[ChunkRecord]],
-        *,
-        is_complete: bool = True,
+        self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]], *, is_complete: bool = True
     ) -> None:
         """Store chunk sets by content hash, whose vectors are stored; one call is all or nothing.
 

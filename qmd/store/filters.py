@@ -1,7 +1,7 @@
-"""What a scope asks of a document: the rules, of which each engine writes the smallest parts in its own language.
+"""Conditions of a scope on documents: the rules, of which each engine writes the smallest parts in its own language.
 
-Front matter is compared by `conditions`. A tag stands for those nested in it, too. A note is of the day or
-month that it names, else of the day on which its file was written, where its reader is.
+Front matter is compared by `conditions`. A tag includes the tags nested in it. The date of a note is the day or month
+that it names, else the day on which its file was written, in the reader's time zone.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from qmd.records import DateFilter, FieldFilter, Filter, Scope, TagFilter, TextF
 from qmd.times import time_text
 
 _AFTER_ANY_DAY = "~"
-"""Behind the start of a date it stands for the end of what that names: `2024-02~` is later than any day of it."""
+"""Suffix of a date that makes it later than any day in it: `2024-02~` sorts after `2024-02-29`."""
 
 _FIRST_DAY, _SURE_DAY, _LAST_DAY = (f"date || '-{day}'" for day in ("01", "28", "31"))
-"""A note's own date, of a month its first day, the last that any month has, and the last. What this adds to a whole day
-changes no comparison with a date."""
+"""A note's own date; for a month its first day, the last day that every month has, and its last possible day. The
+suffix of a whole day changes no comparison with a date."""
 
 
 class ScopeWriter(ABC):
-    """Writes conditions on rows of `documents` in what all dialects of SQL share; what they do not is abstract.
+    """Writer of conditions on rows of `documents`, in the SQL that all dialects share; the rest is abstract.
 
     Attributes:
-        parts: What was written of a scope so far.
+        parts: The conditions of a scope so far.
     """
 
     def __init__(self) -> None:
         self.parts: list[str] = []
 
     def scope(self, scope: Scope) -> list[str]:
-        """All that a scope asks, so that nothing is left to be filtered afterwards; empty where it asks nothing."""
+        """Return all conditions of a scope, so that no result needs filtering; empty if every document is in scope."""
         if scope.collections is not None:
             self.parts.append(f"collection IN ({', '.join(map(self.value, scope.collections))})")
         if scope.path_prefix:
@@ -46,40 +46,40 @@ class ScopeWriter(ABC):
         return self.parts
 
     def dated(self, days: Iterable[tuple[str, str]], *, by_file_time: bool) -> str:
-        """That a document is of a day, or whole month, in one of the spans of days (first and last, ISO).
+        """Return the condition that a document's date is in one of the spans of days (first and last, ISO).
 
-        With `by_file_time` for those alone that have no date of their own, by the day on which the file was written.
+        With `by_file_time` the condition is on documents without a date of their own, by the day of the file's time.
         """
         parts = [self._written(*span) if by_file_time else self._named(*span) for span in days]
         return f"({' OR '.join(parts) or 'false'})"
 
     @abstractmethod
     def value(self, value: object) -> str:
-        """What stands for a value."""
+        """Return the form of a value in a condition."""
 
     @abstractmethod
     def begins(self, column: str, text: str) -> str:
-        """That a column begins with a text."""
+        """Return the condition that a column begins with a text."""
 
     @abstractmethod
     def contains(self, column: str, text: str) -> str:
-        """That a column contains a text."""
+        """Return the condition that a column contains a text."""
 
     @abstractmethod
     def contains_folded(self, column: str, text: str) -> str:
-        """That a column, case-folded, contains a text that is."""
+        """Return the condition that a column, case-folded, contains a case-folded text."""
 
     @abstractmethod
     def matches(self, column: str, mask: str) -> str:
-        """That a column matches a mask of `*`, `?` and `[...]`, `/` like any other character."""
+        """Return the condition that a column matches a mask of `*`, `?` and `[...]`; `/` is like other characters."""
 
     @abstractmethod
     def tagged(self, tag: str) -> str:
-        """That the front matter has this tag, folded and without `#`, or one nested in it."""
+        """Return the condition that the front matter has this tag, folded and without `#`, or one nested in it."""
 
     @abstractmethod
     def metadata_clause(self, condition: Condition) -> str:
-        """Return the clause that the front matter meets a condition."""
+        """Return the condition that the front matter meets a `Condition`."""
 
     def _filter(self, one: Filter) -> str:
         if one.is_negated:
@@ -106,20 +106,19 @@ class ScopeWriter(ABC):
                 return self.metadata_clause(condition)
 
     def _named(self, first: str, last: str) -> str:
-        """Its own date lies between two; a month lies within its month and not within any day of it."""
+        # A month lies within its month and not within any day of it.
         return f"({_FIRST_DAY} >= {self.value(first)} AND {_SURE_DAY} <= {self.value(last + _AFTER_ANY_DAY)})"
 
     def _written(self, first: str, last: str) -> str:
-        """It has no date of its own, and its file was written between two."""
         since, until = self._instant(first), self._instant(last, is_end=True)
         return f"(date IS NULL AND modified_at >= {since} AND modified_at < {until})"
 
     def _instant(self, day: str, *, is_end: bool = False) -> str:
-        """When a day, month or year begins where the reader is, or the next one, as `modified_at` has it."""
+        """Return when a day, month or year starts in the reader's time zone, or the next one, like `modified_at`."""
         from datetime import date, datetime, timedelta
 
         def first_of(months: int) -> date:
-            # Of one that the calendar cannot hold, the first of another year.
+            # For a year outside the calendar, the first of another year.
             return date(min(max(months // 12, 2), 9998), months % 12 + 1, 1)
 
         year, month, number = ([int(part) for part in re.findall(r"\d+", day)] + [0, 0, 0])[:3]

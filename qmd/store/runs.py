@@ -1,8 +1,8 @@
-"""The embedding lock of an index: who takes it, and how far that run is.
+"""The embedding lock of an index, and the progress of the run that has it.
 
-A lock file and a record lie next to the index file. The lock alone says whether a run is going on, because the system
-drops it when its process dies, so the record of a killed run is not believed. Every process that computes, cleans or
-copies vectors takes the lock.
+A lock file and a record lie next to the index file. The lock alone decides whether a run is active, because the system
+drops it when its process dies, so the record of a killed run is ignored. Every process that computes, cleans or copies
+vectors takes the lock.
 """
 
 from __future__ import annotations
@@ -37,54 +37,54 @@ _LOCK, _WANTED, _RECORD, _MAX_BYTES = "embed.lock", "embed-wanted.lock", "embed.
 """Files next to the index, and the largest record."""
 
 _INTERVAL_S = 1.0
-"""Between two records of how far a run is."""
+"""Interval of the records of a run's progress."""
 
 
 class EmbeddingLock:
-    """The embedding lock of an index, held while a `with` block runs, and the record that other processes read.
+    """The embedding lock of an index for the time of a `with` block, and the record that other processes read.
 
-    A lock may be taken again: where the block before paused, the next one continues its run.
+    A lock may be taken again: if the last block paused, the next one continues its run.
 
     Args:
         database: The index.
-        by: What takes the lock.
+        by: The kind of run.
         place: Name of the index in messages.
     """
 
     def __init__(self, database: Path, by: Runner = "embed", place: str | None = None) -> None:
         self._database = database
         self._place = place or str(database)
-        self._held = ExitStack()
+        self._lock = ExitStack()
         self._known_total = 0
         self._written_at = 0.0
         self.run = _new_run(by)
-        """What other processes see."""
+        """The record that other processes see."""
 
     def __enter__(self) -> Self:
         """Take the lock.
 
         Raises:
-            AlreadyEmbeddingError: Another process has it; the message says which one.
+            AlreadyEmbeddingError: Another process has it; the message names it.
         """
-        with ExitStack() as held:
-            if not self._take(held):
+        with ExitStack() as lock:
+            if not self._take(lock):
                 raise self._refusal()
-            # Until a slice knows more, it is as far as the one before it.
+            # Until a slice knows more, its progress is that of the previous one.
             self.run = replace(self.run, is_paused=False) if self.run.is_paused else _new_run(self.run.by)
             self._known_total = self.run.total
             self._write()
-            self._held = held.pop_all()
+            self._lock = lock.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         if not self.run.is_paused:
             with suppress(OSError):
                 _file(self._database, _RECORD).unlink(missing_ok=True)
-        self._held.close()
+        self._lock.close()
 
     def update(self, progress: Progress) -> None:
-        """Report how far the run is, once a second."""
-        # A later slice knows only what is left, and what came in meanwhile.
+        """Report the progress of the run, once a second."""
+        # A later slice only knows the remaining and the new texts.
         total = max(progress.total, self._known_total)
         done = total - progress.total + progress.done
         is_first = not self.run.total
@@ -95,7 +95,7 @@ class EmbeddingLock:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a command waits for this run to give way."""
+        """Return whether a command waits for this run to give way."""
         return self.run.task.yields and is_locked(_file(self._database, _WANTED))
 
     def pause(self) -> None:
@@ -103,22 +103,22 @@ class EmbeddingLock:
         self.run = replace(self.run, is_paused=True)
         self._write()
 
-    def _take(self, held: ExitStack) -> bool:
-        """Take the lock, False where another process keeps it.
+    def _take(self, stack: ExitStack) -> bool:
+        """Take the lock; return False if another process keeps it.
 
         A run that gives way is asked to end, unless this one would give way itself. Commands wait for each other for a
-        while, but one that computes does not wait for another that does, which may take hours.
+        while, but a command that computes does not wait for another one, which may take hours.
         """
         lock, wanted = _file(self._database, _LOCK), _file(self._database, _WANTED)
         yields = self.run.task.yields
         if yields and is_locked(wanted):
             # A run that gave way would otherwise be back before the command finds the lock free.
             return False
-        is_ours = held.enter_context(exclusive_lock(lock, _PROBE_S))
+        is_ours = stack.enter_context(exclusive_lock(lock, _PROBE_S))
         holder = None if is_ours or yields else lock_holder(self._database)
         if holder is not None and not holder.by == self.run.by == "embed":
             with exclusive_lock(wanted, _PROBE_S):
-                is_ours = held.enter_context(exclusive_lock(lock, _HANDOVER_S))
+                is_ours = stack.enter_context(exclusive_lock(lock, _HANDOVER_S))
         return is_ours
 
     def _refusal(self) -> AlreadyEmbeddingError:
@@ -131,21 +131,20 @@ class EmbeddingLock:
 
     def _write(self) -> None:
         self._written_at = time.monotonic()
-        # The vectors matter more than whether others learn of them.
+        # The vectors matter more than the report about them.
         with suppress(OSError):
             write_atomically(_file(self._database, _RECORD), json.encode(self.run).decode())
 
 
 def lock_holder(database: Path) -> EmbeddingRun | None:
-    """Return the run that has the lock of an index now, None for none, which costs nothing."""
+    """Return the run that has the lock of an index now; None for none, at no cost."""
     record = _file(database, _RECORD)
     try:
         run = json.decode(read_regular_file(record, _MAX_BYTES), type=EmbeddingRun)
         age_s = time.time() - record.stat().st_mtime
     except (OSError, ValueError):
         return None
-    is_going_on = is_locked(_file(database, _LOCK)) or (run.is_paused and age_s < _PAUSE_S)
-    return run if is_going_on else None
+    return run if is_locked(_file(database, _LOCK)) or (run.is_paused and age_s < _PAUSE_S) else None
 
 
 def _new_run(by: Runner) -> EmbeddingRun:

@@ -74,7 +74,7 @@ MUTANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("if (slot, model) not in items.models},", "},", TRUST),
     ("        editor_uri=None,\n    )\n\n\ndef record_trust", "    )\n\n\ndef record_trust", TRUST),
     ("if version < len(MIGRATIONS):", "if version < len(MIGRATIONS) - 1:", MIGRATIONS),
-    ("for step in MIGRATIONS[_own_version(database) :]:", "for step in MIGRATIONS[version:]:", MIGRATIONS),
+    ("steps(database, _own_version(database), len(", "steps(database, version, len(", MIGRATIONS),
     ("database.run(\"DELETE FROM meta WHERE key GLOB 'anchored:*'\")", "pass", MIGRATIONS),
     ("        move_blocks(database)\n", "        pass\n", MIGRATIONS),
     ("if database.value(\"PRAGMA page_count\") == 0:\n            return 0", "if True:\n            return 0", MIGRATIONS),

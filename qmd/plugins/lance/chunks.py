@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,12 +18,8 @@ from qmd.plugins.lance.state import Model, vector_schema
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, literal
 from qmd.plugins.lance.tidying import tidy
 from qmd.store.base import IndexWriter
-from qmd.store.records import ChunkRecord, PendingContent, StoredModel, VectorCoverage
+from qmd.store.records import ChunkRecord, StoredModel, VectorCoverage
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-_TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
 
 _DONE = "seq = -1"
@@ -81,31 +78,20 @@ class ChunkWriter(Chunks, IndexWriter):
     def _open(self) -> OpenTables:
         """Return the tables of the transaction."""
 
-    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        for part in batches(_read_pending(self._tables, fingerprint, collections), _TEXTS_AT_ONCE):
-            texts = self.texts([row["hash"] for row in part])
-            # A text may have been deleted meanwhile.
-            known = [(row["hash"], row["path"]) for row in part if row["hash"] in texts]
-            yield from (PendingContent(content_hash, path, texts[content_hash]) for content_hash, path in known)
+    def pending_paths(self, fingerprint: str, collections: Sequence[str] | None) -> list[tuple[str, str]]:
+        return [(row["hash"], row["path"]) for row in _read_pending(self._tables, fingerprint, collections)]
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
         rows = _read_pending(self._tables, fingerprint, collections)
         return len(rows), sum(row["n_chars"] for row in rows)
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
-        tables = self._tables
-        model = tables.state.model(fingerprint)
-        if model is None:
-            return frozenset()
-        return frozenset(row["key"] for row in tables.select_in(model.table, ("key",), "key", keys))
+        model = self._tables.state.model(fingerprint)
+        found = self._tables.select_in(model.table, ("key",), "key", keys) if model else ()
+        return frozenset(row["key"] for row in found)
 
     def put_chunks(
-        self,
-        fingerprint: str,
-        dim: int,
-        contents: Mapping[str, Sequence[ChunkRecord]],
-        *,
-        is_complete: bool = True,
+        self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]], *, is_complete: bool = True
     ) -> None:
         """See `IndexWriter`; contents deleted meanwhile are skipped.
 
@@ -123,13 +109,10 @@ class ChunkWriter(Chunks, IndexWriter):
             for content in sorted(there):
                 facts = {"model": model.id, "hash": content}
                 rows += [{**facts, "seq": -1}] if is_complete else []
-                rows += [
-                    {**facts, "seq": c.seq, "start": c.start, "end": c.end, "key": c.key} for c in contents[content]
-                ]
-            stored = {
-                row["hash"] for row in tables.select_in("chunks", ("hash",), "hash", list(there), f"model = {model.id}")
-            }
-            tables.delete_in("chunks", "hash", sorted(stored), f"model = {model.id}")
+                rows += [{**facts, **msgspec.structs.asdict(chunk)} for chunk in contents[content]]
+            mine = f"model = {model.id}"
+            stored = {row["hash"] for row in tables.select_in("chunks", ("hash",), "hash", list(there), mine)}
+            tables.delete_in("chunks", "hash", sorted(stored), mine)
             tables.add("chunks", rows)
             for name in ("chunks", *(model.table for model in tables.state.models)):
                 tidy(tables, name)
@@ -202,9 +185,8 @@ def _read_pending(tables: Tables, fingerprint: str, collections: Sequence[str] |
             known = first.setdefault(row["hash"], row)
             known["path"] = min(known["path"], row["path"])
             known["day"] = max(known["day"], row["day"])
-    return sorted(
-        sorted(first.values(), key=lambda row: str(row["path"])), key=lambda row: str(row["day"]), reverse=True
-    )
+    by_path = sorted(first.values(), key=lambda row: str(row["path"]))
+    return sorted(by_path, key=lambda row: str(row["day"]), reverse=True)
 
 
 def _model(tables: OpenTables, fingerprint: str, dim: int) -> Model:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from qmd.batching import batches
 from qmd.errors import StoreError
@@ -20,9 +20,6 @@ from qmd.plugins.lance.state import Model
 from qmd.plugins.lance.tables import Row, Tables, both, is_in
 from qmd.records import Candidate, Scope, StoredDocument
 from qmd.store.records import sort_candidates
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 NARROW = 500
 """Documents of a scope up to which their vectors are fetched: it takes as long as a few searches."""
@@ -72,8 +69,7 @@ class Dense(Documents):
         model = known_model(tables, vector, fingerprint)
         if model is None:
             return {}
-        ids = list(dict.fromkeys(document_ids))
-        documents = list(tables.select_in("documents", ("id", "hash"), "id", ids))
+        documents = list(tables.select_in("documents", ("id", "hash"), "id", list(dict.fromkeys(document_ids))))
         chunks = _read_chunks(tables, model, {row["hash"] for row in documents})
         keys, matrix = fetch_vectors(tables, model, list({row["key"] for row in chunks}))
         cosines = dict(zip(keys, (matrix @ _normalise(vector)).tolist(), strict=True))
@@ -103,8 +99,7 @@ class Dense(Documents):
         model = tables.state.model(fingerprint)
         if model is None:
             return
-        keys = [row["key"] for row in tables.select(model.table, ("key",))]
-        for part in batches(keys, _VECTORS_AT_A_TIME):
+        for part in batches([row["key"] for row in tables.select(model.table, ("key",))], _VECTORS_AT_A_TIME):
             yield self.vectors(fingerprint, part)
 
 
@@ -125,8 +120,7 @@ def _find_nearest(
 ) -> dict[bytes, float]:
     """Return the cosines of the nearest vectors, by key."""
     tables.check()
-    table = tables.table(model.table)
-    if table is None:
+    if (table := tables.table(model.table)) is None:
         return {}
     with tables.connection.failing():
         query = table.search(_normalise(vector), vector_column_name="vector").distance_type("cosine")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +21,15 @@ from qmd.records import Collection, Link, NameKind, Scope, StoredDocument
 from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.linking import Written
-from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_skipped, unpack_text
+from qmd.store.records import (
+    NamedDocument,
+    StoredFile,
+    decode_metadata,
+    hash_key,
+    unpack_links,
+    unpack_skipped,
+    unpack_text,
+)
 
 COLUMNS = ("id", "collection", "path", "title", "hash", "modified_at", "n_chars", "metadata", "date")
 """In the order of `StoredDocument`."""
@@ -64,8 +71,7 @@ class Documents(IndexReader):
 
     def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
         rows = self._tables.select("documents", ("path", "size_bytes", "mtime_ns"), of_collection(collection))
-        files = sorted((row["path"], row["size_bytes"], row["mtime_ns"]) for row in rows)
-        yield from batches(files, _FILES_AT_A_TIME)
+        yield from batches(sorted((row["path"], row["size_bytes"], row["mtime_ns"]) for row in rows), _FILES_AT_A_TIME)
 
     def recorded_folders(self, collection: str) -> Mapping[str, int]:
         rows = self._tables.select("places", ("path", "value"), both("kind = 'folder'", of_collection(collection)))
@@ -75,24 +81,19 @@ class Documents(IndexReader):
         """With None those of all collections, by collection and path."""
         inside = "" if collection is None else of_collection(collection)
         rows = self._tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
-        found = [
-            replace(unpack_skipped(msgspec.json.decode(row["value"], type=SkippedFile)), collection=row["collection"])
-            for row in rows
-        ]
+        files = [(msgspec.json.decode(row["value"], type=SkippedFile), row["collection"]) for row in rows]
+        found = [replace(unpack_skipped(file), collection=name) for file, name in files]
         return sorted(found, key=lambda one: (one.collection, one.path))
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
-        found = _stored_documents(self._tables.select_in("documents", COLUMNS, "id", ids))
-        return {document.id: document for document in found}
+        rows = self._tables.select_in("documents", COLUMNS, "id", ids)
+        return {document.id: document for document in _stored_documents(rows)}
 
     def texts(self, hashes: Sequence[str]) -> dict[str, str]:
         tables = self._tables
-        found: dict[str, str] = {}
-        for row in tables.select_in("documents", ("hash", "doc"), "hash", hashes):
-            if row["hash"] not in found:
-                with _unpacking(tables):
-                    found[row["hash"]] = unpack_text(row["doc"])
-        return found
+        packed = {row["hash"]: row["doc"] for row in tables.select_in("documents", ("hash", "doc"), "hash", hashes)}
+        with _unpacking(tables):
+            return {content_hash: unpack_text(doc) for content_hash, doc in packed.items()}
 
     def find_path(self, collection: str, path: str) -> StoredDocument | None:
         return next(iter(self._stored(both(of_collection(collection), f"path = {literal(path)}"))), None)
@@ -132,7 +133,6 @@ class Documents(IndexReader):
             yield [StoredFile(*(row[name] for name in columns)) for row in part]
 
     def _stored(self, where: str) -> list[StoredDocument]:
-        """Return documents by collection and path."""
         found = _stored_documents(self._tables.select("documents", COLUMNS, where))
         return sorted(found, key=lambda one: (one.collection, one.path))
 
@@ -148,7 +148,8 @@ def of_collections(names: Sequence[str] | None) -> str:
 
 
 def _stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:
-    return [StoredDocument(*(_metadata(row) if name == "metadata" else row[name] for name in COLUMNS)) for row in rows]
+    decoded = ({**row, "metadata": decode_metadata(row["metadata"])} for row in rows)
+    return [StoredDocument(*(row[name] for name in COLUMNS)) for row in decoded]
 
 
 class LanceLinks:
@@ -170,9 +171,8 @@ class LanceLinks:
     def count_links(self, keys: Names[str]) -> int:
         wanted = set(map(hash_key, keys))
         rows = self._tables.select("documents", ("link_keys", "link_counts"), _has_any("link_keys", wanted))
-        return sum(
-            n for row in rows for key, n in zip(row["link_keys"], row["link_counts"], strict=True) if key in wanted
-        )
+        counts = (one for row in rows for one in zip(row["link_keys"], row["link_counts"], strict=True))
+        return sum(n for key, n in counts if key in wanted)
 
     def names_of(self, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
         rows = self._tables.select_in("documents", ("id", "name_keys"), "id", ids)
@@ -192,11 +192,6 @@ class LanceLinks:
 def names_in(row: Row) -> Iterator[tuple[str, NameKind]]:
     """Yield the names of a document with their kinds, from a row with `name_keys` and `name_kinds`."""
     return zip(row["name_keys"], row["name_kinds"], strict=True)
-
-
-def _metadata(row: Row) -> Any:
-    stored = msgspec.json.decode(row["metadata"])
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
 
 
 def _has_any(column: str, values: Iterable[object]) -> str:
@@ -221,5 +216,4 @@ def _unpacking(tables: Tables) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, zlib.error) as exc:
-        message = f"index '{tables.connection.address}' is damaged"
-        raise StoreError(message, "rebuild it from your files") from exc
+        raise StoreError(f"index '{tables.connection.address}' is damaged", "rebuild it from your files") from exc

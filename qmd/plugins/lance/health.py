@@ -11,7 +11,7 @@ from qmd.errors import StoreError
 from qmd.plugins.lance.chunks import Chunks, ChunkWriter, complete_hashes
 from qmd.plugins.lance.tables import REBUILD, Tables, both
 from qmd.plugins.lance.tidying import drop_unused, tidy, unused_keys
-from qmd.status import CollectionStatus, IndexStatus
+from qmd.status import IndexStatus
 from qmd.store.runs import lock_holder
 
 
@@ -26,7 +26,6 @@ class Health(Chunks):
         documents = tables.select("documents", ("collection", "hash"))
         counts = Counter(row["collection"] for row in documents)
         complete = complete_hashes(tables, fingerprint or "")
-        updated = {key.partition(":")[2]: value for key, value in state.meta.items() if key.startswith("updated_at:")}
         return IndexStatus(
             path=self.path,
             size_bytes=sum(_size_bytes(table) for name in state.versions if (table := tables.table(name))),
@@ -35,11 +34,9 @@ class Health(Chunks):
             pending_documents=len({row["hash"] for row in documents} - complete),
             chunks=tables.count("chunks", both(f"model = {model.id}", "seq >= 0")) if model else 0,
             vectors=tables.count(model.table) if model else 0,
-            updated_at=max(updated.values(), default=None),
+            updated_at=self.updated_at(),
             fingerprint=fingerprint,
-            collections=tuple(
-                CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name)) for one in state.collections
-            ),
+            collections=self.collection_statuses(counts),
             left_out=tuple(self.left_out(None)),
             holder=lock_holder(self.path),
         )
@@ -52,8 +49,7 @@ class Health(Chunks):
         for model in tables.state.models:
             stored = {row["key"] for row in tables.select(model.table, ("key",))}
             used = [row["key"] for row in tables.select("chunks", ("key",), both(f"model = {model.id}", "seq >= 0"))]
-            lost = sum(key not in stored for key in used)
-            if lost:
+            if lost := sum(key not in stored for key in used):
                 found.append(f"{lost} chunks have no vector")
         return found
 
@@ -120,5 +116,4 @@ def count_unused(tables: Tables) -> Mapping[str, int]:
 
 
 def _size_bytes(table: LanceTable) -> int:
-    indexes = sum(one.size_bytes or 0 for one in table.list_indices())
-    return int(table.stats()["total_bytes"]) + indexes
+    return int(table.stats()["total_bytes"]) + sum(one.size_bytes or 0 for one in table.list_indices())

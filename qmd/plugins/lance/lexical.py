@@ -17,13 +17,7 @@ from qmd.plugins.lance.documents import Documents, of_collections
 from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.records import sort_candidates
-
-ANCHOR_WEIGHT = 2.0
-"""Weight of the texts of links to a document, next to its own words; measured with SQLite's engine."""
-
-ANCHOR_CANDIDATES = 50
-"""Most documents found by their anchors alone."""
+from qmd.store.records import ANCHOR_CANDIDATES, ANCHOR_WEIGHT, sort_candidates
 
 _PHRASE = re.compile(r'"([^"]*)"(\*?)')
 
@@ -86,9 +80,7 @@ class Lexical(Documents):
 
 
 def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
-    found: set[str] = set()
-    for text in texts:
-        found.update(_WORD.findall(text.lower()))
+    found = {word for text in texts for word in _WORD.findall(text.lower())}
     if tables.words is None:
         tables.words = {row["word"] for row in tables.select("words", ("word",))}
     new = sorted(word for word in found - tables.words if len(word) <= _LONGEST)
@@ -115,8 +107,7 @@ def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> 
     table, n = tables.table("documents"), len(positive)
     if query is None or table is None:
         return {}
-    rows = tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score")).to_pylist()
-    if not rows:
+    if not (rows := tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score")).to_pylist()):
         return {}
     # In one call, which takes as long as a few texts; no text contains the border.
     border = str(uuid4().int)
@@ -135,8 +126,7 @@ def _query(tables: Tables, terms: Sequence[LexicalTerm], column: str) -> FullTex
     """Return a query by all terms; None without a positive term, or if a required one can match nothing."""
     clauses: list[tuple[Occur, FullTextQuery]] = []
     for term in terms:
-        made = _term_query(tables, term.fts, column)
-        if made is not None:
+        if (made := _term_query(tables, term.fts, column)) is not None:
             occur = Occur.MUST_NOT if term.excluded else Occur.MUST if term.required else Occur.SHOULD
             clauses.append((occur, made))
         elif term.required and not term.excluded:
@@ -150,13 +140,9 @@ def _term_query(tables: Tables, fts: str, column: str) -> FullTextQuery | None:
     for words, star in _PHRASE.findall(fts):
         *before, last = words.split() or [""]
         endings = _expand_prefix(tables, last) if star and last else [last]
-        made += [_words_query([*before, ending], column) for ending in endings if ending]
+        kind = PhraseQuery if before else MatchQuery
+        made += [kind(" ".join([*before, ending]), column) for ending in endings if ending]
     return _any_of(made)
-
-
-def _words_query(words: Sequence[str], column: str) -> FullTextQuery:
-    text = " ".join(words)
-    return PhraseQuery(text, column) if len(words) > 1 else MatchQuery(text, column)
 
 
 def _any_of(queries: Sequence[FullTextQuery]) -> FullTextQuery | None:
@@ -178,11 +164,8 @@ def _similar_words(tables: Tables, term: str) -> list[tuple[int, str]]:
     key = without_accents(term.lower())
     if len(key) < 3 or not _WORD.fullmatch(key):
         return []
-    allowed = 1 if len(key) < LONG_WORD else 2
-    found = _find_near(tables, key, [key[0]], allowed)
-    if not found and key.isascii():
-        found = _find_near(tables, key, other_starts(key), 1)
-    return found
+    found = _find_near(tables, key, [key[0]], 1 if len(key) < LONG_WORD else 2)
+    return found or (_find_near(tables, key, other_starts(key), 1) if key.isascii() else [])
 
 
 def _find_near(tables: Tables, key: str, starts: Iterable[str], allowed: int) -> list[tuple[int, str]]:
@@ -192,14 +175,12 @@ def _find_near(tables: Tables, key: str, starts: Iterable[str], allowed: int) ->
     return sorted(
         (distance, str(row["word"]))
         for row in tables.select("words", ("key", "word"), where)
-        if _is_near(row, letters, len(key), allowed)
-        and (distance := edit_distance(key, row["key"], allowed)) <= allowed
+        if _is_near(row["key"], letters, allowed) and (distance := edit_distance(key, row["key"], allowed)) <= allowed
     )
 
 
-def _is_near(row: Row, letters: frozenset[str], length: int, allowed: int) -> bool:
+def _is_near(word: str, letters: frozenset[str], allowed: int) -> bool:
     """Return whether a word can be near, by its letters alone; numbered codes are too many, and none means another."""
-    word = row["key"]
     if any(map(str.isdigit, word)):
         return any(map(str.isdigit, letters))
     return len(letters.union(word)) - len(letters) <= allowed

@@ -41,8 +41,7 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
             with connection.failing():
                 make_private_folder(connection.folder)
         connection.create_state()
-    wait_ms = default_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
-    return LanceWriter(connection, path, wait_ms / 1000)
+    return LanceWriter(connection, path, (default_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms) / 1000)
 
 
 def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeGuard
 
 import msgspec
 
@@ -66,8 +65,7 @@ class LanceScope(ScopeWriter):
 
     def matches(self, column: str, mask: str) -> str:
         parts = re.findall(r"\[\^?\]?[^\]]*\]|.", mask, re.DOTALL)
-        signs = {"*": ".*", "?": "."}
-        made = [one if len(one) > 1 else signs.get(one, re.escape(one)) for one in parts]
+        made = [one if len(one) > 1 else {"*": ".*", "?": "."}.get(one, re.escape(one)) for one in parts]
         return self._matches(column, f"(?s)^{''.join(made)}$")
 
     def tagged(self, tag: str) -> str:
@@ -91,11 +89,9 @@ def _has_fact(facts: Iterable[str]) -> str:
 
 
 def _fact(key: str, value: object) -> str:
-    return f"{key}\nn{float(value)!r}" if _is_number(value) else f"{key}\nt{folded(value)}"
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{key}\nn{float(value)!r}"
+    return f"{key}\nt{folded(value)}"
 
 
 def _tag_fact(tag: str) -> str:

@@ -118,8 +118,4 @@ def encode_state(state: State) -> str:
 
 def decode_state(written: str) -> State:
     """Decode a state from `encode_state`; raises `ValueError` for anything else."""
-    return msgspec.json.decode(written, type=State, dec_hook=_path_from_text)
-
-
-def _path_from_text(kind: type, text: str) -> Path:
-    return Path(to_disk(text))
+    return msgspec.json.decode(written, type=State, dec_hook=lambda _, text: Path(to_disk(text)))

@@ -22,16 +22,7 @@ from lancedb.table import LanceTable
 from qmd.batching import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.file_names import to_disk
-from qmd.plugins.lance.state import (
-    FORMAT,
-    INDEXES,
-    SCHEMAS,
-    STEMMED,
-    VECTOR_INDEXES,
-    State,
-    decode_state,
-    encode_state,
-)
+from qmd.plugins.lance.state import FORMAT, INDEXES, SCHEMAS, STEMMED, VECTOR_INDEXES, State, decode_state, encode_state
 
 if TYPE_CHECKING:
     from lancedb.query import FullTextQuery
@@ -100,8 +91,8 @@ def reason_and_hint(text: str) -> tuple[str, str]:
         return "there are no credentials for it", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     if "resolve region" in text:
         return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or check the name"
-    said = _STORE_MESSAGES.search(text)
-    reason = " ".join((said[1] if said else _IN_ITS_SOURCE.sub("", text)).split())
+    message = _STORE_MESSAGES.search(text)
+    reason = " ".join((message[1] if message else _IN_ITS_SOURCE.sub("", text)).split())
     if _ELSEWHERE.search(text):
         return reason[:300], "check that the place can be reached and written, then run the command again"
     return reason[:300], REBUILD
@@ -119,8 +110,7 @@ class Connection:
     def __init__(self, address: str) -> None:
         self.address = address
         self.kept: Tables | None = None
-        place = address.removeprefix(LOCAL)
-        self.folder = Path(to_disk(place)) if address.startswith(LOCAL) else None
+        self.folder = Path(to_disk(address.removeprefix(LOCAL))) if address.startswith(LOCAL) else None
 
     @cached_property
     def _database(self) -> DBConnection:
@@ -274,8 +264,7 @@ class Tables:
 
     def count(self, name: str, where: str = "") -> int:
         self.check()
-        table = self.table(name)
-        if table is None:
+        if (table := self.table(name)) is None:
             return 0
         with self.connection.failing():
             return int(table.count_rows(where or None))
@@ -359,10 +348,8 @@ class OpenTables(Tables):
 
     def patch_documents(self, rows: Sequence[Row]) -> None:
         """Change columns of documents; each row has the `id` and the new values of the same columns."""
-        table = self.table("documents") if rows else None
-        if table is not None:
-            schema = pa.schema([SCHEMAS["documents"].field(name) for name in rows[0]])
-            columns = pa.Table.from_pylist(rows, schema)
+        if rows and (table := self.table("documents")) is not None:
+            columns = pa.Table.from_pylist(rows, pa.schema([SCHEMAS["documents"].field(name) for name in rows[0]]))
             with self.connection.failing():
                 n_unindexed = table.index_stats("id_idx").num_unindexed_rows
             # They are found by reading all columns, and each change removes the rows of whole files from the index.

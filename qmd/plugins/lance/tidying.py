@@ -54,8 +54,7 @@ def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
 def drop_unused(tables: OpenTables) -> None:
     """Delete unused content, and compact all tables."""
     texts = {row["hash"] for row in tables.select("documents", ("hash",))}
-    stored = {row["hash"] for row in tables.select("chunks", ("hash",))}
-    tables.delete_in("chunks", "hash", sorted(stored - texts))
+    tables.delete_in("chunks", "hash", sorted({row["hash"] for row in tables.select("chunks", ("hash",))} - texts))
     for model, keys in unused_keys(tables).items():
         tables.delete_in(model.table, "key", sorted(keys))
     for name in list(tables.state.versions):

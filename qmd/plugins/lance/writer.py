@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from qmd.addresses import is_below
 from qmd.batching import batches
@@ -144,9 +144,8 @@ class LanceWriter(Lexical, Dense, HealthWriter):
         self._settle_titles(mine)
         where = both(mine, "anchors IS NOT NULL")
         links = LanceLinks(tables)
-        newest = max(
-            (row["id"] for row in tables.select("documents", ("id",), both(mine, f"id > {since}"))), default=since
-        )
+        new = tables.select("documents", ("id",), both(mine, f"id > {since}"))
+        newest = max((row["id"] for row in new), default=since)
         touched = f"kind = 'touched' AND {mine}"
         if since:
             keys = {row["path"] for row in tables.select("places", ("path",), touched)}
@@ -158,9 +157,8 @@ class LanceWriter(Lexical, Dense, HealthWriter):
         else:
             targets = [row["id"] for row in tables.select("documents", ("id",), mine)]
         for part in batches(targets, _ANCHORS_AT_ONCE):
-            stored = {
-                row["id"]: row["anchors"] for row in tables.select_in("documents", ("id", "anchors"), "id", part, where)
-            }
+            rows = tables.select_in("documents", ("id", "anchors"), "id", part, where)
+            stored = {row["id"]: row["anchors"] for row in rows}
             made = anchors_of(links, collection, part)
             changed = [one for one in part if made.get(one) != stored.get(one)]
             tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
@@ -204,9 +202,8 @@ class LanceWriter(Lexical, Dense, HealthWriter):
         places = tables.select("places", ("kind", "path", "value"), of_collection(old))
         tables.delete("places", is_in("collection", (old, new)))
         tables.add("places", [{**row, "collection": new} for row in places])
-        tables.state.collections = [
-            msgspec.structs.replace(one, name=new) if one.name == old else one for one in tables.state.collections
-        ]
+        known = tables.state.collections
+        tables.state.collections = [replace(one, name=new) if one.name == old else one for one in known]
 
 
 def _places(kind: str, collection: str, values: Mapping[str, str | None]) -> list[Row]:
@@ -224,34 +221,24 @@ def _write_documents(tables: OpenTables, collection: str, documents: Mapping[str
     ]
     tables.add("documents", rows)
     add_words(tables, (row["terms"] for row in rows))
-    kept = {document.hash for document in documents.values()}
-    _drop_chunks(tables, {row["hash"] for row in replaced.values()} - kept)
+    _drop_chunks(tables, {row["hash"] for row in replaced.values()} - {one.hash for one in documents.values()})
 
 
 def _row(document: NewDocument, document_id: int, collection: str, created_at: str) -> Row:
-    metadata: dict[str, Any] = msgspec.json.decode(document.metadata_json)
     links = document.links
     return {
+        # Fields that are no columns are ignored.
+        **asdict(document),
         "id": document_id,
         "collection": collection,
-        "path": document.path,
-        "title": document.title,
-        "hash": document.hash,
         "created_at": created_at,
-        "modified_at": document.modified_at,
-        "n_chars": document.n_chars,
-        "size_bytes": document.size_bytes,
-        "mtime_ns": document.mtime_ns,
         "metadata": document.metadata_json,
-        "heading": document.heading,
-        "date": document.date,
-        "facts": facts_of(metadata),
+        "facts": facts_of(msgspec.json.decode(document.metadata_json)),
         "name_keys": list(document.names),
         "name_kinds": list(document.names.values()),
         "link_keys": list(links.counts) if links else [],
         "link_counts": list(links.counts.values()) if links else [],
         "links": links.packed if links else None,
-        "doc": document.doc,
         "terms": _searched(document.terms),
         "anchors": None,
     }

@@ -7,11 +7,10 @@ from itertools import groupby
 
 from qmd.batching import batches
 from qmd.store.base import IndexWriter
-from qmd.store.records import STAGING, ChunkRecord, PendingContent, StoredModel, VectorCoverage
-from qmd.store.sqlite.connection import DamagedIndexError, Database
+from qmd.store.records import STAGING, ChunkRecord, StoredModel, VectorCoverage
+from qmd.store.sqlite.connection import DamagedIndexError, Database, Row
 from qmd.store.sqlite.documents import Documents
 
-_TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
 
 SEARCHED = f"fingerprint NOT GLOB '{STAGING}*'"
@@ -50,17 +49,14 @@ class Chunks(Documents):
             " WHERE embedded.model = ? ORDER BY content.id",
             (model,),
         )
-        of_contents = "SELECT content, seq, start, end, slot FROM chunks WHERE model = ? AND content IN ({})"
-        in_order = f"{of_contents} ORDER BY content, seq"
+        wanted = "model = ? AND content IN ({}) ORDER BY content, seq"
+        sql = f"SELECT content, seq, start, end, slot FROM chunks WHERE {wanted}"
         for part in batches(done, _CONTENTS_AT_A_TIME):
-            rows = self.database.select_in(in_order, [content for content, _ in part], (model,))
+            rows = self.database.select_in(sql, [content for content, _ in part], (model,))
             by_content = {content: list(group) for content, group in groupby(rows, key=lambda row: row[0])}
             try:
                 sets = {
-                    content_hash: [
-                        ChunkRecord(seq, start, end, keys[slot])
-                        for _, seq, start, end, slot in by_content.get(content, ())
-                    ]
+                    content_hash: [ChunkRecord(*[*span, keys[slot]]) for _, *span, slot in by_content.get(content, ())]
                     for content, content_hash in part
                 }
             except KeyError as exc:
@@ -71,25 +67,15 @@ class Chunks(Documents):
 class ChunkWriter(Chunks, IndexWriter):
     """Write methods for chunks."""
 
-    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        """See `IndexWriter`; the newest by the note's own date or else its file's time.
-
-        File times of a freshly cloned or copied folder mean nothing; the dates still do.
-        """
+    def pending_paths(self, fingerprint: str, collections: Sequence[str] | None) -> list[Row]:
         inside, names = _collections_clause(collections)
-        wanted = self.database.rows(
+        return self.database.rows(
             "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
             "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
             f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash "
             "ORDER BY max(coalesce(documents.date, documents.modified_at)) DESC, path",
             (known_model(self.database, fingerprint), *names),
         )
-        for part in batches(wanted, _TEXTS_AT_ONCE):
-            texts = self.texts([content_hash for content_hash, _ in part])
-            for content_hash, path in part:
-                # A text can vanish between the list and here, when another process updates the index.
-                if content_hash in texts:
-                    yield PendingContent(content_hash, path, texts[content_hash])
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
         inside, names = _collections_clause(collections)
@@ -105,12 +91,7 @@ class ChunkWriter(Chunks, IndexWriter):
         return frozenset(slots_of(self.database, known_model(self.database, fingerprint), keys))
 
     def put_chunks(
-        self,
-        fingerprint: str,
-        dim: int,
-        contents: Mapping[str, Sequence[ChunkRecord]],
-        *,
-        is_complete: bool = True,
+        self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]], *, is_complete: bool = True
     ) -> None:
         """See `IndexWriter`; contents deleted meanwhile are skipped.
 
@@ -123,13 +104,10 @@ class ChunkWriter(Chunks, IndexWriter):
             slots = slots_of(database, model, [chunk.key for chunks in contents.values() for chunk in chunks])
             if any(chunk.key not in slots for chunks in contents.values() for chunk in chunks):
                 raise ValueError("a chunk has no vector")
-            ids: dict[str, int] = dict(
-                database.select_in("SELECT hash, id FROM content WHERE hash IN ({})", list(contents))
-            )
-            known = [(ids[content_hash], chunks) for content_hash, chunks in contents.items() if content_hash in ids]
-            database.run_many(
-                "DELETE FROM chunks WHERE model = ? AND content = ?", [(model, content) for content, _ in known]
-            )
+            stored = database.select_in("SELECT id, hash FROM content WHERE hash IN ({})", list(contents))
+            known = [(content, contents[content_hash]) for content, content_hash in stored]
+            sql = "DELETE FROM chunks WHERE model = ? AND content = ?"
+            database.run_many(sql, [(model, content) for content, _ in known])
             database.run_many(
                 "INSERT INTO chunks (model, content, seq, start, end, slot) VALUES (?, ?, ?, ?, ?, ?)",
                 [(model, content, c.seq, c.start, c.end, slots[c.key]) for content, chunks in known for c in chunks],
@@ -158,8 +136,7 @@ def keys_by_slot(database: Database, model: int) -> dict[int, bytes]:
 
 def slots_of(database: Database, model: int, keys: Sequence[bytes]) -> dict[bytes, int]:
     """Return the slots of those `keys` that have a vector."""
-    sql = "SELECT key, slot FROM vector_keys WHERE model = ? AND key IN ({})"
-    return dict(database.select_in(sql, keys, (model,)))
+    return dict(database.select_in("SELECT key, slot FROM vector_keys WHERE model = ? AND key IN ({})", keys, (model,)))
 
 
 def model_id(database: Database, fingerprint: str, dim: int) -> int:

@@ -112,8 +112,7 @@ class VectorCache:
     def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
         """Return the top `k` by the mean of a document's chunks, of the model used last; empty without any."""
         sql = f"SELECT id, fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id DESC LIMIT 1"
-        found = self._database.row(sql)
-        if found is None:
+        if (found := self._database.row(sql)) is None:
             return []
         model, fingerprint, dim = found
         chunks = self._database.rows(f"{_BY_DOCUMENT} AND documents.id = ?", (model, document_id))
@@ -131,18 +130,16 @@ class VectorCache:
             return {}
         sql = f"{_BY_DOCUMENT} AND documents.id IN ({{}})"
         chunks = list(self._database.select_in(sql, list(dict.fromkeys(document_ids)), (model.id,)))
-        slots = np.array([chunk[0] for chunk in chunks], dtype=np.int64)
-        scores = self._score(model, vector, slots).tolist()
+        scores = self._score(model, vector, np.array([chunk[0] for chunk in chunks], dtype=np.int64))
         best: dict[int, Candidate] = {}
-        for (_, document_id, start, end), score in zip(chunks, scores, strict=True):
+        for (_, document_id, start, end), score in zip(chunks, scores.tolist(), strict=True):
             _keep_better(best, Candidate(document_id, score, start, end))
         return best
 
     def _model(self, fingerprint: str, vector: npt.NDArray[np.float32]) -> _Model | None:
         """Return the model's row; drop the cache of an older state."""
         sql = "SELECT id, dim, n_vectors, generation, centre FROM models WHERE fingerprint = ?"
-        row = self._database.row(sql, (fingerprint,))
-        if row is None:
+        if (row := self._database.row(sql, (fingerprint,))) is None:
             return None
         model = _Model(*row)
         if vector.shape != (model.dim,):
@@ -172,7 +169,6 @@ class VectorCache:
     def _score(
         self, model: _Model, vector: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
-        """Return the cosine of the given slots, shape (len(slots),)."""
         rows, scales = self._get_rows(model, slots)
         return score_rows(rows, vector, scales)[0]
 
@@ -272,8 +268,7 @@ def _is_clear(estimates: npt.NDArray[np.float32], scores: npt.NDArray[np.float32
     away, off = estimates - estimates.mean(), scores - scores.mean()
     spread = float(away @ away)
     slope = float(away @ off) / spread if spread else 0.0
-    deviation = float(np.std(off - slope * away))
-    return weakest >= float(scores.mean()) + slope * float(away.min()) + _MARGIN * deviation
+    return weakest >= float(scores.mean()) + slope * float(away.min()) + _MARGIN * float(np.std(off - slope * away))
 
 
 def _top_positions(scores: npt.NDArray[np.float32], take: int) -> npt.NDArray[np.int64]:
@@ -282,8 +277,7 @@ def _top_positions(scores: npt.NDArray[np.float32], take: int) -> npt.NDArray[np
         return np.argsort(-scores, kind="stable")
     threshold = -np.partition(-scores, take - 1)[take - 1]
     above = np.flatnonzero(scores > threshold)
-    level = np.flatnonzero(scores == threshold)[: take - len(above)]
-    chosen = np.concatenate([above, level])
+    chosen = np.concatenate([above, np.flatnonzero(scores == threshold)[: take - len(above)]])
     return chosen[np.argsort(-scores[chosen], kind="stable")]
 
 

@@ -10,11 +10,11 @@ from msgspec import Struct, json
 
 from qmd.conditions import Condition
 from qmd.file_names import to_disk
-from qmd.records import Collection, MetadataValue, Scope, StoredDocument
+from qmd.records import Collection, Scope, StoredDocument
 from qmd.status import SkippedFile
 from qmd.store.base import IndexReader
 from qmd.store.filters import ScopeWriter
-from qmd.store.records import NamedDocument, StoredFile, unpack_skipped, unpack_text
+from qmd.store.records import NamedDocument, StoredFile, decode_metadata, unpack_skipped, unpack_text
 from qmd.store.sqlite.connection import Database, Row
 
 COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
@@ -81,8 +81,7 @@ class Documents(IndexReader):
             last = rows[-1][0]
 
     def recorded_folders(self, collection: str) -> Mapping[str, int]:
-        rows = self.database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,))
-        return dict(rows)
+        return dict(self.database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,)))
 
     def left_out(self, collection: str | None) -> list[SkippedFile]:
         """With None those of all collections, by collection and path."""
@@ -90,9 +89,8 @@ class Documents(IndexReader):
         return [unpack_skipped(SkippedFile(*row)) for row in self.database.rows(sql, (collection,))]
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
-        sql = f"SELECT {COLUMNS} FROM documents WHERE id IN ({{}})"
-        found = self._stored(self.database.select_in(sql, ids))
-        return {document.id: document for document in found}
+        found = self.database.select_in(f"SELECT {COLUMNS} FROM documents WHERE id IN ({{}})", ids)
+        return {document.id: document for document in self._stored(found)}
 
     def texts(self, hashes: Sequence[str]) -> dict[str, str]:
         rows = self.database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
@@ -101,8 +99,7 @@ class Documents(IndexReader):
 
     def find_path(self, collection: str, path: str) -> StoredDocument | None:
         sql = f"SELECT {COLUMNS} FROM documents WHERE collection = ? AND path = ?"
-        found = self._stored(self.database.rows(sql, (collection, path)))
-        return found[0] if found else None
+        return next(iter(self._stored(self.database.rows(sql, (collection, path)))), None)
 
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
         condition = scope_condition(self.database, scope)
@@ -152,12 +149,7 @@ class Documents(IndexReader):
 
     def _stored(self, rows: Iterable[Row]) -> list[StoredDocument]:
         with self.database.decoding():
-            facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
-            return [StoredDocument(*one) for one in facts]
-
-
-def _metadata(raw: str) -> Mapping[str, MetadataValue]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in json.decode(raw).items()}
+            return [StoredDocument(*[*row[:-2], decode_metadata(row[-2]), row[-1]]) for row in rows]
 
 
 class SqlCondition(Struct, frozen=True):

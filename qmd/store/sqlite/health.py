@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qmd.status import CollectionStatus, IndexStatus
+from qmd.status import IndexStatus
 from qmd.store.runs import lock_holder
 from qmd.store.sqlite.chunks import SEARCHED, Chunks
 from qmd.store.sqlite.connection import DamagedIndexError, Database, forget_verified
 from qmd.store.sqlite.files import add_checksums
 
-_STEPS: tuple[tuple[str, str, str], ...] = (
-    (
-        "unused texts",
-        "SELECT count(*) FROM content WHERE hash NOT IN (SELECT hash FROM documents)",
-        "DELETE FROM content WHERE hash NOT IN (SELECT hash FROM documents)",
-    ),
-    (
-        "unused chunks",
-        "SELECT count(*) FROM chunks WHERE content NOT IN (SELECT id FROM content)",
-        "DELETE FROM chunks WHERE content NOT IN (SELECT id FROM content);"
-        "DELETE FROM embedded WHERE content NOT IN (SELECT id FROM content)",
-    ),
+_STEPS = (
+    ("unused texts", ("content",), "hash NOT IN (SELECT hash FROM documents)"),
+    ("unused chunks", ("chunks", "embedded"), "content NOT IN (SELECT id FROM content)"),
 )
-"""(kind, query for its number, statement to drop it); each drop may make rows of the next kind unused."""
+"""(kind, its tables, condition of unused rows in them); each drop may make rows of the next kind unused."""
 
 
 def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
@@ -39,9 +30,6 @@ def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
         (model_id,),
     )
     counts: dict[str, int] = dict(database.rows("SELECT collection, count(*) FROM documents GROUP BY collection"))
-    updated: dict[str, str] = dict(
-        database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'")
-    )
     wal = database.path.with_name(f"{database.path.name}-wal")
     return IndexStatus(
         path=database.path,
@@ -51,11 +39,9 @@ def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
         pending_documents=coverage.pending,
         chunks=database.value("SELECT count(*) FROM chunks WHERE model = ?", (model_id,)),
         vectors=database.value("SELECT count(*) FROM vector_keys WHERE model = ?", (model_id,)),
-        updated_at=max(updated.values(), default=None),
+        updated_at=reader.updated_at(),
         fingerprint=fingerprint,
-        collections=tuple(
-            CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name)) for one in reader.collections()
-        ),
+        collections=reader.collection_statuses(counts),
         left_out=tuple(reader.left_out(None)),
         holder=lock_holder(database.path),
     )
@@ -75,8 +61,7 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
         checks = [f'PRAGMA quick_check("{name}")' for name in names] or ["PRAGMA quick_check(20)"]
         # A message of SQLite's can have several lines.
         found = [" ".join(row[0].split()) for sql in checks for row in database.rows(sql) if row[0] != "ok"]
-        missing = database.value("SELECT count(*) FROM documents WHERE hash NOT IN (SELECT hash FROM content)")
-        if missing:
+        if missing := database.value("SELECT count(*) FROM documents WHERE hash NOT IN (SELECT hash FROM content)"):
             found.append(f"{missing} documents have no text")
         documents, indexed = database.rows(
             "SELECT count(*), coalesce(sum(id), 0) FROM documents UNION ALL"
@@ -84,8 +69,8 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
         )
         if documents != indexed:
             found.append(f"full-text index contains {indexed[0]} documents of {documents[0]}")
-        lost = sum(_chunks_without_vector(database, *model) for model in database.rows("SELECT id, dim FROM models"))
-        if lost:
+        models = database.rows("SELECT id, dim FROM models")
+        if lost := sum(_chunks_without_vector(database, *model) for model in models):
             found.append(f"{lost} chunks have no vector")
     except DamagedIndexError as exc:
         return [exc.message]
@@ -110,11 +95,11 @@ def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
         dry_run: Only count.
     """
     counts: dict[str, int] = {}
-    for what, count_sql, drop_sql in _STEPS:
-        counts[what] = database.value(count_sql)
+    for what, tables, unused in _STEPS:
+        counts[what] = database.value(f"SELECT count(*) FROM {tables[0]} WHERE {unused}")
         if counts[what] and not dry_run:
             with database.transaction():
-                database.run(drop_sql)
+                database.run(";".join(f"DELETE FROM {table} WHERE {unused}" for table in tables))
     from qmd.store.sqlite import vectors
 
     counts["unused vectors"] = vectors.drop_unused(database, dry_run=dry_run)

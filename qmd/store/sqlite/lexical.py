@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.records import sort_candidates
+from qmd.store.records import ANCHOR_CANDIDATES, ANCHOR_WEIGHT, sort_candidates
 from qmd.store.sqlite.documents import Documents, SqlCondition, scope_condition
 from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
@@ -22,13 +22,6 @@ FIELD_WEIGHTS = (3.0, 1.0, 1.5, 1.0, 0.5)
 with these and with (4, 2, 1.5, 1, .5): cranfield .529 and .526, cacm .476 and .476, nlcmd .319 and .320; fused with
 vectors .569 and .568, .519 and .514, .443 and .443."""
 
-ANCHOR_WEIGHT = 2.0
-"""Weight of the texts of links to a document, next to its own words. MRR of `search` with 0 and 2 on 275 written
-questions: two vaults .769 and .772, .690 and .690, meeting notes .500 and .529; queries equal to the text of a link
-that is not a note's name, .69 and .97, .58 and .94, .41 and .65."""
-
-ANCHOR_CANDIDATES = 50
-"""Most documents found by their anchors alone."""
 
 _AMONG = "+rowid IN (SELECT value FROM json_each(?))"
 
@@ -150,7 +143,6 @@ class Lexical(Documents):
 
 
 def _id_list(ids: Sequence[int]) -> str:
-    """Return the binding of `_AMONG`."""
     return f"[{','.join(map(str, ids))}]"
 
 

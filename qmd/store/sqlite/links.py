@@ -40,9 +40,9 @@ class SqliteLinks:
             f" WHERE collection = ? AND key IN ({{}}) LIMIT {-1 if limit is None else limit}"
         )
         found = self._database.select_in(sql, sorted(set(map(hash_key, keys))), (collection,))
-        sources = {one for (one,) in found}
         sql = "SELECT path, id, packed FROM documents JOIN links ON source = id WHERE id IN ({})"
-        for part in batches(sorted(self._database.select_in(sql, sorted(sources))), _UNPACKED_AT_ONCE):
+        rows = self._database.select_in(sql, sorted({one for (one,) in found}))
+        for part in batches(sorted(rows), _UNPACKED_AT_ONCE):
             with self._database.decoding():
                 documents = [(source, path, unpack_links(packed)) for path, source, packed in part]
             yield from documents
@@ -52,8 +52,7 @@ class SqliteLinks:
         return sum(n or 0 for (n,) in self._database.select_in(sql, sorted(map(hash_key, keys))))
 
     def names_of(self, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        sql = "SELECT document, key FROM names WHERE document IN ({})"
-        yield from self._database.select_in(sql, ids)
+        yield from self._database.select_in("SELECT document, key FROM names WHERE document IN ({})", ids)
 
     def named(self, collection: str, keys: Collection[str]) -> dict[str, list[NamedNote]]:
         sql = (
@@ -79,8 +78,7 @@ class LinkWriter(Documents, IndexWriter):
         if since:
             touched = {key for (key,) in database.rows("SELECT key FROM touched WHERE collection = ?", (collection,))}
             touched.update(key for _, key in tables.names_of(ids))
-            named = tables.named(collection, touched)
-            targets = sorted({one.document_id for found in named.values() for one in found})
+            targets = sorted({one.document_id for found in tables.named(collection, touched).values() for one in found})
             database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
             # A heading is a name of its note: if none of these is touched, it is as common as before, and some notes
             # with it are not among them.

@@ -43,7 +43,7 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWrit
 
     own = own_index(path)
     try:
-        writer = SqliteWriter(_verify(connect_for_writing(own, busy_timeout_ms), _migrate_ours))
+        writer = SqliteWriter(_verify(connect_for_writing(own, busy_timeout_ms), migrate, record_origin))
     except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
         return open_writer(_find_own_place(own, exc), busy_timeout_ms=busy_timeout_ms)
     # Only now is it known to be our index; an older version left it readable by everyone.
@@ -69,15 +69,10 @@ def _find_own_place(own: Path, error: StoreError) -> Path:
     return beside
 
 
-def _migrate_ours(database: Database) -> None:
-    migrate(database)
-    record_origin(database, database.path)
-
-
-def _verify(database: Database, check: Callable[[Database], None]) -> Database:
+def _verify(database: Database, *steps: Callable[[Database], None]) -> Database:
     try:
-        check_origin(database)
-        check(database)
+        for step in (check_origin, *steps):
+            step(database)
     except BaseException:
         database.close()
         raise

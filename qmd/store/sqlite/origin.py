@@ -24,8 +24,6 @@ ORIGIN = "made_here"
 """Key of the random id in `meta`."""
 
 _UNKNOWN_OWNER = "0" * 32
-_RECORDS = "projects"
-_BEFORE = "before"
 _MAX_BYTES = 10_000
 
 
@@ -47,13 +45,9 @@ def check_origin(database: Database) -> None:
         raise UnknownOriginError(path)
 
 
-def record_origin(database: Database, path: Path) -> None:
-    """Record that an index of a project, open for writing and of known origin, was made here.
-
-    Args:
-        database: The index.
-        path: Its final path.
-    """
+def record_origin(database: Database, path: Path | None = None) -> None:
+    """Record that a project's index, open for writing and of known origin, was made here; `path` is its final one."""
+    path = path or database.path
     if path.parent.name != PROJECT_FOLDER:
         return
     recorded = _recorded_place(database)
@@ -95,7 +89,7 @@ def _place(path: Path) -> str:
 
 
 def _records_folder() -> Path:
-    return user_cache(os.environ) / _RECORDS
+    return user_cache(os.environ) / "projects"
 
 
 def _predates_records(path: Path) -> bool:
@@ -104,7 +98,7 @@ def _predates_records(path: Path) -> bool:
     The first call records the end of that time: the installation time of this version if another one had stored files,
     else never.
     """
-    file = _records_folder() / _BEFORE
+    file = _records_folder() / "before"
     try:
         before = float(read_regular_file(file, _MAX_BYTES))
     except (OSError, ValueError):

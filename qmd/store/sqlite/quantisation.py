@@ -6,14 +6,10 @@ vectors is the dot product of one with the other's values, times the reciprocal 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
+import numpy.typing as npt
 
 _ROWS_AT_ONCE = 1_024
 """Rows that stay in the processor's cache as float32: twice as fast as one large product."""
@@ -22,8 +18,7 @@ _ROWS_AT_ONCE = 1_024
 def quantise(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
     """Convert vectors, shape (n, dim), to stored rows, shape (n, dim)."""
     peak = np.abs(vectors).max(axis=1, keepdims=True)
-    rows: npt.NDArray[np.int8] = np.rint(vectors * (127.0 / np.where(peak > 0, peak, 1.0))).astype(np.int8)
-    return rows
+    return np.rint(vectors * (127.0 / np.where(peak > 0, peak, 1.0))).astype(np.int8)
 
 
 def dequantise(rows: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:

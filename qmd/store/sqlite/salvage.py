@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apsw
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.config.paths import index_next_to
@@ -27,9 +27,6 @@ from qmd.store.sqlite.schema import is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
 from qmd.store.sqlite.writer import SqliteWriter
 from qmd.switches import busy_timeout_ms
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _SIDE_FILES = ("-wal", "-shm")
 
@@ -190,7 +187,11 @@ def _copy_model(source: Database, target: Database, fingerprint: str, model: int
     copied = 0
     for piece, slots in sorted(by_piece.items()):
         try:
-            rows = _read_block_rows(source, model, piece, slots, dim) if is_old else _read_one_by_one(table, slots)
+            if is_old:
+                block = vectors.read_block(source, model, piece, dim)
+                rows = {slot: block[slot % vectors.ROWS_PER_BLOCK] for slot in slots}
+            else:
+                rows = _read_one_by_one(table, slots)
         except StoreError:
             continue
         if rows:
@@ -199,18 +200,10 @@ def _copy_model(source: Database, target: Database, fingerprint: str, model: int
     return copied
 
 
-def _read_block_rows(
-    source: Database, model: int, block: int, slots: Sequence[int], dim: int
-) -> dict[int, npt.NDArray[np.int8]]:
-    rows = vectors.read_block(source, model, block, dim)
-    return {slot: rows[slot % vectors.ROWS_PER_BLOCK] for slot in slots}
-
-
 def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.NDArray[np.int8]]:
     """Return the rows of some neighbouring slots, all or else the readable ones."""
     try:
-        found = table.read_slots(np.array(slots, dtype=np.int64)).view(np.int8)
-        return dict(zip(slots, found, strict=True))
+        return dict(zip(slots, table.read_slots(np.array(slots, dtype=np.int64)).view(np.int8), strict=True))
     except StoreError:
         if len(slots) == 1:
             return {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from pathlib import Path
 
 import apsw
 
@@ -64,8 +63,6 @@ CREATE TABLE embedded (
 CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);
 """
 
-_COLLECTIONS_UNDER_OUR_NAME = "ALTER TABLE collections RENAME TO qmd_collections"
-"""The original drops any table `collections` that it finds."""
 
 _LEFT_OUT = """
 CREATE TABLE left_out (
@@ -74,8 +71,6 @@ CREATE TABLE left_out (
 ) WITHOUT ROWID;
 """
 
-_NO_CACHE = "DROP TABLE cache"
-"""The cache was never used."""
 
 _NAMES_AND_DATES = """
 CREATE TABLE names (
@@ -125,9 +120,11 @@ def _vec0_tables(database: Database) -> None:
 
 MIGRATIONS: tuple[str | Callable[[Database], None], ...] = (
     _INITIAL,
-    _COLLECTIONS_UNDER_OUR_NAME,
+    # The original drops any table `collections` that it finds.
+    "ALTER TABLE collections RENAME TO qmd_collections",
     _LEFT_OUT,
-    _NO_CACHE,
+    # The cache was never used.
+    "DROP TABLE cache",
     _NAMES_AND_DATES,
     _LINKS,
     _FOLDERS,
@@ -180,25 +177,17 @@ def migrate(database: Database) -> None:
         return
     with database.transaction():
         # Read again under the lock: another process may have migrated while this one waited.
-        for step in MIGRATIONS[_own_version(database) :]:
-            apply_step(database, step)
+        apply_steps(database, _own_version(database), len(MIGRATIONS))
         database.run(f"PRAGMA user_version = {len(MIGRATIONS)}")
     add_checksums(database)
 
 
-def apply_step(database: Database, step: str | Callable[[Database], None]) -> None:
-    if isinstance(step, str):
-        database.run(step)
-    else:
-        step(database)
-
-
-def schema_of(version: int, path: Path) -> Database:
-    """Return an in-memory database with the tables of a new file at `path` of a version."""
-    fresh = Database(apsw.Connection(":memory:"), path)
-    for step in MIGRATIONS[:version]:
-        apply_step(fresh, step)
-    return fresh
+def apply_steps(database: Database, first: int, after: int) -> None:
+    for step in MIGRATIONS[first:after]:
+        if isinstance(step, str):
+            database.run(step)
+        else:
+            step(database)
 
 
 def is_as_made(database: Database) -> bool:
@@ -206,7 +195,8 @@ def is_as_made(database: Database) -> bool:
 
     Internal tables of virtual tables are recognised by name: their form depends on the SQLite version.
     """
-    with closing(schema_of(int(database.value("PRAGMA user_version")), database.path)) as fresh:
+    with closing(Database(apsw.Connection(":memory:"), database.path)) as fresh:
+        apply_steps(fresh, 0, int(database.value("PRAGMA user_version")))
         ours: dict[str, str | None] = dict(fresh.rows("SELECT name, sql FROM sqlite_schema"))
     found = database.rows("SELECT type, name, sql FROM sqlite_schema")
     return all(_is_ours(kind, name, sql, ours) for kind, name, sql in found)
@@ -215,15 +205,13 @@ def is_as_made(database: Database) -> bool:
 def _is_ours(kind: str, name: str, sql: str | None, ours: Mapping[str, str | None]) -> bool:
     if name in ours and not name.startswith(("terms_", "anchors_")):
         return sql == ours[name]
-    is_kept_by_sqlite = name.startswith("sqlite_") or (name in ours and kind == "table")
-    return is_kept_by_sqlite or (kind == "table" and re.fullmatch(_OF_VECTORS, name) is not None)
+    is_inner = kind == "table" and (name in ours or re.fullmatch(_OF_VECTORS, name) is not None)
+    return is_inner or name.startswith("sqlite_")
 
 
 def is_mixed(database: Database) -> bool:
     """Return whether the original has put its tables among ours."""
-    marks = ",".join("?" * len(_TABLES_OF_THE_ORIGINAL))
-    sql = f"SELECT 1 FROM sqlite_schema WHERE name IN ({marks}) LIMIT 1"
-    return database.value(sql, _TABLES_OF_THE_ORIGINAL) is not None
+    return any(database.select_in("SELECT 1 FROM sqlite_schema WHERE name IN ({})", _TABLES_OF_THE_ORIGINAL))
 
 
 def _own_version(database: Database) -> int:

@@ -10,17 +10,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import apsw
 from msgspec import Struct, field
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.records import sort_candidates
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.documents import SqlCondition
-
-if TYPE_CHECKING:
-    import apsw
 
 CANDIDATES = 300
 """Candidates that are at least scored again: a result that the whole table ranks lower is out of reach."""
@@ -152,7 +149,6 @@ def score_anchors(
 
 
 def _bm25(packed: str, idfs: Sequence[float], mean_tokens: float) -> float:
-    """Return the score of a row, from its length and the frequencies of the phrases."""
     length, *frequencies = map(float, packed.split(","))
     long = K1 * (1 - B + B * length / max(mean_tokens, 1.0))
     return math.fsum(idf * f * (K1 + 1) / (f + long) for idf, f in zip(idfs, frequencies, strict=True) if f)
@@ -197,10 +193,7 @@ def _register_frequencies(connection: apsw.Connection, weights: Sequence[float])
 
     def frequencies(row: apsw.FTS5ExtensionApi, *_: object) -> str:
         found = [
-            sum(
-                weights[column] * len(row.phrase_column_offsets(phrase, column))
-                for column in row.phrase_columns(phrase)
-            )
+            sum(weights[one] * len(row.phrase_column_offsets(phrase, one)) for one in row.phrase_columns(phrase))
             for phrase in range(row.phrase_count)
         ]
         return ",".join(map(str, (row.column_size(), *found)))

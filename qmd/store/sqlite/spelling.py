@@ -57,11 +57,9 @@ def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[
     They are one edit away; if there are none, a single word two edits away, for a long `term`. The index contains
     stems, which are not words: documents are searched for their written forms, and these are compared.
     """
-    word = _indexed_form(reader.database, term, stemmed=False)
-    if len(word) < 3:
+    if len(word := _indexed_form(reader.database, term, stemmed=False)) < 3:
         return []
-    allowed = 1 if len(word) < LONG_WORD else 2
-    found = _nearest_words(reader, word, [word[0]], allowed, scope)
+    found = _nearest_words(reader, word, [word[0]], 1 if len(word) < LONG_WORD else 2, scope)
     if not found and word.isascii():
         found = _nearest_words(reader, word, other_starts(word), 1, scope)
     nearest = [one for one in found if one.distance == found[0].distance]
@@ -75,8 +73,7 @@ def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: i
     own = _indexed_form(reader.database, word, stemmed=True)
     found: list[_WrittenWord] = []
     for near in _near_stems(reader.database, word, own, starts, allowed)[:STEMS]:
-        written = _find_written(reader, near, word)
-        if written is None:
+        if (written := _find_written(reader, near, word)) is None:
             continue
         if written.distance <= allowed:
             found.append(written)
@@ -84,8 +81,7 @@ def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: i
             found.append(replace(written, distance=allowed + 1))
     if scope.collections is not None:
         # Other collections must not decide between two words of this scope.
-        terms = [LexicalTerm(one.word, f'"{one.word}"') for one in found]
-        frequencies = reader.document_frequencies(terms, scope)
+        frequencies = reader.document_frequencies([LexicalTerm(one.word, f'"{one.word}"') for one in found], scope)
         found = [replace(one, minus_frequency=-n) for one, n in zip(found, frequencies, strict=True) if n]
     return sorted(found)
 
@@ -111,8 +107,7 @@ def _near_stems(database: Database, word: str, own: str, starts: Iterable[str], 
                 continue
             if len(set(word[: len(front) - allowed]).difference(front)) > allowed:
                 continue
-            distance = front_distance(front, word, allowed)
-            if distance <= allowed:
+            if (distance := front_distance(front, word, allowed)) <= allowed:
                 near.append(_NearStem(distance, abs(len(stem) - len(own)), -frequency, stem))
     return sorted(near)
 

@@ -8,23 +8,19 @@ takes a tenth of the time: `_chunks` has the used places and their slots, `_vect
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+import apsw
 import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import sign_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import apsw
-    import numpy.typing as npt
-
-    Slots = npt.NDArray[np.int64]
-    Rows = npt.NDArray[np.uint8]
+Slots = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.uint8]
 
 _LAYOUT = "v0.1."
 """Versions whose tables are laid out as described above."""
@@ -35,8 +31,6 @@ SQLite walks the pages of a value from its start; all of them are read, written 
 
 _SIGNS_PER_CHUNK = 4096
 """Sign bits are always read as a whole, and counted in half the time that chunks of 1,024 take."""
-
-_ALL_IN_USE = b"\xff"
 
 
 class Vec0Table:
@@ -117,7 +111,7 @@ class Vec0Table:
                 if len(slots) != 8 * len(validity) or blob.length() != rows.nbytes:
                     raise DamagedIndexError(self._database.path)
                 blob.read_into(rows.data)
-                if validity != _ALL_IN_USE * len(validity):
+                if validity != b"\xff" * len(validity):
                     chosen = _places_in_use(validity)
                     slots, rows = slots[chosen], rows[chosen]
                 pieces.append((slots, rows))
@@ -137,11 +131,8 @@ class Vec0Table:
             rows = self._as_rows(b"".join([by_slot.get(slot, b"") for slot in wanted.tolist()]))
         else:
             # In the order of the list, and half as long as by `IN`.
-            sql = (
-                f"SELECT chunk_id, chunk_offset FROM json_each(?) CROSS JOIN {self.name}_rowids AS lying"
-                " ON lying.rowid = value"
-            )
-            found = self._database.rows(sql, (str(wanted.tolist()),))
+            joined = f"json_each(?) CROSS JOIN {self.name}_rowids AS kept ON kept.rowid = value"
+            found = self._database.rows(f"SELECT chunk_id, chunk_offset FROM {joined}", (str(wanted.tolist()),))
             places = np.array(found, dtype=np.int64).reshape(-1, 2)
             order = np.lexsort((places[:, 1], places[:, 0]))
             rows = np.empty((len(places), self.width), dtype=np.uint8)
@@ -170,8 +161,6 @@ class Vec0Table:
     @contextmanager
     def _open_values(self, chunk: int) -> Iterator[apsw.Blob]:
         """Open the values of a chunk, reopenable at others; a missing or short one means damage."""
-        import apsw
-
         table = f"{self.name}_vector_chunks00"
         with self._database.decoding():
             try:
@@ -203,18 +192,14 @@ def signs_of(database: Database, model: int, dim: int) -> Vec0Table:
 
 def create_vectors(database: Database, model: int, dim: int) -> None:
     enable(database)
-    database.run(
-        f"CREATE VIRTUAL TABLE vectors_{model} USING vec0"
-        f" (embedding int8[{dim}] distance_metric=cosine, chunk_size={_ROWS_PER_CHUNK})"
-    )
+    columns = f"embedding int8[{dim}] distance_metric=cosine, chunk_size={_ROWS_PER_CHUNK}"
+    database.run(f"CREATE VIRTUAL TABLE vectors_{model} USING vec0 ({columns})")
 
 
 def create_signs(database: Database, model: int, dim: int) -> None:
     enable(database)
-    database.run(
-        f"CREATE VIRTUAL TABLE signs_{model} USING vec0"
-        f" (signs bit[{8 * sign_bytes(dim)}], chunk_size={_SIGNS_PER_CHUNK})"
-    )
+    columns = f"signs bit[{8 * sign_bytes(dim)}], chunk_size={_SIGNS_PER_CHUNK}"
+    database.run(f"CREATE VIRTUAL TABLE signs_{model} USING vec0 ({columns})")
 
 
 def is_available() -> bool:
@@ -232,8 +217,6 @@ def enable(database: Database) -> None:
     """
     if database.has_vec0:
         return
-    import apsw
-
     hint = "search by words: qmd search"
     try:
         import sqlite_vec

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from qmd.batching import batches
 from qmd.store.sqlite.chunks import keys_by_slot, known_model, model_id, slots_of
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import dequantise, pack_signs, quantise
 from qmd.store.sqlite.vec0 import create_signs, create_vectors, is_available, signs_of, vectors_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 SIGNS_FROM = 150_000
 """Vectors per model from which on sign bits are stored. Below, the exact scan takes at most about 30 ms."""
@@ -49,8 +46,7 @@ def put_vectors(
     """
     model = model_id(database, fingerprint, dim)
     slots = slots_of(database, model, list(vectors))
-    new = {key: vector for key, vector in vectors.items() if key not in slots}
-    if not new:
+    if not (new := {key: vector for key, vector in vectors.items() if key not in slots}):
         return
     matrix = np.asarray(list(new.values()), dtype=np.float32)
     if matrix.shape != (len(new), dim):
@@ -69,8 +65,7 @@ def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) ->
 
 def vectors_at(database: Database, model: int, dim: int, slots: Sequence[int]) -> npt.NDArray[np.float32]:
     """Return the vectors in the given slots of a model, shape (len(slots), dim)."""
-    rows = vectors_of(database, model, dim).read_slots(np.array(slots, dtype=np.int64))
-    return dequantise(rows.view(np.int8))
+    return dequantise(vectors_of(database, model, dim).read_slots(np.array(slots, dtype=np.int64)).view(np.int8))
 
 
 def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
@@ -112,13 +107,11 @@ def drop_unused(database: Database, *, dry_run: bool = False) -> int:
             continue
         with database.transaction():
             database.run(f"DELETE FROM vector_keys WHERE {unused}", (model,))
-            tables = [vectors_of(database, model, dim), *([signs_of(database, model, dim)] if centre else [])]
-            for table in tables:
+            for table in [vectors_of(database, model, dim), *([signs_of(database, model, dim)] if centre else [])]:
                 table.delete(slots)
                 table.compact()
-            database.run(
-                f"UPDATE models SET n_vectors = ?, {_NEW_GENERATION} WHERE id = ?", (n_vectors - len(slots), model)
-            )
+            sql = f"UPDATE models SET n_vectors = ?, {_NEW_GENERATION} WHERE id = ?"
+            database.run(sql, (n_vectors - len(slots), model))
     return dropped
 
 

@@ -32,7 +32,6 @@ _TABLES_OF_COLLECTIONS = (
 )
 """(table, column of the name), without `documents`."""
 
-
 _STORED = attrgetter(
     *("path", "title", "hash", "modified_at", "n_chars", "size_bytes", "mtime_ns", "metadata_json", "heading", "date")
 )
@@ -116,9 +115,8 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
             self._put_links({at: one.links for at, one in numbered if one.links is not None})
             sql = "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)"
             database.run_many(sql, [(at, *astuple(one.terms)) for at, one in numbered])
-            self._drop_unused_content(
-                {content_hash for _, content_hash in replaced.values()} - {one.hash for one in batch.values()}
-            )
+            kept = {one.hash for one in batch.values()}
+            self._drop_unused_content({content_hash for _, content_hash in replaced.values()} - kept)
 
     def _put_texts(self, documents: Sequence[NewDocument]) -> None:
         """Store new texts; of equal texts the first, in their order."""

@@ -220,7 +220,7 @@ def test_an_index_without_a_configuration_is_left_alone(notes: Path) -> None:
 
 def test_a_model_server_is_sent_no_texts_before_somebody_began(notes: Path) -> None:
     with open_notes(notes, SlowEmbedder(tier="remote")) as index:
-        with pytest.raises(ModelError, match="only when it is told to"):
+        with pytest.raises(ModelError, match="only on request"):
             index.embed_in_background(never)
         index.embed()
         (notes / "0.md").write_text("another text")
