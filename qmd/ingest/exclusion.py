@@ -59,9 +59,7 @@ def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
     for segment in path.split("/")[:-1]:
         with suppress(OSError):
             if is_build_output(segment, {entry.name for entry in folder.iterdir()}, asked_for):
-                return Exclusion(
-                    f"{segment}/", "files that a program generated are not indexed unless the mask names the folder"
-                )
+                return Exclusion(f"{segment}/", "generated files are not indexed unless the mask names the folder")
         folder /= to_disk(segment)
         if folder.is_symlink():
             return Exclusion(f"{segment}/", "links to folders are not followed")

@@ -150,7 +150,10 @@ def test_an_update_of_a_copy_reads_no_file_and_embeds_nothing(source: IndexReade
 
 def test_an_index_that_holds_something_is_not_copied_over(source: IndexReader, tmp_path: Path) -> None:
     copied(source, tmp_path / "copy.sqlite").close()
-    with open_writer(tmp_path / "copy.sqlite") as writer, pytest.raises(UsageError, match="'copy' holds documents"):
+    with (
+        open_writer(tmp_path / "copy.sqlite") as writer,
+        pytest.raises(UsageError, match="'copy' already contains documents"),
+    ):
         begin_copy(writer, "source", "copy")
 
 

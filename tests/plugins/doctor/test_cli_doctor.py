@@ -244,7 +244,7 @@ def test_room_that_no_driver_can_use_is_told_with_the_command_that_frees_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     monkeypatch.setattr("qmd.inference.runtime.gpu_memory.load_driver", lambda: object() if has_driver else None)
     (line,) = [one for one in qmd("doctor").out.splitlines() if " CUDA: " in one]
-    assert (f"284 MB could go: {install_command(None)}" in line) == (not has_driver)
+    assert (f"284 MB can be freed: {install_command(None)}" in line) == (not has_driver)
 
 
 def test_packages_that_overwrite_each_other_are_told(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,10 +93,10 @@ def test_of_a_note_at_most_three_passages_are_quoted(index: Index) -> None:
 def test_what_is_left_out_is_said_last_and_comes_with_more_tokens(index: Index) -> None:
     texts = [index.pack("the ferry of pier", tokens=tokens) for tokens in (150, 300, 900)]
     for text in texts[:2]:
-        last = r"Left out: \d+ notes, first #\w{6}; ask for more tokens, or get DOCID:LINE:COUNT\n"
+        last = r"Not quoted: \d+ notes, first #\w{6}; ask for more tokens, or get DOCID:LINE:COUNT\n"
         assert re.search(rf"(?m)^{last}\Z", text)
     assert len(notes_of(texts[0])) < len(notes_of(texts[1])) < len(notes_of(texts[2]))
-    assert "tree/hex.md" in (whole := index.pack("digest", tokens=4_000)) and "Left out" not in whole
+    assert "tree/hex.md" in (whole := index.pack("digest", tokens=4_000)) and "Not quoted" not in whole
 
 
 def test_a_budget_too_small_for_a_passage_gives_the_address(index: Index) -> None:
