@@ -49,10 +49,7 @@ class PrecomputedChunks:
         return self._chunker.cut(content)
 
     def keep(
-        self,
-        content: PendingContent,
-        chunks: Sequence[ChunkRecord],
-        vectors: Mapping[bytes, npt.NDArray[np.float32]],
+        self, content: PendingContent, chunks: Sequence[ChunkRecord], vectors: Mapping[bytes, npt.NDArray[np.float32]]
     ) -> None:
         """Keep the vectors, by key, of chunks of a text; `chunks` are all that it has."""
         known = [chunk for chunk in chunks if chunk.key in vectors]

@@ -36,9 +36,7 @@ Read = Callable[[Sequence[FileEntry]], list[FileReading]]
 
 
 def read_ahead(
-    entries: Sequence[FileEntry],
-    n_processes: int | None = None,
-    budget_s: Callable[[FileEntry], float] | None = None,
+    entries: Sequence[FileEntry], n_processes: int | None = None, budget_s: Callable[[FileEntry], float] | None = None
 ) -> Iterator[list[FileReading]]:
     """Yield files read and analysed while the caller writes, in order, a bounded number ahead.
 

@@ -174,7 +174,6 @@ class _Update(Struct):
             self.warnings.append(summarize_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
-        """Return the report, at the end."""
         return UpdateReport(
             collection=self.collection,
             new=self.new,

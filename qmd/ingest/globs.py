@@ -248,8 +248,6 @@ _WILDCARDS: Mapping[str, Token] = {"*": Wildcard.CHARS, "?": "[^/]"}
 
 
 class _Parser:
-    """Parser of one glob without braces."""
-
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._closing = _pairs(pattern, "()")
@@ -350,7 +348,6 @@ def _segment(tokens: Sequence[Token]) -> str:
 
 
 def _split(tokens: Sequence[Token], at: Token) -> list[list[Token]]:
-    """Return `tokens` split at every `at`."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
         if token == at:

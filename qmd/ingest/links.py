@@ -133,7 +133,6 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
 
 
 def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[re.Match[str]]:
-    """Yield the `marks` outside code."""
     n_passed = 0
     for match in marks:
         while n_passed < len(code) and code[n_passed][1] <= match.start():

@@ -44,7 +44,9 @@ def bench(
     path = Path(fixture)
     asked = read_fixture(path)
     opened = invocation.open(invocation.locate(index), allow_gpu=not no_gpu)
-    with opened, opened.engines(_roles(chosen)) as engines, opened.reader() as reader:
+    roles: Sequence[Role] = ("embed",) if "vector" in chosen else ()
+    roles = ("embed", "rerank", "expand") if {"full", "hybrid"} & set(chosen) else roles
+    with opened, opened.engines(frozenset(roles)) as engines, opened.reader() as reader:
         for note in engines.notes:
             warn(note)
         scope = _scope(reader, collection or ([asked.collection] if asked.collection else []))
@@ -78,12 +80,6 @@ def _read_backends(text: str | None) -> tuple[str, ...]:
         if name not in BACKENDS:
             raise UsageError(f"unknown backend '{name}'", f"known: {', '.join(BACKENDS)}")
     return names or tuple(BACKENDS)
-
-
-def _roles(backends: Sequence[str]) -> frozenset[Role]:
-    if {"full", "hybrid"} & set(backends):
-        return frozenset({"embed", "rerank", "expand"})
-    return frozenset({"embed"}) if "vector" in backends else frozenset()
 
 
 def _usable(

@@ -42,7 +42,6 @@ def doctor(
 
 
 def _plain_lines(found: Diagnosis) -> Iterator[str]:
-    """Yield the lines of the report for programs."""
     yield from ("QMD Doctor", "", f"Index: {found.locations.place}", f"Runtime: {found.runtime}", "")
     for check in found.checks:
         advice = f"; {check.advice}" if check.advice else ""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qmd.plugins.doctor.inspection import EngineReport
 
 _DEFAULTS = (None, True, (), DEFAULT_PATTERN, UNWRITTEN_PATTERN)
-_UNTRUSTED = "the project is not trusted"
 
 
 class EffectiveSetting(Struct, frozen=True):
@@ -66,7 +65,7 @@ def effective_settings(
     in_effect = {key for key, _, _ in _written(written if trusted is None else trusted)}
     found = []
     for key, pattern, value in _written(written):
-        overruled = None if key in in_effect else _UNTRUSTED
+        overruled = None if key in in_effect else "the project is not trusted"
         if key == "editor_uri" and environ.get("QMD_EDITOR_URI"):
             overruled = "QMD_EDITOR_URI"
         found.append(EffectiveSetting(key, value, effects[pattern], overruled))

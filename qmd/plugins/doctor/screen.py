@@ -35,8 +35,6 @@ _OF_THE_INDEX = ("qmd index", "qmd embed", "qmd embed --force")
 
 
 class _Row(Struct, frozen=True):
-    """One row of a group."""
-
     style: str
     name: str
     detail: str

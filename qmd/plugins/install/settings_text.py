@@ -125,7 +125,6 @@ def _change_json(text: str, keys: Keys, value: object) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """Return the indentation of the line of a place."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
