@@ -19,7 +19,7 @@ MAX_TEXT_CHARACTERS = 200
 MAX_TARGET_CHARACTERS = 1_000
 
 # Each expression begins with one character, for a fast search by the engine, and ends on its line and before the mark
-# # that begins another of its kind. So the time is proportional to the text, for any text.
+# that begins another of its kind. So the time is proportional to the text, for any text.
 _WIKI_LINK = r"\[\[([^\[\]\n]+)\]\]"
 _LINK = (
     r"\](?:\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]+(?:\([^\s()]*\)[^\s()]*)*))"

@@ -17,8 +17,8 @@ FENCE = r"(`{3,}|~{3,})([^\n]*)"
 """Mark of a fence and the rest of its line."""
 
 # The pattern begins with a line feed: a literal first character lets the engine skip prose at memory speed, while `^`
-# # would be tried at every character; the first line of the range is tested separately. Then one look at the next
-# # character decides for most lines.
+# would be tried at every character; the first line of the range is tested separately. Then one look at the next
+# character decides for most lines.
 _LINE_MARK = (
     r" {0,3}+(?=[#`~=-])(?:(#{1,6}+)([ \t][^\n]*+)?(?=\n|\Z)"
     rf"|{FENCE}"

@@ -1,4 +1,4 @@
-"""Packs: quotations from several notes within a number of tokens, whatever the notes hold."""
+"""Packs: quotations from several notes within a number of tokens, for any content of the notes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOTHING = "quantum chromodynamics of a sings lattice"
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    """An index of `TREE`, which these tests only read."""
+    """Index of `TREE`, which these tests only read."""
     folder = tmp_path_factory.mktemp("packs")
     write_notes(folder / "tree", TREE)
     with qmd.open_index(folder / "index.sqlite") as opened:
@@ -48,7 +48,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 def quoted(text: str) -> dict[str, str]:
-    """Citation → passage, as a reader of Markdown sees them."""
+    """Return citation → passage, as a reader of Markdown sees them."""
     return {found[1]: found[3] for found in re.finditer(r"(?ms)^(#\w{6} [^\n]*)\n(`{3,})\n(.*?)\n\2$", text)}
 
 
