@@ -46,7 +46,6 @@ class FrontMatter(Struct, frozen=True):
     body_offset: int = 0
     warnings: tuple[str, ...] = ()
     unread_line: int | None = None
-    """The line that could not be read, if it is known."""
 
 
 def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
