@@ -1,4 +1,4 @@
-"""What an index holds, and how far it is."""
+"""Index status records."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class CollectionStatus(Struct, frozen=True):
 
     @classmethod
     def of(cls, collection: Collection, documents: int, updated_at: str | None) -> CollectionStatus:
-        """What the index holds of a configured collection."""
+        """Return the status of a configured collection."""
         chosen = collection.include_by_default
         return cls(collection.name, collection.path, collection.pattern, documents, updated_at, chosen)
 
 
 INDEXED = "indexed"
-"""In place of a version: the file is in the index, without what could not be read of it."""
+"""Value of `program` for a file that is in the index, but not completely."""
 
 
 class SkippedFile(Struct, frozen=True, rename={"message": "reason"}):
-    """A file that a collection selects but the index does not hold as it is now, or not all of it."""
+    """File that a collection selects but the index does not contain as it is now, or not completely."""
 
     collection: str
     path: str
@@ -42,42 +42,42 @@ class SkippedFile(Struct, frozen=True, rename={"message": "reason"}):
     """One line that names the file; of an indexed file, the part that could not be read."""
     size_bytes: int = -1
     mtime_ns: int = -1
-    """Size and time of the file that was left out; an equal one need not be tried again. -1 for always."""
+    """Size and time of the skipped file; an equal one need not be tried again. -1 for always."""
     program: str = ""
-    """Version of the program that could not take it; another one may. `INDEXED` where the index holds the rest."""
+    """Version of the program that could not read it; another one may. `INDEXED` if the index has the rest."""
     line: int | None = None
-    """The line that could not be read, where it is known."""
+    """Line that could not be read, if it is known."""
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the file is in the index, without what could not be read of it."""
+        """Whether the file is in the index, without the part that could not be read."""
         return self.program == INDEXED
 
     @property
     def reason(self) -> str:
-        """The message, with ` (line 4)` where the line is known."""
+        """Message, with ` (line 4)` if the line is known."""
         return self.message if self.line is None else f"{self.message} (line {self.line})"
 
     @property
     def as_grep_line(self) -> str:
-        """`path:4: message`, as programs that jump to a place read it."""
+        """`path:4: message`, in the form of grep."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.path}{line}: {self.message}"
 
 
 Runner = Literal["embed", "watch", "server", "cleanup", "copy"]
-"""What takes the embedding lock of an index."""
+"""Tasks that take the embedding lock of an index."""
 
 
 class EmbeddingTask(Struct, frozen=True):
-    """Work that takes the embedding lock."""
+    """Task that takes the embedding lock."""
 
     program: str
-    """Before its process, where people read it."""
+    """Text before its process, for people."""
     work: str = "computing vectors for"
-    """What it does with the index."""
+    """Description of its work on the index."""
     yields: bool = False
-    """Whether it ends for a command that was asked to do the same, and continues afterwards."""
+    """Whether it ends for a command with the same task, and continues afterwards."""
     computes: bool = True
     """Whether it computes vectors."""
 
@@ -92,7 +92,7 @@ EMBEDDING_TASKS: Mapping[Runner, EmbeddingTask] = {
 
 
 class EmbeddingRun(Struct, frozen=True):
-    """Who has the vectors of an index just now, in whatever process; mostly a run that computes them."""
+    """Process that has the embedding lock of an index; mostly a run that computes vectors."""
 
     pid: int
     started_at: str
@@ -101,14 +101,14 @@ class EmbeddingRun(Struct, frozen=True):
     total: int = 0
     """Characters of the texts that lacked vectors; 0 while the model is being loaded."""
     left_s: float | None = None
-    """Seconds that it will still take; None while that is not known."""
+    """Seconds until its end; None while unknown."""
     is_paused: bool = False
-    """Whether its process does something else for a moment."""
+    """Whether its process is briefly busy with other work."""
     by: Runner = "embed"
 
     @property
     def task(self) -> EmbeddingTask:
-        """The work of `by`."""
+        """Task of `by`."""
         return EMBEDDING_TASKS[self.by]
 
     @property
@@ -123,7 +123,7 @@ class EmbeddingRun(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """How far it is: `43 % done, 1 min 15 s left`."""
+        """Its progress: `43 % done, 1 min 15 s left`."""
         from qmd.progress import duration_text
 
         left = "" if self.left_s is None else f", {duration_text(self.left_s)} left"
@@ -131,7 +131,7 @@ class EmbeddingRun(Struct, frozen=True):
 
 
 class IndexStatus(Struct, frozen=True):
-    """What the index holds."""
+    """State of an index."""
 
     path: Path
     size_bytes: int
@@ -145,39 +145,39 @@ class IndexStatus(Struct, frozen=True):
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
     left_out: tuple[SkippedFile, ...] = ()
-    """Of a store also files that are indexed, which `problems` has of an index."""
+    """Skipped files; a store includes files that are indexed, which are in `problems` of an index."""
     problems: tuple[SkippedFile, ...] = ()
-    """Files that could not be read, or not all of them."""
+    """Files that could not be read, or not completely."""
     holder: EmbeddingRun | None = None
-    """Who has its vectors now."""
+    """Process that has the embedding lock now."""
     address: str | None = None
-    """Where an index lies that is no file."""
+    """Address of an index that is no file."""
     others: str | None = None
-    """Files of other kinds in the folders, which no collection takes: `212 .png, 31 .canvas`."""
+    """Files of other kinds in the folders, which no collection indexes: `212 .png, 31 .canvas`."""
     advice: str | None = None
-    """Which model reads its notes, where the built-in one does not."""
+    """Model for the language of its notes, if the built-in one does not read it."""
 
     @property
     def embedding(self) -> EmbeddingRun | None:
-        """The run that computes vectors now."""
+        """Run that computes vectors now."""
         return self.holder if self.holder is not None and self.holder.task.computes else None
 
     @property
     def place(self) -> str:
-        """Where it lies, as a person is told."""
+        """Its place as a user reads it."""
         return self.address or to_text(self.path)
 
 
 class Fact(Struct, frozen=True):
-    """One thing that `status` says of an index, in each of its forms: the text, the screen, JSON, and the tool's."""
+    """One line of `status`, in each of its forms: text, screen, JSON, and the MCP tool's."""
 
     key: str
-    """In JSON."""
+    """Key in JSON."""
     value: Callable[[IndexStatus], int | str | None]
     label: str = ""
-    """What people read before the value; empty where each form has words of its own for it."""
+    """Label before the value; empty if each form has its own words."""
     is_for_tool: bool = False
-    """Whether programs that ask the MCP tool get it, too."""
+    """Whether the MCP tool returns it, too."""
 
 
 FACTS = (
@@ -194,16 +194,16 @@ FACTS = (
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
-"""A row with a label is a line more in every form; what it counts comes from the stores' `read_status`."""
+"""A row with a label is one more line in every form; the stores' `read_status` counts its values."""
 
 
 def fact_values(index: IndexStatus, *, is_for_tool: bool) -> dict[str, int | str | None]:
-    """The facts by key, those of the tool as far as there is something to say, or those beside them."""
+    """Return the facts by key: those of the tool that have a value, or all others."""
     values = {fact.key: fact.value(index) for fact in FACTS if fact.is_for_tool == is_for_tool}
     return {key: value for key, value in values.items() if value is not None or not is_for_tool}
 
 
 def fact_lines(index: IndexStatus, *, is_for_tool: bool = False) -> list[tuple[str, str]]:
-    """(label, value) of the facts that have a label and a value, of all or of those of the tool."""
+    """Return (label, value) of the facts that have a label and a value, of all or of those of the tool."""
     facts = [fact for fact in FACTS if fact.label and (fact.is_for_tool or not is_for_tool)]
     return [(fact.label, str(value)) for fact in facts if (value := fact.value(index)) is not None]

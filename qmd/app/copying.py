@@ -48,22 +48,16 @@ def copy_store(
         FileConfiguration(source, environ, notices) if is_configured else IndexConfiguration(source, notices)
     )
     with configuration.open_reader() as reader, EmbeddingLock(target.database, "copy", target.place):
-        _check_not_configured(target, reader)
+        # The configuration of the target would decide the contents of the copy.
+        configured = {one.name for one in load_config(target).collections}
+        if configured and configured != {one.name for one in reader.collections()}:
+            message = f"index '{target.place}' has other collections in '{target.config_file}'"
+            raise UsageError(message, "choose another name or place for the copy")
         with open_writer(target.database, target.address, takes_unfinished=True) as writer:
             begin_copy(writer, source.place, target.place)
             unsafe = _configure(source, target, reader)
             report = copy_index(reader, writer, on_progress)
     return replace(report, warnings=(*report.warnings, *unsafe))
-
-
-def _check_not_configured(target: Locations, reader: IndexReader) -> None:
-    """Refuse a target with a configuration, which would decide the contents of the copy."""
-    configured = {one.name for one in load_config(target).collections}
-    if configured and configured != {one.name for one in reader.collections()}:
-        raise UsageError(
-            f"index '{target.place}' has other collections in '{target.config_file}'",
-            "choose another name or place for the copy",
-        )
 
 
 def _configure(source: Locations, target: Locations, reader: IndexReader) -> list[str]:

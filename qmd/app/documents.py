@@ -53,7 +53,10 @@ def fetch_document(
     if not is_whole:
         lines = text.removesuffix("\n").split("\n")[first - 1 :]
         text = "\n".join(lines if count is None else lines[:count])
-    warnings = (*found.warnings, *_loss_of(reader, document))
+    warnings, collection = found.warnings, _collection_of(reader, document)
+    on_disk = collection.path / to_disk(document.path) if collection is not None and collection.path.is_dir() else None
+    if on_disk is not None and not os.path.exists(on_disk):  # noqa: PTH110 - `Path` raises for strange names
+        warnings = (*warnings, f"the file of '{document.uri}' no longer exists: this is its text as it was indexed")
     return DocumentText(document, _context_of(reader, document), text, first, is_whole, warnings)
 
 
@@ -116,34 +119,20 @@ def _fetch_or_skip(
     if document.size > max_bytes:
         size_kb, limit_kb = round(document.size / 1024), round(max_bytes / 1024)
         return SkippedDocument(document, context, f"File too large ({size_kb}KB > {limit_kb}KB)")
-    text = _first_lines(_text_of(reader, document), max_lines)
+    text = _text_of(reader, document)
+    lines = text.split("\n")
+    if max_lines is not None and len(lines) > max_lines:
+        text = "\n".join([*lines[:max_lines], "", f"[... truncated {len(lines) - max_lines} more lines]"])
     if len(text) > room:
         return SkippedDocument(document, context, "The answer is full: ask for fewer files at once")
     return DocumentText(document, context, text)
 
 
-def _first_lines(text: str, max_lines: int | None) -> str:
-    """Return the first `max_lines` lines, followed by a note of the number of missing lines."""
-    lines = text.split("\n")
-    if max_lines is None or len(lines) <= max_lines:
-        return text
-    return "\n".join([*lines[:max_lines], "", f"[... truncated {len(lines) - max_lines} more lines]"])
-
-
 def _text_of(reader: IndexReader, document: StoredDocument) -> str:
     text = reader.texts([document.hash]).get(document.hash)
     if text is None:
-        raise NotFoundError(f"text of '{document.uri}' is gone from the index", "qmd update")
+        raise NotFoundError(f"text of '{document.uri}' is missing from the index", "qmd update")
     return text
-
-
-def _loss_of(reader: IndexReader, document: StoredDocument) -> Iterator[str]:
-    """Return a warning for a document whose file was removed after it was indexed."""
-    collection = _collection_of(reader, document)
-    if collection is None or not collection.path.is_dir():
-        return
-    if not os.path.exists(collection.path / to_disk(document.path)):  # noqa: PTH110 - `Path` raises for strange names
-        yield f"the file of '{document.uri}' is gone: this is its text as it was indexed"
 
 
 def _context_of(reader: IndexReader, document: StoredDocument) -> str | None:
@@ -224,10 +213,8 @@ def _at_time(text: str, time: str) -> Section | None:
 
 def _block(text: str, fragment: str) -> Section | None:
     """Return the paragraph or list item whose last line ends with the block's name, or precedes it."""
-    lines = text.split("\n")
-    last = next(
-        (i for i, line in enumerate(lines) if line.rstrip().endswith(fragment) and _is_mark(line, fragment)), None
-    )
+    lines, mark = text.split("\n"), re.compile(rf"(?<!\S){re.escape(fragment)}\s*\Z")
+    last = next((i for i, line in enumerate(lines) if fragment in line and mark.search(line)), None)
     if last is None:
         return None
     if lines[last].strip() == fragment:
@@ -239,11 +226,6 @@ def _block(text: str, fragment: str) -> Section | None:
     while first > 0 and not re.match(_ITEM, lines[first]) and not re.match(_BORDER, lines[first - 1]):
         first -= 1
     return Section(first + 1, last - first + 1)
-
-
-def _is_mark(line: str, fragment: str) -> bool:
-    before = line.rstrip().removesuffix(fragment)
-    return not before or before[-1].isspace()
 
 
 def explain_missing(error: MissingDocumentError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:

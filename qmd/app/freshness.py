@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store.base import IndexReader
 
-_SWITCH = "QMD_AUTO_UPDATE"
-
 _LOOK_S = 0.05
 """Seconds of a search for this check: enough for some twenty thousand files on a local disk."""
 
@@ -50,9 +48,6 @@ _FEW_FILES = 2_000
 _MOST_FILES = 20_000
 """Files above which a collection is not scanned completely while a search waits."""
 
-_Changed = tuple["Collection", str]
-"""A collection, and the file or folder in it that contains every change."""
-
 
 class Freshness(Struct, frozen=True):
     """State of the index compared with the files of the searched collections."""
@@ -65,7 +60,7 @@ class Freshness(Struct, frozen=True):
 
 
 class _UnknownStateError(QmdError):
-    """Whether the files of a collection have changed is unknown."""
+    """State of a collection whose changes are unknown."""
 
 
 class Refresher:
@@ -81,7 +76,7 @@ class Refresher:
     def __init__(self, configuration: Configuration, locations: Locations, environ: Mapping[str, str]) -> None:
         self._configuration = configuration
         self._project_root = locations.project_root
-        self._is_off = locations.address is not None or is_off(environ.get(_SWITCH))
+        self._is_off = locations.address is not None or is_off(environ.get("QMD_AUTO_UPDATE"))
         self._fresh_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -125,7 +120,7 @@ class Refresher:
         """Return the changed part of each changed collection, and whether these are all changes."""
         mark = reader.path.with_name(f".{reader.path.name}.large")
         is_large = is_recent(mark, _LARGE_REST_S)
-        changed: list[_Changed] = []
+        changed: list[tuple[Collection, str]] = []
         is_known, end = not is_large, time.monotonic() + _LOOK_S
         for collection in collections:
             try:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _CLOSE_TIMEOUT_S = 2.0
 
-_AUTO_EMBED = "QMD_AUTO_EMBED"
-
 _IDLE_READERS = 2
 """Readers that stay open. Each may cache vectors, so no more than usually run at once."""
 
@@ -139,9 +137,7 @@ class OpenedIndex:
         self._allow_gpu = allow_gpu
         # A reader of an index at an address sees the version that was there when it was opened.
         self._readers = ReaderPool(
-            configuration.open_reader,
-            (locations.database, locations.config_file),
-            keeps_idle=locations.address is None,
+            configuration.open_reader, (locations.database, locations.config_file), keeps_idle=locations.address is None
         )
         self._refresher = Refresher(configuration, locations, self._environ)
         self._idle_gate = IdleGate()
@@ -183,7 +179,7 @@ class OpenedIndex:
     @property
     def embeds_in_background(self) -> bool:
         """Whether an idle server may compute missing vectors."""
-        return not is_off(self._environ.get(_AUTO_EMBED)) and self._configuration.auto_embed()
+        return not is_off(self._environ.get("QMD_AUTO_EMBED")) and self._configuration.auto_embed()
 
     def exists(self) -> bool:
         """Return whether an index exists."""

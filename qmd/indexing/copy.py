@@ -1,4 +1,4 @@
-"""An index → another one that answers the same, without reading a file or computing a vector again."""
+"""Copy an index to another one that answers the same, without reading a file or computing a vector again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from qmd.store.opening import unfinished_source, unfinished_state
 from qmd.store.records import KnownFile, NewDocument, OtherFiles, StoredFile
 
 OnProgress = Callable[[str, int, int], None]
-"""Gets what is copied (`Texts`, `Vectors`), how many are done, and of how many."""
+"""Receives the copied part (`Texts`, `Vectors`), the number done and the total."""
 
 
 class CopyReport(Struct, frozen=True):
-    """What a copy holds."""
+    """Counts of a copy."""
 
     documents: int
     vectors: int
@@ -34,20 +34,20 @@ class CopyReport(Struct, frozen=True):
 
 
 def begin_copy(writer: IndexWriter, source: str, target: str) -> None:
-    """Mark an empty index as an unfinished copy, which nothing but another copy of the same source opens.
+    """Mark an empty index as an unfinished copy, which only another copy of the same source opens.
 
     Args:
-        writer: A new index, or one that an ended copy has left.
-        source: What a person calls the index to be copied.
-        target: What a person calls the new one.
+        writer: A new index, or one with an interrupted copy.
+        source: The source, as messages name it.
+        target: The new index, as messages name it.
 
     Raises:
-        UsageError: The target holds something else.
+        UsageError: The target contains something else.
     """
     begun = unfinished_source(writer)
     if begun is None and (writer.collections_with_documents() or writer.collections()):
         raise UsageError(
-            f"index '{target}' holds documents or collections already", "choose another name or place for the copy"
+            f"index '{target}' already contains documents or collections", "choose another name or place for the copy"
         )
     if begun is not None and begun != source:
         raise UsageError(
@@ -57,20 +57,21 @@ def begin_copy(writer: IndexWriter, source: str, target: str) -> None:
 
 
 def copy_index(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress | None = None) -> CopyReport:
-    """Write all that an index holds to one for which `begin_copy` was called, and which is complete then.
+    """Write the contents of an index to one for which `begin_copy` was called; this completes the copy.
 
-    What an ended copy has written already is not written again. Every commit is small, so no engine has to keep a whole
-    index back. The words are analysed again, by this version, from the stored texts.
+    The parts that an interrupted copy has written are not written again. Every commit is small, so no engine has to
+    keep a whole index in memory. The words are analysed again, by this version, from the stored texts.
 
     Args:
-        reader: The index to be copied, as it is now.
+        reader: The index to be copied.
         writer: The new one.
-        on_progress: Told how far it is.
+        on_progress: Receives the progress.
     """
+    on_progress = on_progress or (lambda *_: None)
     with reader.snapshot():
-        texts = _Texts(writer, on_progress or _ignore_progress)
+        texts = _Texts(writer, on_progress)
         texts.copy(reader)
-        n_vectors = _copy_vectors(reader, writer, on_progress or _ignore_progress)
+        n_vectors = _copy_vectors(reader, writer, on_progress)
         for collection in reader.collections():
             _copy_collection_facts(reader, writer, collection.name, texts.plain[collection.name])
         for status in reader.status(None).collections:
@@ -81,7 +82,7 @@ def copy_index(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress
 
 
 class _Texts:
-    """Copies documents, and remembers what could not be analysed as it should be."""
+    """Copier of documents, with warnings about those that could not be analysed completely."""
 
     def __init__(self, writer: IndexWriter, on_progress: OnProgress) -> None:
         self._writer = writer
@@ -93,18 +94,18 @@ class _Texts:
     def copy(self, reader: IndexReader) -> None:
         """Make the documents of the target those of the source, in the same order, which decides between equal hits."""
         names = [collection.name for collection in reader.collections()]
-        gone: dict[str, dict[str, KnownFile]] = {
+        others: dict[str, dict[str, KnownFile]] = {
             name: dict(self._writer.known_files(name)) for name in {*names, *self._writer.collections_with_documents()}
         }
         done, total = 0, reader.count_documents()
         for files in reader.stored_files():
             files = [file for file in files if file.collection in names]
-            new = [file for file in files if not _is_same(gone[file.collection].pop(file.path, None), file)]
+            new = [file for file in files if not _is_same(others[file.collection].pop(file.path, None), file)]
             self._put(reader, new)
             done += len(files)
             self._on_progress("Texts", done, total)
-        for name, files_gone in gone.items():
-            self._writer.remove_documents(name, files_gone)
+        for name, known in others.items():
+            self._writer.remove_documents(name, known)
 
     def _put(self, reader: IndexReader, files: Sequence[StoredFile]) -> None:
         texts = reader.texts(list({file.hash for file in files}))
@@ -121,14 +122,14 @@ class _Texts:
                 document = with_declarations(document, kind)
             except GrammarError:
                 self.plain[file.collection].add(suffix_of(file.path))
-            # The parser saw blanks for what it would not take.
+            # The parser received blanks for unsupported characters.
             document = replace(document, text=text, hash=file.hash)
             new = stored_form(document, file.size_bytes, file.mtime_ns, 0, 0)
         except (QmdError, MemoryError):
             raise
-        # One text that trips a parser must not keep all others from being copied; the next update reads its file.
+        # One text with a parser error must not prevent the copy of all others; the next update reads its file.
         except Exception as exc:
-            self.warnings.append(f"'{file.collection}/{file.path}' was left out: {short_reason(exc)}")
+            self.warnings.append(f"'{file.collection}/{file.path}' was skipped: {short_reason(exc)}")
             return None
         return replace(new, created_at=file.created_at, modified_at=file.modified_at)
 
@@ -138,7 +139,7 @@ def _is_same(known: KnownFile | None, file: StoredFile) -> bool:
 
 
 def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress) -> int:
-    """Copy the vectors of all models, then the chunks that refer to them; the number of vectors."""
+    """Copy the vectors of all models, then the chunks that refer to them; return the number of vectors."""
     done = 0
     models = reader.models()
     total = sum(reader.status(model.fingerprint).vectors for model in models)
@@ -163,7 +164,3 @@ def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, 
         writer.set_facts(OtherFiles(OtherFiles.of(reader.facts(), name).counts, frozenset()).as_facts(name))
         writer.settle(name)
         stamp_analysis(writer, name, plain)
-
-
-def _ignore_progress(what: str, done: int, total: int) -> None:
-    """Without anybody who watches."""

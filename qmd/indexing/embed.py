@@ -1,4 +1,4 @@
-"""Texts without vectors → chunks and vectors in the index, in pieces small enough to lose."""
+"""Compute chunks and vectors for texts without vectors, in commits small enough to lose."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ COMMIT_S = 3.0
 _FIRST_SLICE = 32
 _MAX_SLICE = 2_048
 _GROUP_CHUNKS = 256
-"""Chunks gathered before embedding starts: enough for batches of similar length."""
+"""Chunks collected before embedding starts: enough for batches of similar length."""
 
 _RUN_CHARS = 120
-"""Characters that cost as much as a run of the model costs by itself (measured with the built-in one)."""
+"""Characters that cost as much as the fixed part of a run of the model (measured with the built-in one)."""
 
 MAX_NAMES = 4
-"""Names that stand in front of a chunk: more would leave little room for its text."""
+"""Names before a chunk: more would leave little space for its text."""
 
 
 class Chunker(Struct):
-    """Splits texts, source files at their declarations, and keeps why that was not possible."""
+    """Splitter of texts, of source files at their declarations, with the reasons for texts that it cannot split."""
 
     embedder: Embedder
     cut_declarations: bool = True
     plain: set[str] = field(default_factory=set)
-    """Endings of source files that are cut as plain text for want of a grammar."""
+    """Endings of source files that are split as plain text, because a grammar is missing."""
     warnings: dict[str, None] = field(default_factory=dict)
 
     def cut(self, content: PendingContent) -> list[tuple[ChunkRecord, str]]:
-        """The chunks that the model reads, with the text to embed.
+        """Return the chunks that the model reads, with the text to embed.
 
-        None for an empty text, or, with a warning, for one that cannot be cut.
+        No chunks for an empty text, or, with a warning, for one that cannot be split.
         """
         split = self._split(content)
         return [
@@ -81,7 +81,7 @@ class Chunker(Struct):
             return [(chunk, embedded_text(document, chunk)) for chunk in chunks]
         except (QmdError, MemoryError):
             raise
-        # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
+        # One text with an error of the parser or the tokenizer must not prevent vectors for all others.
         except Exception as exc:
             self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
             return []
@@ -105,7 +105,7 @@ class _Group(Struct):
 
 
 class _Run(Struct):
-    """A run under way: its counts so far, and how many texts the next commit should hold."""
+    """Counts of a run, and the number of texts for the next commit."""
 
     writer: IndexWriter
     embedder: Embedder
@@ -120,13 +120,13 @@ class _Run(Struct):
     slice_size: int = _FIRST_SLICE
 
     def embed(self, group: _Group) -> bool:
-        """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
+        """Embed missing texts and store the group's chunks; return False when asked to stop before its end."""
         stored = False
         while not stored:
             if not self._embed_missing(group):
                 return False
             with self.writer.transaction():
-                # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
+                # No chunk refers to the new vectors yet, so another process may have deleted them as unused.
                 there = self.writer.existing_keys(self.fingerprint, list(group.texts))
                 stored = len(there) == len(group.texts)
                 if stored:
@@ -138,12 +138,12 @@ class _Run(Struct):
         return True
 
     def _embed_missing(self, group: _Group) -> bool:
-        """Store the vectors that the group lacks; False when asked to stop before the last."""
+        """Store the vectors that the group lacks; return False when asked to stop before the last."""
         texts = group.texts
         there = self.writer.existing_keys(self.fingerprint, list(texts))
         # Equal lengths together: a batch costs as much as its longest text.
         missing = sorted((key for key in texts if key not in there), key=lambda key: len(texts[key]))
-        # The characters of the group count as done in step with what its texts cost, or time left would jump.
+        # The group's characters count as done in proportion to the cost of its texts, or the time left would jump.
         to_do = [_RUN_CHARS + len(texts[key]) for key in missing]
         per_cost = group.n_chars / max(sum(_RUN_CHARS + len(text) for text in texts.values()), 1)
         costs_left = [0, *accumulate(reversed(to_do))]
@@ -154,7 +154,7 @@ class _Run(Struct):
             self._announce(group.n_chars - per_cost * costs_left[len(missing) - done - n_texts])
 
         while done < len(missing):
-            # A run that gets little processor time must not be over before it has stored anything, time after time.
+            # A run with little processor time must store something before it stops, or it would never end.
             is_begun = self.embedded or self.documents
             if is_begun and self.should_stop is not None and self.should_stop():
                 return False
@@ -169,7 +169,7 @@ class _Run(Struct):
         return True
 
     def _announce(self, in_group: float) -> None:
-        """Tell how far it is: the groups that are stored, and so many characters of the one under way."""
+        """Report the progress: the stored groups, and `in_group` characters of the current one."""
         if self.on_progress is not None:
             self.on_progress(self.pace.at(self.chars + round(in_group)))
 
@@ -186,17 +186,17 @@ def embed_pending(
 ) -> EmbedReport:
     """Give every text without a complete set of vectors its chunks and vectors; resumable at any point.
 
-    The newest texts come first, so that a run that is cut short has those that matter most.
-    The model runs outside any transaction, so readers and other writers wait for milliseconds only.
+    The newest texts come first, so that an interrupted run has the most useful ones. The model runs outside any
+    transaction, so readers and other writers wait for milliseconds only.
 
     Args:
         writer: The index.
-        embedder: Computes.
-        fingerprint: The one under which vectors count and are stored; None = the embedder's.
-        collections: Only texts that these hold; None = all.
-        on_progress: Gets the characters done and left, after every few texts.
-        should_stop: Asked between commits.
-        cut_declarations: Cut source files at their declarations; False cuts them as plain text.
+        embedder: Computes the vectors.
+        fingerprint: Key under which vectors count and are stored; None = the embedder's.
+        collections: Only texts of these; None = all.
+        on_progress: Receives the characters done and left, after every few texts.
+        should_stop: Called between commits.
+        cut_declarations: Split source files at their declarations; False splits them as plain text.
     """
     started = time.monotonic()
     fingerprint = fingerprint or embedder.fingerprint
@@ -220,11 +220,11 @@ def embed_pending(
 
 
 def embedded_text(document: Document, chunk: Chunk) -> str:
-    """What the model reads for a chunk: the note's names, the headings above it, its text.
+    """Return the text that the model reads for a chunk: the note's names, the headings above it, its text.
 
-    A file name that says nothing is no name, and a heading that repeats a name is left out. The lines of the text that
-    these headings stand in are not repeated: read twice, they drown what follows. Without them hybrid nDCG@10 is .571
-    instead of .568 on cranfield and .523 instead of .514 on cacm.
+    A file name without meaning is no name, and a heading that repeats a name is skipped. The lines of these headings in
+    the text are not repeated: read twice, they dominate the rest. Without them hybrid nDCG@10 is .571 instead of .568
+    on cranfield and .523 instead of .514 on cacm.
     """
     names = note_names(document)[:MAX_NAMES]
     if document.title_source == "file" and not is_descriptive(document.title):
@@ -244,7 +244,7 @@ def _heading_at(headings: Sequence[Heading], offset: int) -> str | None:
 
 
 def chunk_key(text: str) -> bytes:
-    """Sixteen bytes that name an embedded text."""
+    """Return sixteen bytes that identify an embedded text."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

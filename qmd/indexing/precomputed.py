@@ -1,6 +1,6 @@
-"""Vectors that a search has computed → the index, ahead of the run that completes them.
+"""Store vectors that a search has computed, before the run that completes them.
 
-Texts are cut by the rules of that run, so that it finds every vector under its key and computes none again.
+Texts are split by the rules of that run, so that it finds every vector under its key and computes none again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class _EmbeddedText(Struct, frozen=True):
-    """The chunks of a text that have a vector, and whether these are all."""
+    """Chunks of a text that have a vector, and whether these are all."""
 
     chunks: Sequence[ChunkRecord]
     is_complete: bool
 
 
 class PrecomputedChunks:
-    """Cuts texts as an embedding run does, and keeps what was computed of them until it is stored."""
+    """Splitter of texts as in an embedding run, with the vectors computed for them until they are stored."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -41,31 +41,28 @@ class PrecomputedChunks:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether there are any to store."""
+        """Whether there are vectors to store."""
         return bool(self._vectors)
 
     def cut(self, content: PendingContent) -> Sequence[tuple[ChunkRecord, str]]:
-        """The chunks of a text that the model reads, each with the text to embed."""
+        """Return the chunks of a text that the model reads, each with the text to embed."""
         return self._chunker.cut(content)
 
     def keep(
-        self,
-        content: PendingContent,
-        chunks: Sequence[ChunkRecord],
-        vectors: Mapping[bytes, npt.NDArray[np.float32]],
+        self, content: PendingContent, chunks: Sequence[ChunkRecord], vectors: Mapping[bytes, npt.NDArray[np.float32]]
     ) -> None:
-        """Keep what `vectors` has, by key, of all the chunks of a text."""
+        """Keep the vectors, by key, of chunks of a text; `chunks` are all that it has."""
         known = [chunk for chunk in chunks if chunk.key in vectors]
-        # Source code that was cut without its grammar is cut again once there is one: a run notes such endings.
+        # Source code split without its grammar is split again when the grammar is installed: a run notes such endings.
         is_complete = len(known) == len(chunks) and suffix_of(content.path) not in self._chunker.plain
         self._kept[content.hash] = _EmbeddedText(known, is_complete)
         self._vectors.update((chunk.key, vectors[chunk.key]) for chunk in known)
 
     def store(self, writer: IndexWriter) -> None:
-        """Store what was kept, whole texts as done and the others as waiting for the rest.
+        """Store the kept vectors, of whole texts as done and of others as waiting for the rest.
 
-        Nothing where another version has cut the texts of the index, or where its vectors are another model's: which
-        model an index has is decided by a run.
+        Store nothing if another version has split the texts of the index, or if its vectors are another model's: only a
+        run chooses the model of an index.
         """
         fingerprint, dim = self._embedder.fingerprint, self._embedder.dim
         with writer.transaction():

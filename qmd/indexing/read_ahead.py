@@ -1,7 +1,7 @@
-"""Reads files ahead of the writer: in threads when they are few and small, else in processes of their own.
+"""Read files ahead of the writer: in threads when they are few and small, else in processes of their own.
 
-Parsing is Python and keeps one core busy however many threads it has; processes use the others, and leave this one to
-SQLite. And they can be ended: see `qmd.indexing.reader_process`.
+Parsing is Python and keeps one core busy for any number of threads; processes use the other cores, and leave this one
+to SQLite. A process can also be ended: see `qmd.indexing.reader_process`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from qmd.batching import batches
 from qmd.indexing.reading import FileReading, read_files
 from qmd.ingest.outline import kind_of
-from qmd.plugins import Kind
 from qmd.process import usable_cpus
 from qmd.records import FileEntry
 
@@ -30,30 +29,28 @@ _PROCESS_BYTES = 4 * 1024 * 1024
 
 _HARMLESS_BYTES = 256 * 1024
 _HARMLESS_CODE_BYTES = 20_000
-"""Up to these sizes no file keeps its reader for more than two seconds, and a process, which takes a tenth of a second
-to start, is not worth its while. Source code goes through a parser that is not ours to bound."""
+"""Sizes up to which no file takes longer than two seconds, so that a process, which takes a tenth of a second to start,
+is not worthwhile. Source code goes through a parser outside our control."""
 
 Read = Callable[[Sequence[FileEntry]], list[FileReading]]
 
 
 def read_ahead(
-    entries: Sequence[FileEntry],
-    n_processes: int | None = None,
-    budget_s: Callable[[FileEntry], float] | None = None,
+    entries: Sequence[FileEntry], n_processes: int | None = None, budget_s: Callable[[FileEntry], float] | None = None
 ) -> Iterator[list[FileReading]]:
-    """Files read and analysed while the caller writes, in order, a bounded number ahead.
+    """Yield files read and analysed while the caller writes, in order, a bounded number ahead.
 
     Args:
         entries: The files.
-        n_processes: How many processes read; 0 for threads of this one. By default as their size is worth.
-        budget_s: Seconds that a process may take for a file before the file is left out; None for `time_budget_s`.
+        n_processes: Number of reading processes; 0 for threads of this one. By default it depends on the sizes.
+        budget_s: Seconds that a process may take for a file before the file is skipped; None for `time_budget_s`.
     """
     if not entries:
         return
     tasks = list(batches(entries, _FILES_PER_TASK))
     n_processes = _worthwhile_processes(entries) if n_processes is None else n_processes
     if not n_processes and len(tasks) == 1:
-        # A few edited notes, before a search: without threads, and without what these import.
+        # A few edited notes, before a search: without threads and their imports.
         yield read_files(entries)
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -90,16 +87,16 @@ def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
     n_cores = usable_cpus()
     if n_cores > 1 and sum(n_bytes for _, n_bytes in files) >= _PROCESS_BYTES:
         return min(n_cores, _MAX_PROCESSES)
-    return 0 if all(_is_harmless(*file) for file in files) else 1
-
-
-def _is_harmless(kind: Kind, n_bytes: int) -> bool:
-    return n_bytes <= (_HARMLESS_CODE_BYTES if kind.is_source else _HARMLESS_BYTES) and not kind.is_converted
+    is_harmless = all(
+        n_bytes <= (_HARMLESS_CODE_BYTES if kind.is_source else _HARMLESS_BYTES) and not kind.is_converted
+        for kind, n_bytes in files
+    )
+    return 0 if is_harmless else 1
 
 
 @contextmanager
 def _readers(n_processes: int, budget_s: Callable[[FileEntry], float] | None) -> Iterator[list[Read]]:
-    """What reads at the same time: processes, or this one twice, so that one file is parsed while another is read."""
+    """Yield the concurrent readers: processes, or this one twice, so that one file is parsed while another is read."""
     from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 
     with ExitStack() as stack:

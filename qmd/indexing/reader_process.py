@@ -1,9 +1,8 @@
-"""A process that reads files for this one, so that no file can take the program along, whatever it does to a parser.
+"""A process that reads files for this one, so that no file can crash the program through a parser.
 
-It gets pickled lists of files on stdin and answers file by file on stdout (`FileReading.pack`, behind its length),
-within a time for each and within a bound of memory. When an answer stays away the process is ended, the file is left
-out, and a new process goes on with the next.
-It ends with its stdin, so none outlives the program, however that ends.
+It receives pickled lists of files on stdin and answers file by file on stdout (`FileReading.pack`, after its length),
+within a time for each and a bound of memory. Without an answer the process is ended, the file is skipped, and a new
+process continues with the next file. It ends with its stdin, so none outlives the program, however that ends.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ from qmd.records import FileEntry
 from qmd.times import settled_time
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.reader_process import serve; serve()"
-"""The parent's path is taken over: a program may have been started from anywhere."""
+"""The process gets the path of its parent, which may have been started from any folder."""
 
 _READY = b"qmd reader\n"
 _SIZE_BYTES = 8
 _MEMORY_BYTES = 2 << 30
-"""Ten megabytes of ligatures, each of which stands for eighteen letters, take one gigabyte."""
+"""Ten megabytes of ligatures, each of which becomes eighteen letters, take one gigabyte."""
 
 _CONVERTED_MEMORY_BYTES, _CONVERTED_S = 512 << 20, 30.0
-"""Of files whose text others make, who are given no network either."""
+"""Limits for converted files, whose process gets no network either."""
 
 _BASE_S = 20.0
 _PER_MEGABYTE_S = 5.0
-"""Ten times what the slowest text takes on one busy core."""
+"""Ten times the time of the slowest text on one busy core."""
 
 _POLL_S = 0.25
 
 
 def time_budget_s(entry: FileEntry) -> float:
-    """Seconds after which a file is given up."""
+    """Return the seconds after which a file is given up."""
     is_converted = kind_of(entry.path).is_converted
     return _CONVERTED_S if is_converted else _BASE_S + _PER_MEGABYTE_S * entry.size_bytes / 1_000_000
 
 
 class ReaderProcess:
-    """Reads lists of files, one at a time; usable as a context manager, from one thread at a time.
+    """Reader of lists of files, one at a time; usable as a context manager, from one thread at a time.
 
     Args:
         budget_s: Seconds that a file may take.
@@ -61,10 +60,10 @@ class ReaderProcess:
         self._budget_s = budget_s
         self._process: subprocess.Popen[bytes] | None = None
         self._has_reported = False
-        """Whether the process has said that it runs."""
+        """True after the process has reported that it runs."""
         self._lock = threading.Lock()
         self._left_s: float | None = None
-        """What is left of the time for the answer that is waited for."""
+        """Time left for the expected answer."""
         self._is_expired = False
         self._is_closed = threading.Event()
         self._watch = threading.Thread(target=self._keep_time, name="qmd-read-watch", daemon=True)
@@ -80,7 +79,7 @@ class ReaderProcess:
         self._end()
 
     def read(self, entries: Sequence[FileEntry]) -> list[FileReading]:
-        """The files read, in order; what cannot be indexed says why. Where no process starts they are read here."""
+        """Return the files read, in order, or the reason for each failure; without a process, read them here."""
         readings: list[FileReading] = []
         suspect: FileEntry | None = None
         while len(readings) < len(entries):
@@ -88,7 +87,7 @@ class ReaderProcess:
             if not self._is_running():
                 return [*readings, *read_files(rest)]
             assert self._process is not None and self._process.stdin is not None
-            # A process that has died is noticed when its answer is read.
+            # The end of a process is noticed when its answer is read.
             with suppress(OSError):
                 pickle.dump(rest, self._process.stdin, pickle.HIGHEST_PROTOCOL)
                 self._process.stdin.flush()
@@ -101,13 +100,13 @@ class ReaderProcess:
                     readings.append(_failed(entry, "slow", f"took longer than {self._budget_s(entry):.0f} s to read"))
                 elif suspect is entry:
                     readings.append(_failed(entry, "crash", "crashed the process that read it"))
-                # Once it may have been another's doing: the system ends processes when memory runs out.
+                # The first crash may have another cause: the system ends processes when memory runs out.
                 suspect = entry
                 break
         return readings
 
     def _is_running(self) -> bool:
-        """Whether there is a process that reads, now that one has been started if there was none."""
+        """Return whether a process can read; start one if there is none."""
         if self._process is None:
             self._start()
         if self._process is not None and not self._has_reported:
@@ -121,13 +120,13 @@ class ReaderProcess:
         self._has_reported = False
         with suppress(OSError):
             command, pipe = [sys.executable, "-Wignore", "-c", _START, *sys.path], subprocess.PIPE
-            # A group of its own is ended with whatever is in it; numpy keeps no memory for threads.
+            # A separate group is ended as a whole; numpy keeps no memory for threads.
             environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-            # As much as a pipe holds is taken at once.
+            # The size of a pipe is taken at once.
             self._process = subprocess.Popen(command, 1 << 16, None, pipe, pipe, env=environ, start_new_session=True)
 
     def _receive(self, entry: FileEntry) -> FileReading | None:
-        """The next answer; None when the process has died or was ended, which it then is for certain."""
+        """Return the next answer; None when the process has died or was ended, as it then is for certain."""
         assert self._process is not None and self._process.stdout is not None
         seconds, read = self._budget_s(entry), self._process.stdout.read
         try:
@@ -145,12 +144,12 @@ class ReaderProcess:
         if process is None:
             return
         _kill(process)
-        # A task that the process never took may still wait to be flushed.
+        # A task that the process never received may still wait to be flushed.
         with suppress(OSError), process:
             pass
 
     def _within(self, seconds: float, read: Callable[[], bytes]) -> bytes:
-        """What `read` gives of the process, which is ended if that takes longer; `_is_expired` tells."""
+        """Return the result of `read`; end the process and set `_is_expired` if that takes longer."""
         with self._lock:
             self._is_expired, self._left_s = False, seconds
         try:
@@ -160,7 +159,7 @@ class ReaderProcess:
                 self._left_s = None
 
     def _keep_time(self) -> None:
-        # Counted in naps: while a machine sleeps, or a job is stopped, no file uses up its time.
+        # Counted in intervals: while a machine sleeps, or a job is stopped, no file uses its time.
         while not self._is_closed.wait(_POLL_S):
             with self._lock:
                 if self._left_s is None:
@@ -184,10 +183,10 @@ def _failed(entry: FileEntry, code: str, message: str) -> FileReading:
 
 
 def serve() -> None:
-    """Answer tasks until stdin ends: what a reader process runs."""
-    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
+    """Answer tasks until stdin ends, as the main function of a reader process."""
+    # Ctrl-C reaches every process of the terminal; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What a library prints must not get into the answers.
+    # Output of a library must not get into the answers.
     results = os.fdopen(os.dup(1), "wb", 1 << 16)
     os.dup2(2, 1)
     alarm = getattr(signal, "alarm", lambda _: 0)
@@ -203,7 +202,7 @@ def serve() -> None:
             if kind.is_converted:
                 _leave_network()
             _limit_memory(_CONVERTED_MEMORY_BYTES if kind.is_converted else _MEMORY_BYTES)
-            # Where nobody waits any more, nobody else ends a parser that does not.
+            # When the parent has ended, no other process ends a parser that hangs.
             alarm(int(2 * time_budget_s(entry)))
             packed = read_file(entry, kind).pack()
             alarm(0)
@@ -213,18 +212,18 @@ def serve() -> None:
 
 @cache
 def _leave_network() -> None:
-    """Be without a network from here on, where the system permits it: on Linux, though not in all containers."""
+    """Disconnect this process from the network, if the system permits it: on Linux, but not in all containers."""
     if sys.platform == "linux":
         import ctypes
 
-        # `os.unshare` of Python 3.12, with CLONE_NEWNET; whoever may not do that may in a user namespace of its own.
+        # `os.unshare` of Python 3.12, with CLONE_NEWNET; without that permission, in a user namespace of its own.
         unshare = ctypes.CDLL(None).unshare
         _ = unshare(0x40000000) and unshare(0x50000000)
 
 
 @lru_cache(maxsize=1)
 def _limit_memory(n_bytes: int) -> None:
-    """Make a file that needs too much fail here, before the system has to choose what to end."""
+    """Make a file that needs too much memory fail here, before the system chooses a process to end."""
     # Windows has no such limit, and macOS refuses some.
     with suppress(ImportError, ValueError, OSError):
         import resource

@@ -1,4 +1,4 @@
-"""Files of a scan → documents ready to be written."""
+"""Read the files of a scan into documents ready to be written."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class FileReading(Struct, frozen=True):
     entry: FileEntry
     document: NewDocument | None = None
     failure: str | None = None
-    """The code of `UnindexableFileError` if the file cannot be indexed; the one warning is its message."""
+    """Code of `UnindexableFileError` if the file cannot be indexed; the one warning is its message."""
     mtime_ns: int = UNKNOWN_TIME_NS
-    """The time by which the next update may know an unchanged file again."""
+    """Time by which the next update may recognise an unchanged file."""
     is_plain: bool = False
     """True for source code whose declarations are unknown, because the grammar is missing."""
     warnings: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
-    """The parts of the document that could not be read."""
+    """Parts of the document that could not be read."""
     unread_line: int | None = None
 
     def pack(self) -> bytes:
@@ -57,7 +57,7 @@ _DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, str | None, int, bo
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
-    """The files read, parsed and analysed, in order; what cannot be indexed, or only by another process, says why."""
+    """Return the files read, parsed and analysed, in order; a warning explains each that cannot be indexed here."""
     return [read_file(entry, kind_of(entry.path), runs_in_subprocess=False) for entry in entries]
 
 
@@ -65,7 +65,7 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
     """Read, parse and analyse a file; an error in it fails this file alone."""
     read_at_ns = time.time_ns()
     mtime_ns = settled_time(entry.mtime_ns, read_at_ns)
-    # A row of this ending, or a grammar, may be there one day.
+    # A row of this ending, or a grammar, may be installed later.
     warnings, is_plain = list[str](), kind is UNKNOWN
     try:
         if kind.is_converted and not runs_in_subprocess:
@@ -77,7 +77,7 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
             warnings.append(f"{exc.message}; {exc.hint}")
             is_plain = True
         new = stored_form(document, entry.size_bytes, mtime_ns, read_at_ns, entry.mtime_ns)
-        # What the index cannot store must be noticed here, where it concerns this file alone.
+        # Text that the index cannot store must fail here, where it concerns this file alone.
         "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
         losses, line = document.warnings, document.unread_line
         return FileReading(entry, new, None, mtime_ns, is_plain, tuple(warnings), losses, line)
@@ -85,7 +85,7 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
         message, code = exc.message, exc.code
     except MemoryError:
         message, code = f"'{entry.path}' needs more memory than one file may use", "failed"
-    # A parser can raise any exception; this broad net keeps the rest of the run.
+    # A parser can raise any exception; this clause keeps the rest of the run.
     except Exception as exc:
         message, code = f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed"
     return FileReading(entry, failure=code, mtime_ns=mtime_ns, warnings=(message,))
@@ -97,7 +97,7 @@ def short_reason(error: Exception) -> str:
 
 
 def with_declarations(document: Document, kind: Kind) -> Document:
-    """A file of source code with the names that it declares as its headings; any other as it is.
+    """Return a source file with its declared names as headings, and any other file as it is.
 
     Raises:
         GrammarError: The grammar of its language is missing.
@@ -107,7 +107,7 @@ def with_declarations(document: Document, kind: Kind) -> Document:
 
 
 def find_declarations(path: str, kind: Kind, text: str) -> tuple[Declaration, ...]:
-    """The outermost declarations of a text, with what they hold inside; of source code alone.
+    """Return the outermost declarations of a text, with those inside them; of source code alone.
 
     Raises:
         GrammarError: The grammar of its language is missing.
@@ -116,7 +116,7 @@ def find_declarations(path: str, kind: Kind, text: str) -> tuple[Declaration, ..
 
 
 def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> Iterator[Heading]:
-    """Declarations as headings, in the order of the text, outermost at level 1."""
+    """Yield declarations as headings, in the order of the text, outermost at level 1."""
     for declaration in declarations:
         yield Heading(level, declaration.name, declaration.start)
         yield from declared_headings(declaration.children, min(level + 1, 6))
@@ -125,14 +125,14 @@ def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> It
 def stored_form(
     document: Document, size_bytes: int, known_mtime_ns: int, created_ns: int, modified_ns: int
 ) -> NewDocument:
-    """A parsed file as the index keeps it.
+    """Return a parsed file as the index stores it.
 
     Args:
         document: The file.
         size_bytes: Its size.
-        known_mtime_ns: The time by which the next update may know it again.
-        created_ns: When it was read first.
-        modified_ns: When it was written.
+        known_mtime_ns: Time by which the next update may recognise it.
+        created_ns: Time of the first read.
+        modified_ns: Time of the last change.
     """
     return NewDocument(
         path=document.path,

@@ -1,4 +1,4 @@
-"""Vectors that are to replace others: computed beside those, which serve until the new ones are complete."""
+"""Staging of vectors that replace others: the old ones serve until the new ones are complete."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from qmd.store.records import STAGING
 
 
 def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool, resumes: bool) -> str:
-    """The fingerprint under which a run is to store vectors: the model's, or another one, which no search chooses.
+    """Return the fingerprint under which a run stores vectors: the model's, or a staging one, which no search uses.
 
-    The latter where they replace another model's, or by `force` its own. What was begun is continued without `force`,
-    too, but not by a run that only keeps up with changes (`resumes`). `only` names the collections of the run.
+    Staging is for vectors that replace another model's, or by `force` the model's own. A run continues existing staging
+    also without `force`, but not if it only follows changes (`resumes`). `only` names the collections of the run.
     """
-    known, beside = [one.fingerprint for one in writer.models()], STAGING + fingerprint
-    has_begun = writer.vector_coverage(beside).has_vectors
+    known, staging = [one.fingerprint for one in writer.models()], STAGING + fingerprint
+    has_begun = writer.vector_coverage(staging).has_vectors
     if not (force or (has_begun and not resumes) if fingerprint in known else known):
         return fingerprint
     if not has_begun:
@@ -25,26 +25,26 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
             if only is not None:
                 others = Scope(collections=tuple(set(writer.collections_with_documents()) - set(only)))
                 kept = {one.hash for one in writer.iter_documents(others)}
-                _copy(writer, fingerprint, beside, kept.__contains__, is_complete=True)
-                writer.set_version_stamp(f"chunks:{beside}", writer.version_stamp(f"chunks:{fingerprint}") or "0")
-    return beside
+                _copy(writer, fingerprint, staging, kept.__contains__, is_complete=True)
+                writer.set_version_stamp(f"chunks:{staging}", writer.version_stamp(f"chunks:{fingerprint}") or "0")
+    return staging
 
 
 def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool) -> tuple[str, ...]:
-    """Let vectors computed beside others be those of the model, in one step; by `force` the index keeps no others.
+    """Make staged vectors those of the model, in one step; with `force` the index keeps no others.
 
-    Nothing is changed, and that is told, where they are `only` of some collections and another model has more.
+    Change nothing, and return a warning, if they are of `only` some collections and another model has more.
     """
-    beside = STAGING + fingerprint
+    staging = STAGING + fingerprint
     with writer.transaction():
         known = [one.fingerprint for one in writer.models()]
         is_part = fingerprint not in known and only is not None
-        if is_part and writer.count_pending(beside)[0] > writer.count_pending(known[-1])[0]:
+        if is_part and writer.count_pending(staging)[0] > writer.count_pending(known[-1])[0]:
             return ("the new model's vectors are not used before all collections have them; run 'qmd embed'",)
-        # Texts that came meanwhile may have got theirs from a search; the next run looks at them again.
-        _copy(writer, fingerprint, beside, bool, is_complete=False)
-        writer.keep_models({beside: fingerprint, **{name: name for name in known if name != fingerprint and not force}})
-        writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{beside}") or "0")
+        # Texts that arrived meanwhile may have vectors from a search; the next run examines them again.
+        _copy(writer, fingerprint, staging, bool, is_complete=False)
+        writer.keep_models({staging: fingerprint, **{one: one for one in known if one != fingerprint and not force}})
+        writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{staging}") or "0")
     return ()
 
 

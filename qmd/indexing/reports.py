@@ -1,4 +1,4 @@
-"""What a run that computes vectors did; apart from what computes them, as most runs find nothing to do."""
+"""Report of an embedding run, separate from the code that computes, as most runs find nothing to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class EmbedReport(Struct, frozen=True):
-    """What an embedding run did."""
+    """Counts of an embedding run."""
 
     documents: int
     """Distinct texts that are complete now and were not before."""
@@ -14,8 +14,8 @@ class EmbedReport(Struct, frozen=True):
     embedded: int
     """Vectors computed."""
     reused: int
-    """Chunks whose vector was there already: shared, renamed or unchanged text."""
+    """Chunks with an existing vector: shared, renamed or unchanged text."""
     stopped: bool
-    """True when `should_stop` ended the run; what was computed is kept."""
+    """True when `should_stop` ended the run; computed vectors are kept."""
     elapsed_s: float
     warnings: tuple[str, ...] = ()

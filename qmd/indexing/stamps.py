@@ -1,4 +1,4 @@
-"""Version stamps: which version of the program made a part of the index, and what a newer one has to make again."""
+"""Version stamps: the version that made a part of the index, and the parts that a newer one has to make again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from qmd.store.base import IndexReader, IndexWriter
 
 
 class Stamp(Struct, frozen=True):
-    """The version that made a part of the index, and what was installed then."""
+    """Version that made a part of the index, and the readers installed then."""
 
     version: int
     plain: frozenset[str] = frozenset()
-    """Suffixes that it treated as plain text, because a grammar or a row of `KINDS` was missing."""
+    """Suffixes treated as plain text, because a grammar or a row of `KINDS` was missing."""
     readers: Mapping[str, int] = {}
     """Suffix → version of its reader; of an analysis alone."""
 
@@ -36,10 +36,7 @@ class Stamp(Struct, frozen=True):
         return " ".join([str(self.version), *sorted([*self.plain, *readers])])
 
     def outdated(self, version: int) -> Callable[[str], bool] | None:
-        """Whether what was made of the file at a path under this stamp has to be made again by `version`.
-
-        None where that is so of no file.
-        """
+        """Return a test of paths whose part of the index `version` has to make again; None if no file needs it."""
         if self.version != version:
             return lambda _: True
         changed = {suffix for suffix, _ in self.readers.items() ^ _readers().items() if find(KINDS, suffix)}
@@ -58,7 +55,6 @@ def _is_installed(suffix: str) -> bool:
 
 
 def _readers() -> dict[str, int]:
-    """Return the versions of the installed readers."""
     return {suffix: kind.version for suffix, kind in KINDS.items() if kind.version}
 
 
@@ -68,10 +64,10 @@ def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -
 
 
 def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[str]:
-    """Make pending again what another version cut, or cut without a grammar that is there now.
+    """Make texts pending that another version split, or that were split without a grammar that is installed now.
 
     Returns:
-        Endings whose files remain cut as plain text.
+        Endings whose files remain split as plain text.
     """
     stamp = Stamp.parse(writer.version_stamp(f"chunks:{fingerprint}"))
     remaining = stamp.still_plain(CHUNKING_VERSION)
@@ -84,20 +80,20 @@ def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[s
 
 
 def are_chunks_current(reader: IndexReader, fingerprint: str) -> bool:
-    """Whether `forget_outdated_chunks` would find nothing to forget, nor to note."""
+    """Return whether `forget_outdated_chunks` would change nothing."""
     stamp = Stamp.parse(reader.version_stamp(f"chunks:{fingerprint}"))
     return stamp == Stamp(CHUNKING_VERSION, stamp.still_plain(CHUNKING_VERSION))
 
 
 def stamp_chunks(writer: IndexWriter, fingerprint: str, plain: Iterable[str]) -> None:
-    """Note the endings whose files were cut as plain text for want of a grammar."""
+    """Store the endings of files that were split as plain text, because a grammar is missing."""
     writer.set_version_stamp(f"chunks:{fingerprint}", str(Stamp(CHUNKING_VERSION, frozenset(plain))))
 
 
 def may_add_chunks(writer: IndexWriter, fingerprint: str) -> bool:
-    """Whether chunks of this version may be added to those of an index; one that has no vectors is stamped.
+    """Return whether chunks of this version may be added to an index; stamp one that has no vectors.
 
-    Not beside those of another version, nor beside vectors of another model alone.
+    They may not mix with chunks of another version, nor with vectors of another model alone.
     """
     if writer.vector_coverage(fingerprint).has_vectors:
         return Stamp.parse(writer.version_stamp(f"chunks:{fingerprint}")).version == CHUNKING_VERSION

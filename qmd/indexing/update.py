@@ -1,4 +1,4 @@
-"""Files of a collection → documents and terms in the index, reading only what changed."""
+"""Update the documents and terms of a collection in the index from its files, reading only changed ones."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ if TYPE_CHECKING:
     from qmd.indexing.reading import FileReading
 
 COMMIT_BYTES = 16 * 1024 * 1024
-"""Text per transaction: larger ones hold more in memory without being faster."""
+"""Text per transaction: larger ones take more memory without being faster."""
 
 COMMIT_S = 1.0
 """Longest time that one transaction keeps other writers waiting, in seconds."""
 
-
 QUICK_FILES = 200
 QUICK_BYTES = 2 * 1024 * 1024
-"""What is read, analysed and written in about half a second."""
+"""Amount that is read, analysed and written in about half a second."""
 
 
 class UpdateReport(Struct, frozen=True):
-    """What an update did to one collection."""
+    """Report of an update of one collection."""
 
     collection: str
     new: int
@@ -62,23 +61,23 @@ class UpdateReport(Struct, frozen=True):
 
 
 class TooManyChangesError(QmdError):
-    """More has changed than a search may take up by itself; the index is as it was."""
+    """More changes than a search may index by itself; the index is unchanged."""
 
     code = "too_many_changes"
 
 
 class _Update(Struct):
-    """An update under way: what the index knew before, what has happened since, and the paths whose rows must go."""
+    """State of an update: the index's records before it, the counts since, and paths whose rows must be deleted."""
 
     writer: IndexWriter
     collection: str
     known: Mapping[str, KnownFile]
     outdated: Callable[[str], bool] | None
-    """Whether a path's terms are to be written again even for an equal text; None where that is so of none."""
+    """Tests whether a path's terms are written again even for an equal text; None if no path needs it."""
     plain: set[str]
-    """Endings of source files whose declarations could not be told."""
+    """Endings of source files whose declarations are unknown."""
     skipped_before: dict[str, SkippedFile]
-    """What the last look left out or could not read, by path, of files that this one has not read yet."""
+    """Files that the last update skipped or could not read completely, by path, and this one has not read yet."""
     new: int = 0
     updated: int = 0
     unchanged: int = 0
@@ -86,7 +85,7 @@ class _Update(Struct):
     left_out: list[SkippedFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     losses: list[SkippedFile] = field(default_factory=list)
-    """What could not be read of documents that are indexed."""
+    """Unread parts of documents that are indexed."""
     stale: list[str] = field(default_factory=list)
     settled: list[tuple[int, FileEntry]] = field(default_factory=list)
 
@@ -96,11 +95,11 @@ class _Update(Struct):
         self.warnings.append(file.reason)
 
     def put_skipped(self) -> None:
-        """Keep what is known of files that were left out, or indexed without a part: they are not read again for it."""
+        """Store the skipped files, and those indexed without a part, so that they are not read again."""
         self.writer.put_skipped(self.collection, [*self.skipped_before.values(), *self.losses, *self.left_out])
 
     def changed(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
-        """The files that are to be read; the others are counted as unchanged, or as left out once more."""
+        """Return the files to be read; count the others as unchanged, or as skipped again."""
         left_out = {path: one for path, one in self.skipped_before.items() if one.program == __version__}
         losses = {path: one for path, one in self.skipped_before.items() if one.is_indexed}
         changed = []
@@ -117,8 +116,8 @@ class _Update(Struct):
                 changed.append(entry)
         return changed
 
-    def gone(self, scan: ScanResult) -> list[str]:
-        """The paths of files that are no more, now that those that cannot be looked at are counted as left out."""
+    def missing(self, scan: ScanResult) -> list[str]:
+        """Return the paths of files that no longer exist; count those that cannot be examined as skipped."""
         for one in scan.skipped:
             reason = f"'{one.path}' skipped: {one.detail or one.reason}"
             self.skip_file(SkippedFile(self.collection, one.path, reason))
@@ -126,7 +125,7 @@ class _Update(Struct):
         return [path for path in self.known if path not in present and not scan.is_undecided(path)]
 
     def _is_equal(self, entry: FileEntry, known: KnownFile | None) -> bool:
-        """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
+        """Return whether a file is unchanged that may have changed in the tick of its reading, as few may."""
         if known is None or (known.mtime_ns, known.size_bytes) != (UNKNOWN_TIME_NS, entry.size_bytes):
             return False
         from qmd.ingest.document import read_hash
@@ -137,7 +136,7 @@ class _Update(Struct):
         read_at_ns = time.time_ns()
         with suppress(UnindexableFileError):
             if read_hash(entry, kind) == known.hash:
-                # No later look asks again, unless this one comes within the tick as well.
+                # No later update reads it again, unless this one comes within the tick as well.
                 if settled_time(entry.mtime_ns, read_at_ns) == entry.mtime_ns:
                     self.settled.append((known.document_id, entry))
                 return True
@@ -146,13 +145,13 @@ class _Update(Struct):
     def take(
         self, changed: Sequence[FileEntry], *, stamps_early: bool, on_progress: Callable[[int, int], None] | None
     ) -> None:
-        """Read the changed files and write what they hold, a transaction at a time.
+        """Read the changed files and write their contents, a transaction at a time.
 
         Args:
             changed: The files.
-            stamps_early: Whether this version may be noted before the end, so that what a killed run has analysed need
-                not be analysed again.
-            on_progress: Gets (files done, files to read).
+            stamps_early: Whether this version may be stamped before the end, so that files analysed by a killed run
+                need not be analysed again.
+            on_progress: Receives (files done, files to read).
         """
         if not changed:
             return
@@ -161,7 +160,7 @@ class _Update(Struct):
 
         stamped: set[str] | None = None
         done, n_losses = 0, len(self.losses)
-        # With the files that it concerns: those are known to a run that follows a killed one.
+        # With the skipped files, so that a run that follows a killed one knows them.
         for batch in _in_transactions(self.writer, read_ahead(changed), self.put_skipped):
             self._write(batch)
             self.losses += self._losses_of(batch)
@@ -175,7 +174,6 @@ class _Update(Struct):
             self.warnings.append(summarize_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
-        """What has happened, at the end."""
         return UpdateReport(
             collection=self.collection,
             new=self.new,
@@ -183,7 +181,7 @@ class _Update(Struct):
             unchanged=self.unchanged,
             removed=removed,
             skipped=tuple((one.path, one.reason) for one in self.left_out),
-            # A missing grammar is one piece of news, however many files it concerns.
+            # A missing grammar is one warning for any number of files.
             warnings=tuple(dict.fromkeys(self.warnings)),
             n_bytes=self.n_bytes,
             ignored_files=scan.ignored_files,
@@ -197,7 +195,7 @@ class _Update(Struct):
             return []
         from qmd.ingest.exclusion import template_places
 
-        # Nobody has to repair a template.
+        # Templates need no repair.
         places = template_places(batch[0].entry.folder)
         return [
             SkippedFile(self.collection, one.entry.path, "; ".join(one.losses), 0, 0, INDEXED, one.unread_line)
@@ -216,12 +214,12 @@ class _Update(Struct):
             if read.is_plain:
                 self.plain.add(suffix_of(path))
             if read.failure is not None:
-                # Permissions may change and leave size and time as they are.
+                # Permissions may change without changing size and time.
                 is_unreadable = read.failure == "unreadable"
                 mtime_ns = UNKNOWN_TIME_NS if is_unreadable else read.mtime_ns
                 (message,) = read.warnings
                 self.left_out.append(SkippedFile(self.collection, path, message, size_bytes, mtime_ns, __version__))
-                # What cannot be read today may be as it was; what has become binary or too large is not.
+                # An unreadable file may be as it was; one that has become binary or too large is not.
                 if not is_unreadable and before is not None:
                     self.stale.append(path)
             elif read.document is not None and before is not None and before.hash == read.document.hash:
@@ -241,24 +239,24 @@ class _Update(Struct):
 def _refuse_mass_change(
     name: str, changed: Sequence[FileEntry], gone: Sequence[str], left_out: Sequence[SkippedFile], *, is_emptied: bool
 ) -> None:
-    """Leave to a person what takes long, and a folder in which nothing is left: its disk may be away.
+    """Refuse changes that take long, and a folder that has become empty: its disk may not be mounted.
 
-    What is tried anew whenever its folder is looked at (of `left_out`) has not changed for that.
+    Files of `left_out` that every update tries again are no change.
 
     Raises:
-        TooManyChangesError: It is one of these.
+        TooManyChangesError: The update needs a command of the user.
     """
     from qmd.ingest.outline import kind_of
 
     retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
     news = [entry for entry in changed if entry.path not in retried]
     kinds = [kind_of(entry.path) for entry in news]
-    # To make the text of one takes up to a second.
+    # Converting one file takes up to a second.
     n_converted = sum(bool(kind.needs) for kind in kinds)
     n_bytes = sum(kind.bytes_read(entry.size_bytes) for kind, entry in zip(kinds, news, strict=True))
     n_changes = len(news) + len(gone)
     if is_emptied:
-        raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
+        raise TooManyChangesError(f"the folder of '{name}' has none of its files any more", "if so, run: qmd update")
     if n_changes > QUICK_FILES or n_converted > 1 or n_bytes > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
@@ -273,19 +271,19 @@ def update_collection(
     only_if_quick: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> UpdateReport:
-    """Make the index equal to the collection's files; interrupted at any point, the next call completes it.
+    """Make the index equal to the collection's files; after an interruption, the next call completes it.
 
     Args:
         writer: The index.
         collection: Name, folder and mask.
-        below: Only this folder or file of the collection; all of it where another version of the program made it.
+        below: Only this folder or file of the collection; all of it if another version of the program made it.
         verify: Read every file, even those whose size and time are known.
-        only_if_quick: Do nothing when more has changed than takes half a second, or no file is left.
-        on_progress: Gets (files done, files to read) after every few files.
+        only_if_quick: Do nothing if the changes take longer than half a second, or no file is left.
+        on_progress: Receives (files done, files to read) after every few files.
 
     Raises:
         NotFoundError: The folder does not exist or cannot be read as a whole; the index stays as it is.
-        BusyError: Another process kept the index longer than the time-out.
+        BusyError: Another process kept the index longer than the timeout.
         TooManyChangesError: It is not quick.
     """
     started = time.monotonic()
@@ -299,16 +297,16 @@ def update_collection(
     known = writer.known_files(name, below)
     left_out = writer.left_out(name)
     update = _Update(writer, name, known, outdated, set(plain), {one.path: one for one in left_out})
-    gone = update.gone(scan)
+    gone = update.missing(scan)
     changed = scan.files if verify else update.changed(scan.files)
     if only_if_quick:
         _refuse_mass_change(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
-    # While an older version's documents are being replaced, only the end may say that this version made them all.
+    # While an older version's documents are being replaced, only the end may stamp that this version made them all.
     update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
     update.skipped_before = {one.path: one for one in left_out if not is_below(one.path, below)}
-    # Together, as each commit costs a version of every table it changes, on an object store several requests.
+    # In one commit: each costs a version of every table it changes, on an object store several requests.
     with writer.transaction():
-        # Last, so that a renamed file finds its text still in place.
+        # Last, so that a renamed file finds its text still in the index.
         removed = writer.remove_documents(name, [*gone, *update.stale])
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
@@ -324,7 +322,7 @@ def update_collection(
 
 
 def summarize_losses(losses: Sequence[SkippedFile]) -> str:
-    """What an update says of documents that are indexed without a part: of several the first."""
+    """Return the line for documents that are indexed without a part; it names the first of several."""
     if len(losses) == 1:
         return f"'{losses[0].path}': {losses[0].reason}"
     count = f"{len(losses):,} notes are indexed without what could not be read"
@@ -338,7 +336,7 @@ def _is_known(entry: FileEntry, known: KnownFile | SkippedFile | None) -> bool:
 def _in_transactions(
     writer: IndexWriter, batches: Iterator[list[FileReading]], end: Callable[[], None]
 ) -> Iterator[list[FileReading]]:
-    """The same batches, each handed out inside a transaction that ends, with `end`, after enough bytes or time."""
+    """Yield the batches, each inside a transaction that ends, with `end`, after enough bytes or time."""
     batch = next(batches, None)
     while batch is not None:
         n_bytes, begun = 0, time.monotonic()

@@ -1,9 +1,9 @@
-"""Bytes of a file → `Document`."""
+"""Parse the bytes of a file into a `Document`."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, cast
 
 from msgspec import Struct
@@ -17,13 +17,13 @@ from qmd.ingest.note_dates import dates_of
 from qmd.ingest.outline import Outline, read_outline
 from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.plugins import Kind, load
-from qmd.records import Document, FileEntry, Heading, MetadataValue
+from qmd.records import Document, FileEntry
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
-"""Larger files are data, not notes: one of them would fill the index and name nothing."""
+"""Limit for text. Larger files are data, not notes: one of them would fill the index and name nothing."""
 
 MAX_CONVERTED_BYTES = 64 * 1024 * 1024
-"""Of a file whose text is made in a process of its own: most of it are pictures and fonts."""
+"""Limit for files that a separate process converts to text: pictures and fonts are most of their bytes."""
 
 _SNIFFED_BYTES = 8192
 
@@ -32,14 +32,13 @@ def read_document(entry: FileEntry, kind: Kind) -> Document:
     """Return the parsed file of a scan.
 
     Raises:
-        UnindexableFileError: The file cannot be read, by what is installed, or is too large; or its bytes are not those
-            of its kind.
+        UnindexableFileError: The file cannot be read, is too large, lacks an installed reader, or is not of its kind.
     """
     if kind.is_missing:
         from qmd.installation import install_command
 
-        # The same words for all of them, so that they are said once.
-        what = f"files that end in {suffix_of(entry.path)} are left out"
+        # All such files get the same message, so it is shown once.
+        what = f"files that end in {suffix_of(entry.path)} are skipped"
         raise UnindexableFileError(f"{what}; to read them: {install_command('files')}", "unreadable")
     text, warnings = decode_file(entry.path, kind, _read(entry, kind))
     return parse_text(entry.path, kind, text, warnings)
@@ -79,7 +78,7 @@ def decode_file(path: str, kind: Kind, raw: bytes) -> tuple[str, tuple[str, ...]
 
 
 def parse_text(path: str, kind: Kind, text: str, warnings: tuple[str, ...] = ()) -> Document:
-    """Return the document of a text, from a file or as the index has it; `warnings` are of its decoding."""
+    """Return the document of a text, from a file or from the index; `warnings` come from its decoding."""
     name, outline = file_name(path), read_outline(kind, text)
     headings, front = outline.headings, outline.front
     metadata = front.metadata
@@ -93,7 +92,9 @@ def parse_text(path: str, kind: Kind, text: str, warnings: tuple[str, ...] = ())
         if len(found) == limit:
             warnings = (*warnings, f"only the first {limit:,} {what} are taken")
     if tags:
-        metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
+        known = metadata.get("tags")
+        known = known if isinstance(known, tuple) else () if known in (None, "") else (str(known),)
+        metadata["tags"] = tuple(dict.fromkeys((*known, *tags)))
     title = _choose_title(path, name, outline)
     dates = dates_of(path, name, metadata, headings, title.text)
     return Document(
@@ -121,10 +122,9 @@ def _hash(text: str) -> str:
 
 
 def decode_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
-    """The text in `raw` and what was wrong with it.
+    """Return the text in `raw` and warnings about its bytes.
 
-    UTF-8 (UTF-16 where a byte order mark says so) with U+FFFD and a warning for invalid bytes; a byte order mark is
-    dropped.
+    UTF-8, or UTF-16 after its byte order mark, with U+FFFD and a warning for invalid bytes; the mark is dropped.
 
     Raises:
         UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB).
@@ -141,40 +141,31 @@ def decode_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
         return text, (f"not valid {encoding.upper()}: undecodable bytes were replaced",)
 
 
-def _as_tuple(value: MetadataValue | None) -> tuple[str, ...]:
-    if value is None or value == "":
-        return ()
-    return value if isinstance(value, tuple) else (str(value),)
-
-
 class _Title(Struct, frozen=True):
-    """The title of a note and its source; `file` for the name of its file or folder."""
+    """Title of a note and its source; `file` for the name of its file or folder."""
 
     text: str
     source: Literal["front matter", "heading", "file"]
 
 
 def _choose_title(path: str, name: str, outline: Outline) -> _Title:
-    """Return the title: front matter, else what the text calls itself, else a heading of level 1 above all others.
+    """Return the title: front matter, else the text's own title, else a heading of level 1 above all others.
 
-    Else the file's name. One that says nothing (`index`, `3f9a01c2`, `12`) gives way to the first heading of level 1
-    or 2, and that of an index to its folder's name. Whether a heading names many notes alike only the index knows.
+    Else the name of the file. A name without meaning (`index`, `3f9a01c2`, `12`) is replaced by the first heading of
+    level 1 or 2, and the name of an index by the name of its folder. Only the index knows whether a heading names many
+    notes alike.
     """
     given = outline.front.metadata.get("title")
     if isinstance(given, (str, int, float)) and not isinstance(given, bool) and str(given).strip():
         return _Title(plain_text(" ".join(str(given).split())), "front matter")
     page, headings = page_path(name), outline.headings
-    heading = outline.title or _top_heading(headings)
+    heading = outline.title or None
+    # Several headings of level 1 are the parts of a text.
+    if not heading and headings and headings[0].level == 1 and all(one.level > 1 for one in headings[1:]):
+        heading = None if is_common(headings[0].text) else headings[0].text
     if heading is None and not is_descriptive(page):
         heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)
     if heading is not None:
         return _Title(heading, "heading")
     folder = path.rpartition("/")[0].rpartition("/")[2]
     return _Title(folder if folder and page.casefold() in OF_THE_FOLDER else page, "file")
-
-
-def _top_heading(headings: Sequence[Heading]) -> str | None:
-    """Return the one heading of level 1, where no other precedes it; several of them are the parts of a text."""
-    if not headings or headings[0].level != 1 or is_common(headings[0].text):
-        return None
-    return headings[0].text if all(heading.level > 1 for heading in headings[1:]) else None

@@ -1,4 +1,4 @@
-"""What of a collection's folder is not among its documents: why a file is not, and what else lies there."""
+"""Files in a collection's folder that are not its documents: the rule that excludes a file, and counts of others."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from qmd.records import Collection
 
 
 class Exclusion(Struct, frozen=True):
-    """What keeps a file out: `rule` as the user wrote it, and where it stands."""
+    """Rule that excludes a file, as the user wrote it, and its source."""
 
     rule: str
     source: str
 
 
 def find_exclusion(collection: Collection, path: str, *, is_document: bool = True) -> Exclusion | None:
-    """The first rule that keeps `path` (relative to the collection's folder, POSIX) out; None when none does.
+    """Return the first rule that excludes `path` (relative to the collection's folder, POSIX); None without one.
 
-    Looked at in this order: the collection's `ignore` globs, its mask, names that begin with a dot, build output,
-    links, `.gitignore` and `.qmdignore` files. What the mask selects are documents; its exclusions are for all files.
+    The order: the collection's `ignore` globs, its mask, names that begin with a dot, build output, links, `.gitignore`
+    and `.qmdignore` files. Only documents must match the mask; its exclusions apply to all files.
     """
     for glob in collection.ignore:
-        # Of a folder it keeps out what lies below.
+        # A glob for a folder excludes everything below it.
         if compile_globs((portable(glob), f"{portable(glob).rstrip('/')}/**")).fullmatch(path):
             return Exclusion(glob, f"ignore of collection '{collection.name}'")
     wanted, excluded = parse_mask(collection.pattern)
@@ -54,12 +54,12 @@ def find_exclusion(collection: Collection, path: str, *, is_document: bool = Tru
 
 
 def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
-    """Build output, and links that a scan does not follow."""
+    """Return the exclusion of build output, or of a link that a scan does not follow."""
     folder = root
     for segment in path.split("/")[:-1]:
         with suppress(OSError):
             if is_build_output(segment, {entry.name for entry in folder.iterdir()}, asked_for):
-                return Exclusion(f"{segment}/", "what a program made is not indexed unless the mask names the folder")
+                return Exclusion(f"{segment}/", "generated files are not indexed unless the mask names the folder")
         folder /= to_disk(segment)
         if folder.is_symlink():
             return Exclusion(f"{segment}/", "links to folders are not followed")
@@ -94,7 +94,7 @@ def _ignored_by_file(collection: Collection, path: str, *, is_named: bool) -> Ex
 
 
 def selects(collection: Collection, path: str) -> bool:
-    """Whether the mask selects a path (relative to the collection's folder, POSIX)."""
+    """Return whether the mask selects a path (relative to the collection's folder, POSIX)."""
     wanted, excluded = map(compile_globs, parse_mask(collection.pattern))
     return wanted.fullmatch(path) is not None and excluded.fullmatch(path) is None
 
@@ -107,7 +107,7 @@ _OBSIDIAN = {
 
 
 def template_places(folder: Path) -> tuple[str, ...]:
-    """How paths of templates begin, by Obsidian's settings in a vault: words of a stranger, only to be compared."""
+    """Return path prefixes of templates, from Obsidian's settings in a vault: foreign text, only for comparison."""
     found: list[str] = []
     for name, key in _OBSIDIAN.items():
         with suppress(OSError, ValueError, TypeError, KeyError):
@@ -117,28 +117,26 @@ def template_places(folder: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-# --- what else lies there -------------------------------------------------------------------------
-
 _MOST_NAMES = 10_000
-"""A tenth of a second on a local disk; what lies behind is not counted."""
+"""A tenth of a second on a local disk; files after these names are not counted."""
 
 _DATA = "zip gz bz2 xz 7z rar tar db sqlite exe dll so dylib bin iso dmg pyc class jar ttf woff2"
 _UNREADABLE = BINARY.union(f".{ending}" for ending in _DATA.split())
 
 
 def is_unread(suffix: str) -> bool:
-    """Whether files of an ending hold no plain text, and what would make some of them is not here."""
+    """Return whether files with this ending contain no plain text, and no installed reader makes text of them."""
     kind = find(KINDS, suffix.lower())
     return suffix.lower() in _UNREADABLE and (kind is None or kind.is_missing or kind.is_name)
 
 
 def count_kinds(folder: Path) -> Counter[str]:
-    """How many files of each ending (`.txt`, or empty) lie in a folder, also deep in it."""
+    """Return the number of files of each ending (`.txt`, or empty) in a folder and below it."""
     return Counter(PurePosixPath(path).suffix for path in _walk(folder, ""))
 
 
 def selected_files(collection: Collection, below: Sequence[str] = ("",), end: float | None = None) -> list[str]:
-    """Paths in folders (with a `/` at the end, or empty) that the mask selects, also ignored, found until `end`."""
+    """Return paths in folders (ending with `/`, or empty) that the mask selects, also ignored, found until `end`."""
     wanted, excluded = map(compile_globs, parse_mask(collection.pattern))
     return [
         path
@@ -149,7 +147,7 @@ def selected_files(collection: Collection, below: Sequence[str] = ("",), end: fl
 
 
 def _walk(root: Path, prefix: str, end: float | None = None) -> Iterator[str]:
-    """Paths of the files below a folder that could be indexed by their names."""
+    """Yield the paths of the files below a folder whose names do not exclude them."""
     todo, n_names = [prefix], 0
     while todo and (n_names < _MOST_NAMES if end is None else time.monotonic() < end):
         prefix = todo.pop()

@@ -1,7 +1,7 @@
-"""Front matter: YAML between `---` lines or TOML between `+++` lines at the very start of a text, or page properties.
+"""Front matter: YAML between `---` lines or TOML between `+++` lines at the start of a text, or page properties.
 
-The plain forms that nearly all notes use (`key: value`, `key: [a, b]`, `- item`) are read by hand, since a full YAML
-parser costs milliseconds per file; anything else goes to the parser.
+The code here reads the plain forms of nearly all notes (`key: value`, `key: [a, b]`, `- item`), since a full YAML
+parser costs milliseconds per file; the parser reads all other forms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INTEGER = re.compile(r"[-+]?\d{1,18}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
 _TOML_KEY_END = r"[\n=,{}\[\]]"
 _MAX_KEY_PARTS = 64
-"""The TOML parser takes time with the square of a dotted key's parts: 16 s for 32,000."""
+"""The TOML parser takes quadratic time in the parts of a dotted key: 16 s for 32,000."""
 
 _MAX_FIELDS = 1_000
 _MAX_REASON_CHARACTERS = 120
@@ -53,11 +53,11 @@ _CONSTANTS: Mapping[str, MetadataValue | None] = {
 
 
 class _NotSimpleError(ValueError):
-    """The block needs a real parser."""
+    """Block that needs a real parser."""
 
 
 class _UnreadableError(ValueError):
-    """The block is malformed or too large: one line with the reason, and the line of the file where it is known."""
+    """Malformed or too large block: a reason of one line, and the line of the file if it is known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -65,9 +65,9 @@ class _UnreadableError(ValueError):
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """The front matter of `text`: keys lower-case, lists as tuples of strings, dates in ISO form, nested keys dotted.
+    """Return the front matter: keys lower-case, lists as tuples of strings, dates in ISO form, nested keys dotted.
 
-    A malformed block gives no metadata and a warning, and is still no prose; a block without any key is prose.
+    A malformed block yields no metadata and a warning, but is no prose; a block without any key is prose.
     """
     if text.startswith("---"):
         opening = _YAML_OPEN.match(text)
@@ -94,14 +94,14 @@ def read_front_matter(text: str) -> FrontMatter:
             raise _UnreadableError(f"it has {len(metadata):,} fields, more than the limit of {_MAX_FIELDS:,}")
         return FrontMatter(metadata, match.end())
     except _UnreadableError as exc:
-        # A template, which a program has yet to fill in: nobody has to repair it.
+        # A template, which a program completes later, needs no repair.
         if re.search(_PLACEHOLDER, block[:MAX_CHARACTERS]):
             return FrontMatter({}, match.end())
         return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",), exc.line)
 
 
 def _page_properties(text: str) -> dict[str, MetadataValue]:
-    """What a page of Logseq says of itself at its very start, a line `key:: value` each; it stays prose as well."""
+    """Return the page properties of Logseq at the start of a text, a line `key:: value` each; they stay prose."""
     found: dict[str, MetadataValue] = {}
     for line in text[:MAX_CHARACTERS].split("\n", _MAX_FIELDS):
         match = re.fullmatch(_PROPERTY, line)
@@ -142,7 +142,7 @@ def _parse_toml(block: str) -> dict[str, MetadataValue]:
         raise _UnreadableError(f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
         return _flatten(tomllib.loads(block.replace("\r\n", "\n")))
-    # Besides its own error the parser lets out whatever its parts raise: for an integer of 5,000 digits, for nesting.
+    # The parser also raises the errors of its parts: for an integer of 5,000 digits, for nesting.
     except (ValueError, RecursionError, ArithmeticError, LookupError) as exc:
         raise _UnreadableError(" ".join(str(exc).split())[:_MAX_REASON_CHARACTERS]) from exc
 
@@ -150,7 +150,7 @@ def _parse_toml(block: str) -> dict[str, MetadataValue]:
 def _flatten(loaded: Mapping[Any, object], prefix: str = "") -> dict[str, MetadataValue]:
     flat: dict[str, MetadataValue] = {}
     for key, value in loaded.items():
-        # Where tobi/qmd wants the fields that can be filtered by.
+        # tobi/qmd expects the fields for filters under this key.
         name = f"{prefix}{key}".lower().removeprefix("qmd.metadata.")
         if len(name) > _MAX_KEY_CHARACTERS:
             raise _UnreadableError(f"a key has more than {_MAX_KEY_CHARACTERS} characters")
@@ -175,7 +175,7 @@ def _typed(value: object) -> MetadataValue:
 
 
 def _finite(value: float, text: str) -> float | str:
-    """`value`, or its text where JSON has no number for it."""
+    """Return `value`, or its text if JSON has no number for it."""
     return value if math.isfinite(value) else text
 
 
@@ -192,10 +192,10 @@ def _as_string(value: object) -> str:
 
 
 def _parse_simple(block: str) -> dict[str, MetadataValue]:
-    """Metadata of a block in the plain forms.
+    """Return the metadata of a block in the plain forms.
 
     Raises:
-        _NotSimpleError: If a line is in none of them.
+        _NotSimpleError: If a line has another form.
     """
     metadata: dict[str, MetadataValue | list[str]] = {}
     open_key: str | None = None
@@ -221,7 +221,7 @@ def _parse_simple(block: str) -> dict[str, MetadataValue]:
 
 
 def _key_and_rest(line: str) -> tuple[str, str]:
-    # Keys with a tab after the colon, quoted keys and indented (nested) lines are for the parser.
+    # The parser reads keys with a tab after the colon, quoted keys and indented (nested) lines.
     name, colon, raw = (line.rstrip() + " ").partition(": ")
     if not (colon and name) or name[0] in _NO_KEY_START or "\t" in name:
         raise _NotSimpleError
@@ -229,7 +229,7 @@ def _key_and_rest(line: str) -> tuple[str, str]:
 
 
 def _scalar(raw: str, *, is_item: bool = False) -> MetadataValue | None:
-    """The typed value of a scalar on one line; None for null."""
+    """Return the typed value of a scalar on one line; None for null."""
     if raw[:1] in ("'", '"'):
         return _quoted(raw)
     if (raw and raw[0] in "[]{}&*!|>%@`") or raw[:2] in ("- ", "? ") or (is_item and _ITEM_KEY.match(raw)):
@@ -261,7 +261,7 @@ def _flow_list(raw: str) -> tuple[str, ...]:
     if raw[-1] != "]":
         raise _NotSimpleError
     if raw[1:2] == '"' and "\\" not in raw:
-        # Quoted throughout: the same as JSON, whose parser is in C.
+        # A fully quoted list is JSON, whose parser is in C.
         with suppress(ValueError):
             return _QUOTED_LIST.decode(raw)
     inner = raw[1:-1].strip()

@@ -1,7 +1,7 @@
 """Globs with groups, `@(a|b)`, `?(…)`, `*(…)`, `+(…)` and `!(…)`, matched by following all readings at once.
 
-A glob becomes an automaton without empty steps, whose states are the single characters of the glob. A path is read once
-from its end to its start, with all states that it may be in as the bits of one number: nothing is tried twice.
+A glob becomes an automaton without empty steps. Its states are the characters of the glob. It reads a path once, from
+its end to its start, with all possible states as the bits of one number: nothing is tried twice.
 
 Source: Glushkov, Russian Mathematical Surveys 16(5), 1961.
 """
@@ -29,7 +29,7 @@ class Wildcard(Enum):
 
 
 class Group(Struct, frozen=True):
-    """`KIND(a|b)`, where KIND is one of `@?*+!`; negated ones stand in no other group."""
+    """`KIND(a|b)`, where KIND is one of `@?*+!`; no other group contains a negated one."""
 
     kind: str
     alternatives: tuple[tuple[Token, ...], ...]
@@ -44,21 +44,21 @@ _AS_GROUPS = {
     Wildcard.REST: Group("+", ((".",),)),
 }
 _START = 1
-"""The state before anything is read; state n + 1 has read the character n of the glob."""
+"""State before anything is read; state n + 1 has read the character n of the glob."""
 
 _PART_SIZE = 30
-"""Characters of a glob that take as long as the way along the path does by itself."""
+"""Cost of the way along the path, in characters of a glob."""
 
 _MAX_STEPS = 2_000
-"""Steps that are remembered; paths have much in common."""
+"""Maximum number of remembered steps; paths have much in common."""
 
 
 class GroupMatcher:
-    """One glob."""
+    """Matcher of one glob."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._parts: list[tuple[_Automaton, bool]] = []
-        """From the end of the glob to its start, cut at its negated groups, which are parts of their own (True)."""
+        """Parts from the end of the glob to its start, cut at its negated groups, which are separate parts (True)."""
         plain: list[Token] = []
         for token in tokens:
             if isinstance(token, Group) and token.kind == "!":
@@ -69,16 +69,16 @@ class GroupMatcher:
         self._parts.append((_Automaton(plain), False))
         self._parts.reverse()
         self.size = sum(one.size for one, _ in self._parts)
-        """What the time for a path is in proportion to, at most."""
+        """Upper bound of the time for a path, as a proportion."""
 
     def matches(self, path: str) -> bool:
-        """Whether the glob selects `path`."""
-        # Of every place in the path, the last one first, whether what has been read of the glob fits from there on.
+        """Return whether the glob selects `path`."""
+        # For each place in the path, the last one first: whether the part of the glob that was read fits from there on.
         fits = [True] + [False] * len(path)
         for automaton, is_negated in self._parts:
             found = list(automaton.starts(path, fits))
             if is_negated:
-                # What follows the group decides too: `!(draft).md` must not take `draft` + `.md`, but may take
+                # The text after the group decides too: `!(draft).md` must not match `draft` + `.md`, but may match
                 # `drafts.md`.
                 for n, char in enumerate(reversed(path), start=1):
                     fits[n] = fits[n] or (fits[n - 1] and char != "/")
@@ -88,20 +88,20 @@ class GroupMatcher:
 
 
 class _Automaton:
-    """The states of tokens, and which of them may come after which, read from the end."""
+    """States of tokens and their possible successors, read from the end."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._characters: list[re.Pattern[str]] = []
         self._next = [0]
         self._reading: dict[str, int] = {}
-        """The states that read a character."""
+        """States that read a character."""
         self._steps: dict[tuple[int, str], int] = {}
         is_empty, self._next[0], self._final = self._sequence(tokens)
         self._final |= _START * is_empty
         self.size = _PART_SIZE + len(self._characters)
 
     def starts(self, path: str, ends: Sequence[bool]) -> Iterator[bool]:
-        """For each place in `path`, from the last on, whether the tokens may start there and end at one of `ends`."""
+        """Yield for each place in `path`, the last first, whether the tokens may start there and end in `ends`."""
         states = 0
         for n, may_end in enumerate(ends):
             if n and states:
@@ -120,7 +120,7 @@ class _Automaton:
         return taken
 
     def _sequence(self, tokens: Sequence[Token]) -> tuple[bool, int, int]:
-        """(whether nothing fits too, the states that may come first, those that may come last)."""
+        """Return (whether the tokens may be empty, states that may come first, states that may come last)."""
         is_empty, first, last = True, 0, 0
         for token in reversed(tokens):
             may_lack, its_first, its_last = self._token(token)

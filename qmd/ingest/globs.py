@@ -1,11 +1,11 @@
 """File masks: comma lists, braces, `**`, character classes and extended globs, matched in polynomial time.
 
-Masks come from strangers (a cloned project's configuration, a tool call), and a regular expression that backtracks
-needs hours for `*a*a*a*a*a*b` while it holds the interpreter. A mask without groups becomes an expression that never
-gives back what a star has taken; one with groups an automaton (`qmd.ingest.glob_groups`).
+Masks come from strangers (a cloned project's configuration, a tool call). A regular expression that backtracks needs
+hours for `*a*a*a*a*a*b` and blocks the interpreter meanwhile. A mask without groups becomes an expression that never
+gives back the match of a star; a mask with groups becomes an automaton (`qmd.ingest.glob_groups`).
 
-Not wcmatch 12.0.1, which has the same features: its stars are safe, but on a name of 255 characters `**/a/` three times
-over takes 57 ms and four times 3.8 s, `!(*a*)!(*a*)b` 2.2 s, and its import 50 ms.
+wcmatch 12.0.1 has the same features and safe stars. But on a name of 255 characters it takes 57 ms for three times
+`**/a/`, 3.8 s for four times and 2.2 s for `!(*a*)!(*a*)b`, and its import takes 50 ms.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ MAX_MASK_CHARS = 8_192
 """Twice the longest path of most systems; a longer mask is a mistake or an attack."""
 
 _MAX_ALTERNATIVES = 2_000
-"""Brace alternatives of one mask; a few nested ranges would otherwise grow without bound."""
+"""Brace alternatives of one mask; without a limit, a few nested ranges would grow exponentially."""
 
 _MAX_EXPANDED_CHARS = 100_000
 """Characters of all alternatives of one mask together: two seconds of compiling if most are stars."""
 
 _MAX_SPREAD = 50
-"""Plain globs that one with groups is written out as; following it costs about 50 µs a path, an expression 0.5 µs."""
+"""Maximum of plain globs that replace one with groups: an automaton costs about 50 µs a path, an expression 0.5 µs."""
 
 _MAX_GROUPS_SIZE = 1_200
-"""Characters of all globs with groups together, 30 added for each and for each negated group: 8 ms for a name of 255
-characters at worst, where they repeat. Six times what anybody writes."""
+"""Characters of all globs with groups together, plus 30 for each and for each negated group: at worst, with
+repetitions, 8 ms for a name of 255 characters. Six times the size of real masks."""
 
 _MAX_NESTING = 50
-"""Braces inside braces, groups inside groups."""
+"""Maximum depth of nested braces and groups."""
 
 _ANY_CASE = re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", DEFAULT_PATTERN)
-"""`DEFAULT_PATTERN`, spelled so that the letter case of an ending does not count."""
+"""`DEFAULT_PATTERN` with an ending in either letter case."""
 
 _RANGE = r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})\Z|([A-Za-z])\.\.([A-Za-z])\Z"
 
@@ -51,12 +51,12 @@ class PathMatcher(Protocol):
     """Compiled masks."""
 
     def fullmatch(self, path: str, /) -> object | None:
-        """Something if the masks select `path`, else None."""
+        """Return an object if the masks select `path`, else None."""
         ...
 
 
 def split_mask(mask: str) -> tuple[str, ...]:
-    """Parts of a mask at its commas outside `{}` and `[]`, trimmed, empty parts dropped."""
+    """Split a mask at its commas outside `{}` and `[]`; parts are trimmed, empty ones dropped."""
     parts: list[str] = []
     start = 0
     depth = 0
@@ -73,9 +73,9 @@ def split_mask(mask: str) -> tuple[str, ...]:
 
 
 def parse_mask(mask: str) -> tuple[list[str], list[str]]:
-    """The globs of a mask that select files, and those behind a `!` that exclude some of them again.
+    """Return the globs of a mask that select files, and those after a `!` that exclude some of them again.
 
-    Nothing at all selects markdown; nothing but exclusions, every other file.
+    An empty mask selects markdown; a mask of exclusions selects every other file.
     """
     parts = [_ANY_CASE if part == DEFAULT_PATTERN else portable(part) for part in split_mask(mask)]
     excluded = [part for part in parts if part.startswith("!") and not part.startswith("!(")]
@@ -84,14 +84,15 @@ def parse_mask(mask: str) -> tuple[list[str], list[str]]:
 
 
 def portable(glob: str) -> str:
-    """A glob with `/` between its segments, also where the system, and so its user, writes a backslash."""
+    """Return a glob with `/` between its segments, also on a system whose users write a backslash."""
     return glob.replace("\\", "/") if os.sep == "\\" else glob
 
 
 def compile_globs(patterns: Iterable[str]) -> PathMatcher:
-    """One matcher of what any of `patterns` selects; nothing when there are none.
+    """Return one matcher for all `patterns`; it matches nothing when there are none.
 
-    Patterns are relative to the collection, case-sensitive, `/` between segments; a leading `./` or `/` is dropped.
+    Patterns are relative to the collection, case-sensitive, with `/` between segments; a leading `./` or `/` is
+    dropped.
 
     Raises:
         UsageError: A pattern is too long, nests too deep or has too many alternatives or groups.
@@ -110,7 +111,7 @@ def compile_globs(patterns: Iterable[str]) -> PathMatcher:
             else:
                 sources.update(dict.fromkeys(map(_expression, plain)))
     if sum(group.size for group in groups) > _MAX_GROUPS_SIZE:
-        raise UsageError(f"mask '{pattern[:40]}…' has too many or too long groups", "use * or {a,b} in their place")
+        raise UsageError(f"mask '{pattern[:40]}…' has too many or too long groups", "use * or {a,b} instead")
     expression = re.compile("|".join(sources) or "(?!)", re.DOTALL)
     return _Masks(expression, tuple(groups)) if groups else expression
 
@@ -126,7 +127,7 @@ class _Masks(Struct, frozen=True):
 
 
 def literal_segments(patterns: Iterable[str]) -> frozenset[str]:
-    """Path segments that the patterns spell out, without wildcards (`docs`, `build` of `docs/build/*.md`)."""
+    """Return path segments in the patterns without wildcards (`docs`, `build` of `docs/build/*.md`)."""
     found: set[str] = set()
     for pattern in patterns:
         for alternative in expand_braces(pattern):
@@ -135,7 +136,7 @@ def literal_segments(patterns: Iterable[str]) -> frozenset[str]:
 
 
 def literal_paths(patterns: Iterable[str]) -> frozenset[str]:
-    """Paths that the patterns spell out (`MEMORY.md`, `a.md` and `b.md` of `{a,b}.md`)."""
+    """Return paths in the patterns without wildcards (`MEMORY.md`, `a.md` and `b.md` of `{a,b}.md`)."""
     alternatives = (one for pattern in patterns for one in expand_braces(pattern))
     return frozenset(filter(_is_literal, map(_relative, alternatives)))
 
@@ -148,11 +149,8 @@ def _relative(glob: str) -> str:
     return glob.removeprefix("./").lstrip("/")
 
 
-# --- braces ---------------------------------------------------------------------------------------
-
-
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Every alternative of `{a,b}` and `{1..3}`, nested ones included; unbalanced braces stay literal.
+    """Return every alternative of `{a,b}` and `{1..3}`, nested ones included; unbalanced braces stay literal.
 
     Raises:
         UsageError: If the pattern is too long, nests too deep or has more than 2,000 alternatives.
@@ -170,7 +168,7 @@ class _Braces:
         self._closing = _pairs(pattern, "{}")
 
     def expand(self, start: int, end: int, depth: int) -> list[str]:
-        """Alternatives of a part of the pattern."""
+        """Return the alternatives of a part of the pattern."""
         if depth > _MAX_NESTING:
             raise UsageError(f"braces nest deeper than {_MAX_NESTING} in mask '{self._pattern[:40]}…'")
         found = [""]
@@ -186,7 +184,7 @@ class _Braces:
         return self._joined(found, [self._pattern[literal_from:end]])
 
     def _options(self, start: int, close: int, depth: int) -> list[str] | None:
-        """What stands for the brace from `start` to `close`; None when it has neither a comma nor a range."""
+        """Return the options of the brace from `start` to `close`; None when it has neither a comma nor a range."""
         parts = _parts(self._pattern, self._closing, start + 1, close, ",")
         if len(parts) == 1:
             return _range(self._pattern[start + 1 : close])
@@ -203,7 +201,7 @@ class _Braces:
 
 
 def _pairs(pattern: str, brackets: str) -> dict[int, int]:
-    """Index of an opening bracket → index of the one that closes it; escaped and unbalanced ones are absent."""
+    """Return index of an opening bracket → index of its closing one, without escaped and unbalanced ones."""
     pairs: dict[int, int] = {}
     todo: list[int] = []
     i = 0
@@ -217,7 +215,7 @@ def _pairs(pattern: str, brackets: str) -> dict[int, int]:
 
 
 def _parts(pattern: str, closing: Mapping[int, int], start: int, end: int, separator: str) -> list[tuple[int, int]]:
-    """The spans into which `separator` cuts `pattern[start:end]`, leaving brackets inside it whole."""
+    """Return the spans of `pattern[start:end]` between separators outside brackets."""
     cuts = [start - 1]
     i = start
     while i < end:
@@ -228,7 +226,7 @@ def _parts(pattern: str, closing: Mapping[int, int], start: int, end: int, separ
 
 
 def _behind(pattern: str, i: int, *, classes: bool) -> int:
-    """The index behind the character at `i`, which an escape takes with it, or behind the class that starts there."""
+    """Return the index after the character at `i`, with the character that it escapes, or after the class there."""
     if pattern[i] == "\\":
         return i + 2
     return _character_class(pattern, i)[1] if pattern[i] == "[" and classes else i + 1
@@ -241,25 +239,21 @@ def _range(text: str) -> list[str] | None:
     is_number = match[1] is not None
     low, high = (int(match[1]), int(match[2])) if is_number else (ord(match[3]), ord(match[4]))
     if abs(high - low) > _MAX_ALTERNATIVES:
-        raise UsageError(f"range '{{{text}}}' is too long", "use * in its place")
+        raise UsageError(f"range '{{{text}}}' is too long", "use * instead")
     step = 1 if high >= low else -1
     return [str(n) if is_number else chr(n) for n in range(low, high + step, step)]
 
-
-# --- tokens ---------------------------------------------------------------------------------------
 
 _WILDCARDS: Mapping[str, Token] = {"*": Wildcard.CHARS, "?": "[^/]"}
 
 
 class _Parser:
-    """Reads one brace-free glob."""
-
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._closing = _pairs(pattern, "()")
 
     def sequence(self, start: int, end: int, depth: int) -> list[Token]:
-        """The tokens of a part of the glob."""
+        """Return the tokens of a part of the glob."""
         if depth > _MAX_NESTING:
             raise UsageError(f"groups nest deeper than {_MAX_NESTING} in mask '{self._pattern[:40]}…'")
         found: list[Token] = []
@@ -271,14 +265,14 @@ class _Parser:
         return found
 
     def _token(self, i: int, end: int, depth: int) -> tuple[Token, int]:
-        """The token at `i` and the index behind it."""
+        """Return the token at `i` and the index after it."""
         pattern, char = self._pattern, self._pattern[i]
         at_segment = i == 0 or pattern[i - 1] == "/"
         if at_segment and pattern.startswith("**/", i):
             return Wildcard.SEGMENTS, i + 3
         if at_segment and pattern[i:] == "**":
             return Wildcard.REST, i + 2
-        # A negated group asks what follows it, which inside another group nobody can say.
+        # The text after a negated group decides its match, which is unknown inside another group.
         if char in "@?*+" or (char == "!" and depth == 0):
             close = self._closing.get(i + 1, end)
             if close < end:
@@ -292,7 +286,7 @@ class _Parser:
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:
-    """(source, next index) for `[…]` at `start`; an unclosed or impossible class is a literal bracket."""
+    """Return (source, next index) for `[…]` at `start`; an unclosed or impossible class is a literal bracket."""
     end = start + 1
     if pattern[end : end + 1] in ("!", "^"):
         end += 1
@@ -311,11 +305,8 @@ def _character_class(pattern: str, start: int) -> tuple[str, int]:
     return source, end + 1
 
 
-# --- globs without groups -------------------------------------------------------------------------
-
-
 def _without_groups(tokens: Sequence[Token]) -> list[list[Token]] | None:
-    """Globs that together select what `tokens` do; None when there are none, or too many."""
+    """Return globs that together select the same as `tokens`; None when there are none, or too many."""
     found: list[list[Token]] = [[]]
     for token in tokens:
         options: Sequence[Sequence[Token]] = [(token,)]
@@ -329,11 +320,11 @@ def _without_groups(tokens: Sequence[Token]) -> list[list[Token]] | None:
 
 
 def _expression(tokens: Sequence[Token]) -> str:
-    """Regular expression source that matches without exponential backtracking.
+    """Return the source of a regular expression that matches without exponential backtracking.
 
-    What stands between two `**/` is a fixed number of segments, and what stands between two stars of a segment a fixed
-    number of characters. Wherever such a block fits first, every later place can still be reached by the star behind
-    it, so the first place is final (`(?>…)`), and only the last star has to try several.
+    The tokens between two `**/` are a fixed number of segments, and those between two stars of a segment a fixed number
+    of characters. At the first match of such a block, the next star can still reach every later place. So the first
+    match is final (`(?>…)`), and only the last star has to try several.
     """
     first, *between = _split(tokens, Wildcard.SEGMENTS)
     if not between:
@@ -357,7 +348,6 @@ def _segment(tokens: Sequence[Token]) -> str:
 
 
 def _split(tokens: Sequence[Token], at: Token) -> list[list[Token]]:
-    """`tokens` cut at every `at`, which is left out."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
         if token == at:

@@ -1,4 +1,4 @@
-"""`.gitignore` and `.qmdignore` files: which of them apply to a folder, and what they say of a name in it."""
+"""`.gitignore` and `.qmdignore` files: those that apply to a folder, and their verdict on a name in it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ QMDIGNORE = ".qmdignore"
 
 _MAX_BYTES = 256 * 1024
 _MAX_LINES = 5_000
-"""Every name of a folder is held against every line; 5,000 take a millisecond for each."""
+"""Every name of a folder is compared with every line; 5,000 take a millisecond for each."""
 
 
 class EndlessIgnoreFileError(QmdError):
-    """An ignore file that nobody wrote by hand. To go on without it would index what it keeps out."""
+    """Ignore file too long to be written by hand. A scan without it would index the files that it excludes."""
 
     code = "ignore_file"
 
 
 class IgnoreFile(Struct, frozen=True):
-    """One ignore file and where it lies."""
+    """One ignore file and its location."""
 
     spec: GitIgnoreSpec
     prefix: str
@@ -41,14 +41,14 @@ class IgnoreFile(Struct, frozen=True):
     depth: int
     """Length of its folder's path inside the collection: `len("notes/")`, 0 at or above the root."""
     is_git: bool
-    """Whether it is one of git's, which says nothing of files that git tracks."""
+    """Whether it is one of git's, which do not apply to files that git tracks."""
 
 
 def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile | None:
-    """The parsed ignore file; None when it is absent, unreadable or holds no pattern.
+    """Return the parsed ignore file; None when it is absent, unreadable or without a pattern.
 
     Raises:
-        EndlessIgnoreFileError: If it is too long to be held against every name.
+        EndlessIgnoreFileError: If it is too long to be compared with every name.
     """
     try:
         raw = read_regular_file(path, _MAX_BYTES + 1)
@@ -57,9 +57,9 @@ def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile
     if len(raw) > _MAX_BYTES or raw.count(b"\n") > _MAX_LINES:
         limits = f"{_MAX_BYTES:,} bytes or {_MAX_LINES:,} lines"
         raise EndlessIgnoreFileError(f"'{path}' has more than {limits}", "shorten it: one pattern covers many files")
-    # As the name that is held against it, with the backslash that a pattern needs before a backslash.
+    # The same form as the names compared with it, with the backslash that a pattern needs before a backslash.
     text = escape_bytes(raw.decode("utf-8", "surrogateescape"), r"\\x")
-    # A comment-only file must not cost the import of pathspec and a check per name.
+    # A file of comments must not cost the import of pathspec and a check per name.
     lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
         return None
@@ -90,12 +90,12 @@ _LEADING_FOLDERS = "^(?:.+/)?"
 
 
 def _forbid_backtracking(spec: GitIgnoreSpec) -> None:
-    """Make the matching of `spec` polynomial: a cloned project brings both the patterns and the names.
+    """Make the matching of `spec` polynomial: patterns and names may come from a cloned project.
 
     pathspec writes `*` as `[^/]*` and an inner `/**` as `(?:/.+)?`, and several of them try every division of a name
-    among them (0.8 s for four stars and a name of 120 letters, thirty times that for five). As in `qmd.ingest.globs`
-    the first place where a piece fits is final; the last piece stays greedy, because pathspec wants to know whether a
-    name or a folder above it was matched.
+    among them (0.8 s for four stars and a name of 120 letters, thirty times that for five). As in `qmd.ingest.globs`,
+    the first match of a piece is final. The last piece stays greedy, because pathspec distinguishes a match of the name
+    from a match of a folder above it.
     """
     for pattern in spec.patterns:
         if pattern.regex is not None:
@@ -115,9 +115,10 @@ def _without_backtracking(source: str) -> str:
 
 
 def repository_ignores(root: Path, tree: WorkTree | None) -> tuple[IgnoreFile, ...]:
-    """Git's ignore rules of the work tree around `root` (files above it, and `.git/info/exclude`), outermost first.
+    """Return git's rules of the work tree around `root` (files above it, `.git/info/exclude`), outermost first.
 
-    Empty when `root` is in no work tree, or when these rules ignore `root` itself: who adds an ignored folder wants it.
+    Empty when `root` is in no work tree, or when these rules ignore `root` itself: its user added an ignored folder on
+    purpose.
     """
     if tree is None:
         return ()
@@ -136,9 +137,9 @@ def repository_ignores(root: Path, tree: WorkTree | None) -> tuple[IgnoreFile, .
 def ignored_by(
     path: str, is_dir: bool, ignores: Sequence[IgnoreFile], tree: WorkTree | None, *, is_named: bool
 ) -> IgnoreFile | None:
-    """The ignore file that keeps `path` out; None when none does.
+    """Return the ignore file that excludes `path`; None without one.
 
-    Git's own say nothing of what it tracks, nor of what the mask calls by its name (`is_named`).
+    Git's own files do not apply to files that git tracks, or that the mask names (`is_named`).
     """
     found = _deciding(path, is_dir, ignores)
     if found is not None and found.is_git and (is_named or (tree is not None and tree.tracks(path))):

@@ -11,15 +11,15 @@ from qmd.ingest.markdown import Span, plain_text, split_size
 from qmd.records import Link
 
 MAX_LINKS = 20_000
-"""A text with more is a table of data; the first ones are taken."""
+"""Limit per text; one with more is a table of data."""
 
 MAX_TEXT_CHARACTERS = 200
-"""Longest shown text that is looked for and kept."""
+"""Limit for the shown text of a link."""
 
 MAX_TARGET_CHARACTERS = 1_000
 
-# Each begins with one character, which the engine looks for at memory speed, and ends on its line and before the mark
-# that begins another of its kind: the time is in proportion to the text, whatever it holds.
+# Each expression begins with one character, for a fast search by the engine, and ends on its line and before the mark
+# that begins another of its kind. So the time is proportional to the text, for any text.
 _WIKI_LINK = r"\[\[([^\[\]\n]+)\]\]"
 _LINK = (
     r"\](?:\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]+(?:\([^\s()]*\)[^\s()]*)*))"
@@ -27,26 +27,26 @@ _LINK = (
     r"|\[([^\[\]\n]*)\])"
 )
 _MARK = rf"``+[^\n]*?``+|`[^`\n]*`|{_WIKI_LINK}|{_LINK}"
-"""Code spans come first, as what begins inside one is no link."""
+"""Code spans come first, because they contain no links."""
 _DEFINITION = r"\n {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))"
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|//|\\\\")
 MEDIA = (
     r"(?i)\.(?:png|jpe?g|gif|svg|webp|bmp|ico|avif|heic|tiff?|mp[34]|webm|mov|mkv|avi|wav|ogg|m4a|flac|pdf|zip|gz|xz|7z"
     r"|docx?|xlsx?|pptx?)\Z"
 )
-"""What few indexes hold, and most embeds are: such a link that leads nowhere is not broken."""
+"""Endings of media, which few indexes contain and most embeds name: such a link without a target is not broken."""
 
 _DENDRON = r"---\r?\n(?:[^\n]*\n){0,20}?(?:created|updated): '?\d{13}'?\r?\n"
 _ID = r"---\r?\n(?:[^\n]*\n){0,20}?id: [^\n]+\n"
-"""The front matter of Dendron's notes, in whose links the target stands behind the bar; without the times that it
-writes, a name with dots is one."""
+"""Front matter of Dendron's notes, whose links have the target after the bar. Without Dendron's times (`_ID`), a name
+with dots after the bar is the target."""
 
 
 def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
-    """Links to notes in `text`, front matter included, in order; none from fenced (`code`) or inline code.
+    """Return the links to notes in `text`, front matter included, in order; none from fenced (`code`) or inline code.
 
-    Addresses of the web are left out, and markdown links to a place in the same note, which
-    are tables of contents. `[[#Heading]]` has an empty target.
+    Web addresses are skipped, and markdown links to a place in the same note, which are tables of contents.
+    `[[#Heading]]` has an empty target.
     """
     if "[" not in text:
         return ()
@@ -56,7 +56,7 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
     for match in _marks(text, code):
         start = match.start()
         read = _wiki_link if text[start] == "[" else _markdown_link
-        # Few markdown links ask for them.
+        # Few markdown links need them.
         if rules is None and (read is _wiki_link or match[match.re.groups] is not None):
             rules = _definitions(text), "" if re.match(_DENDRON, text) else "." if re.match(_ID, text) else None
         target, shown, is_embed = read(match, rules or ({}, None))
@@ -64,22 +64,25 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
             continue
         line += text.count("\n", counted, start)
         counted = start
-        found.append(Link(*target, _plain(split_size(shown)[0] if is_embed else shown), line, is_embed))
+        shown = split_size(shown)[0] if is_embed else shown
+        # The full rule costs ten times as much, and is only needed for a picture in the text.
+        shown = plain_text(shown[:MAX_TEXT_CHARACTERS]) if "[" in shown else " ".join(shown.replace("`", "").split())
+        found.append(Link(*target, shown[:MAX_TEXT_CHARACTERS], line, is_embed))
         if len(found) == MAX_LINKS:
             break
     return tuple(found)
 
 
 _Target = tuple[str, str]
-"""The note, and the part of it."""
+"""Note and part of it."""
 
 _Rules = tuple[Mapping[str, _Target], str | None]
-"""The definitions of a text, and what a name behind the bar has to hold to be the target; None where that stands before
-the bar."""
+"""Definitions of a text, and the characters that a name after the bar must contain to be the target; None if the target
+comes before the bar."""
 
 
 def _wiki_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
-    """(target, shown text, whether it embeds) of a wiki link."""
+    """Return (target, shown text, whether it embeds) of a wiki link."""
     definitions, mark = rules
     written = match[match.lastindex or 0]
     place, bar, shown = written.partition("|")
@@ -90,13 +93,13 @@ def _wiki_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str
     # In a table the bar is escaped.
     target = _split(place.removesuffix("\\"))
     if definitions:
-        # Foam writes where its wiki links lead at the end of the note.
+        # Foam writes the targets of its wiki links at the end of the note.
         target = definitions.get(_label(written), target)
     return target, shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
 
 
 def _markdown_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None, str, bool]:
-    """The same of a markdown link, to a file or to a definition."""
+    """Return the same of a markdown link, to a file or to a definition."""
     quoted, bare, reference = match.groups()[-3:]
     target = _local(bare if quoted is None else quoted) if reference is None else None
     if reference is None and target is None:
@@ -106,7 +109,7 @@ def _markdown_link(match: re.Match[str], rules: _Rules) -> tuple[_Target | None,
 
 
 def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
-    """What may be a link outside fenced code, each kind looked for alone."""
+    """Yield possible links outside fenced code, each kind searched alone."""
     marks = re.finditer(_LINK, text)
     if wiki := [*re.finditer(_WIKI_LINK, text)]:
         marks = iter(sorted(chain(marks, wiki), key=re.Match[str].start))
@@ -119,7 +122,7 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
         if -1 < tick < read:
             tick = text.find("`", read)
         before = text[max(text.rfind("\n", read, start), read) : start] if -1 < tick < start else ""
-        # What may be code, or begins inside another mark, is told by a look for all kinds at once.
+        # A search for all kinds at once decides about a mark that may be code, or that begins inside another mark.
         if "``" in before or before.count("`") % 2 or (behind is not None and behind.start() < end):
             line, end = max(text.rfind("\n", read, start) + 1, read), text.find("\n", end)
             end = len(text) if end < 0 else end
@@ -130,7 +133,6 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
 
 
 def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[re.Match[str]]:
-    """Those of `marks` that are in no code."""
     n_passed = 0
     for match in marks:
         while n_passed < len(code) and code[n_passed][1] <= match.start():
@@ -140,7 +142,7 @@ def _outside(marks: Iterator[re.Match[str]], code: Sequence[Span]) -> Iterator[r
 
 
 def _definitions(text: str) -> Mapping[str, _Target]:
-    """Label → target of each `[label]: place`; of equal labels the first."""
+    """Return label → target of each `[label]: place`; the first of equal labels."""
     found: dict[str, _Target] = {}
     for match in re.finditer(_DEFINITION, f"\n{text}") if "]:" in text else ():
         target = _local(match[3] if match[2] is None else match[2])
@@ -154,7 +156,7 @@ def _label(text: str) -> str:
 
 
 def _local(place: str) -> _Target | None:
-    """(path, fragment) of a markdown link to a file; None for what leads out of the notes or stays in this one."""
+    """Return (path, fragment) of a markdown link to a file; None if it leads out of the notes or stays in this one."""
     if (":" in place or place[:1] in "#/\\") and (place.startswith("#") or _ELSEWHERE.match(place)):
         return None
     path, _, fragment = place.partition("#")
@@ -166,7 +168,7 @@ def _local(place: str) -> _Target | None:
 
 
 def _split(place: str) -> _Target | None:
-    """(note, fragment) of a wiki link; a sign with nothing behind it belongs to the name (`C#`)."""
+    """Return (note, fragment) of a wiki link; a sign without text after it belongs to the name (`C#`)."""
     if "://" in place and "://" in (place := re.sub(r"\A\s*dendron://[^/]*/", "", place)):
         return None
     name, _, fragment = place.strip().partition("#")
@@ -176,7 +178,7 @@ def _split(place: str) -> _Target | None:
 
 
 def _shown_text(text: str, end: int) -> tuple[str, bool]:
-    """The text of a markdown link whose bracket closes at `end`, and whether it embeds; empty where none opens."""
+    """Return the text of a markdown link whose bracket closes at `end`, and whether it embeds; empty if none opens."""
     floor = max(end - MAX_TEXT_CHARACTERS, 0)
     opening = text.rfind("[", floor, end)
     depth = text.count("]", opening, end) if opening >= 0 else 0
@@ -189,10 +191,3 @@ def _shown_text(text: str, end: int) -> tuple[str, bool]:
     if opening < 0:
         return "", False
     return text[opening + 1 : end], text.startswith("!", opening - 1) if opening else False
-
-
-def _plain(shown: str) -> str:
-    # The full rule costs ten times as much, and only a picture in the text needs it.
-    if "[" in shown:
-        return plain_text(shown[:MAX_TEXT_CHARACTERS])
-    return " ".join(shown.replace("`", "").split())[:MAX_TEXT_CHARACTERS]

@@ -1,4 +1,4 @@
-"""What markdown says of itself: headings, fenced code and inline tags; and lines of it as a reader sees them."""
+"""Structure of markdown (headings, fenced code, inline tags), and its lines as plain text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from qmd.records import Heading, MetadataValue
 Span = tuple[int, int]
 
 FENCE = r"(`{3,}|~{3,})([^\n]*)"
-"""The mark of a fence and what stands behind it on its line."""
+"""Mark of a fence and the rest of its line."""
 
-# The pattern begins with a line feed: a literal first character lets the engine skip prose at memory speed, where `^`
+# The pattern begins with a line feed: a literal first character lets the engine skip prose at memory speed, while `^`
 # would be tried at every character; the first line of the range is tested separately. Then one look at the next
 # character decides for most lines.
 _LINE_MARK = (
@@ -36,11 +36,11 @@ _DIRECTIVES = frozenset(
 """Preprocessor lines outside fences look exactly like tags."""
 
 MAX_HEADINGS = 50_000
-"""What follows belongs to the last one: ten megabytes of empty sections would take half a gigabyte of memory."""
+"""Later headings belong to the last section: ten megabytes of empty sections would take half a gigabyte of memory."""
 
 
 class FrontMatter(Struct, frozen=True):
-    """Typed metadata, the offset at which the body starts (0 without front matter) and what could not be read."""
+    """Typed metadata, the offset at which the body starts (0 without front matter), and warnings."""
 
     metadata: dict[str, MetadataValue] = field(default_factory=dict)
     body_offset: int = 0
@@ -49,7 +49,7 @@ class FrontMatter(Struct, frozen=True):
 
 
 def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
-    """Headings from `body_offset` on, and the spans of fenced code, both ascending."""
+    """Return the headings from `body_offset` on, and the spans of fenced code, both ascending."""
     headings: list[Heading] = []
     fences = FenceScanner()
     first = _MARK_AT_START.match(text, body_offset)
@@ -79,9 +79,9 @@ def _closing_hashes(text: str) -> str:
 
 
 def _add_setext(text: str, body_offset: int, line_start: int, rule: str, headings: list[Heading]) -> None:
-    """Take the line above an underline as a heading when it is a paragraph of one line.
+    """Add the line above an underline as a heading when it is a paragraph of one line.
 
-    Longer paragraphs over `---` are nearly always a thematic break written without a blank line.
+    A longer paragraph over `---` is nearly always a thematic break without a blank line.
     """
     end = line_start - 1
     start = max(text.rfind("\n", body_offset, max(end, body_offset)) + 1, body_offset)
@@ -96,55 +96,50 @@ def _add_setext(text: str, body_offset: int, line_start: int, rule: str, heading
         headings.append(Heading(1 if rule[0] == "=" else 2, title, start))
 
 
-# --- fenced code --------------------------------------------------------------------------------
-
-
 class FenceScanner:
-    """Given every line that begins with a fence's mark, in order, it knows which of them open or close a fence."""
+    """Scanner that pairs the marks of fenced code, given every line that begins with a mark, in order."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
-        """Fenced code that has been closed, fence lines included."""
+        """Closed fenced code, fence lines included."""
         self._mark = ""
         self._start = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the text here is code."""
+        """Whether the current text is code."""
         return bool(self._mark)
 
     def line(self, mark: str, rest: str, start: int, end: int) -> None:
-        """Take the next line with a mark, `rest` behind it, at `text[start:end]`."""
+        """Add the next line with a mark, `rest` after it, at `text[start:end]`."""
         if self._mark:
             if mark[0] == self._mark[0] and len(mark) >= len(self._mark) and not rest.strip():
                 self.spans.append((self._start, end))
                 self._mark = ""
-        # With a backtick behind it the mark begins an inline code span.
+        # With a backtick after it the mark begins an inline code span.
         elif mark[0] == "~" or "`" not in rest:
             self._mark, self._start = mark, start
 
     def finish(self, end: int) -> tuple[Span, ...]:
-        """All fenced code of a text that ends at `end`; a fence that is still open runs to there."""
+        """Return all fenced code of a text that ends at `end`; an open fence extends to there."""
         return (*self.spans, (self._start, end)) if self._mark else tuple(self.spans)
 
 
 def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
-    """Spans of fenced code in `text[start:end]`, fence lines included; an open fence runs to `end`."""
+    """Return spans of fenced code in `text[start:end]`, fence lines included; an open fence extends to `end`."""
     fences = FenceScanner()
     for match in re.compile(_FENCE_LINE).finditer(text, start, end):
         fences.line(match[1], match[2], match.start(), match.end())
     return fences.finish(end)
 
 
-# --- plain text ---------------------------------------------------------------------------------
-
 MAX_HEADING_CHARACTERS = 500
-"""Every chunk below a heading is embedded with it, so a paragraph behind a `#` must not come along whole."""
+"""Every chunk below a heading is embedded with it, so a paragraph after a `#` must not be included whole."""
 
 MAX_MARKED_UP_CHARACTERS = 4_000
-"""What a heading may have with its links and elements, and a line that is shown without them."""
+"""Limit for a heading with its links and elements, and for a line that is shown without them."""
 
-# Kept as text: `re` compiles them when a heading first asks, and most searches show none with marks.
+# Kept as text: `re` compiles them at the first heading that needs them, and most searches show none with marks.
 _BACKTICKS = r"`+"
 _WIKI_LINK = r"(!?)\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]"
 _LINK = r"(?<!\\)!?\[((?:[^\[\]\\]|\\.)*)\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\[\]]*\])"
@@ -161,10 +156,9 @@ _MARKED_UP = re.compile(r"[`*_~=\[\]<>{}\\&]")
 
 
 def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
-    """A heading's or a line's text as a reader sees it: no emphasis, links, anchors, inline elements or escapes.
+    """Return the text of a heading or line without emphasis, links, anchors, inline elements or escapes.
 
-    At most `most` characters of it. Takes time in proportion to its length, whatever it holds: marks that nothing
-    closes must not be tried one by one.
+    At most `most` characters, in time proportional to its length: unclosed marks must not be tried one by one.
     """
     text = text[:MAX_MARKED_UP_CHARACTERS]
     if _MARKED_UP.search(text) is None:
@@ -192,10 +186,6 @@ def _without_links(text: str) -> str:
     return text
 
 
-def _without_elements(text: str) -> str:
-    return re.sub(_TAG_ELEMENT, lambda m: "" if m[1] is None else m[0], text)
-
-
 def _without_entities(text: str) -> str:
     import html  # brings its table of 2,000 names, which few headings need
 
@@ -203,13 +193,13 @@ def _without_entities(text: str) -> str:
 
 
 def split_size(label: str) -> tuple[str, str]:
-    """What a picture is called, and its width: `chart|400`, `400x300`; the latter empty where there is none."""
+    """Return name and width of a picture: `chart|400`, `400x300`; an empty width if there is none."""
     size = re.search(_SIZE, label)
     return (label[: size.start()], size[1]) if size is not None else (label, "")
 
 
 def _without_code_spans(text: str, kept: list[str]) -> str:
-    """`text` with a placeholder for every code span, whose content goes to `kept`."""
+    """Return `text` with a placeholder for every code span, whose content goes to `kept`."""
     runs = list(re.finditer(_BACKTICKS, text))
     closing: dict[int, int] = {}
     after = [0] * len(runs)
@@ -231,7 +221,7 @@ def _without_code_spans(text: str, kept: list[str]) -> str:
 
 
 def _without_pairs(text: str, mark_pattern: str) -> str:
-    """`text` without the marks that stand in pairs; a mark that is never closed stays, and is looked for only once."""
+    """Return `text` without paired marks; an unclosed mark stays, and is searched only once."""
     opening = re.compile(mark_pattern)
     unclosed: set[str] = set()
     pieces: list[str] = []
@@ -254,13 +244,13 @@ def _without_pairs(text: str, mark_pattern: str) -> str:
 _STEPS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("}", _without_anchor),
     ("[", _without_links),
-    ("<", _without_elements),
+    ("<", lambda text: re.sub(_TAG_ELEMENT, lambda m: "" if m[1] is None else m[0], text)),
     ("*~=", lambda text: _without_pairs(text, _EMPHASIS)),
     ("_", lambda text: _without_pairs(text, _UNDERSCORES)),
     ("\\", lambda text: re.sub(_ESCAPE, lambda match: match[1], text)),
     ("&", _without_entities),
 )
-"""What is taken away in this order from a text that holds one of these characters."""
+"""Characters → the step that removes their marks from a text with one of them, in this order."""
 
 
 @cache
@@ -268,14 +258,12 @@ def _closing(mark: str) -> re.Pattern[str]:
     return re.compile(r"(?<=[^\s\\])" + re.escape(mark) + (r"(?!\w)" if mark[0] == "_" else ""))
 
 
-# --- tags -----------------------------------------------------------------------------------------
-
 MAX_TAGS = 2_000
-"""They are kept with the document and come with every hit; a text with more is a list of colours or issue numbers."""
+"""They are stored with the document and sent with every hit; a text with more is a list of colours or issue numbers."""
 
 
 def find_tags(text: str, body_offset: int, code: Sequence[Span]) -> tuple[str, ...]:
-    """Inline `#tags` of the body, without `#`, in order of first use; none from fenced, indented or inline code."""
+    """Return inline `#tags` of the body, without `#`, in order of first use; none from code of any kind."""
     found: dict[str, None] = {}
     k = 0
     line_start = position = text.rfind("\n", 0, body_offset) + 1
@@ -286,7 +274,7 @@ def find_tags(text: str, body_offset: int, code: Sequence[Span]) -> tuple[str, .
             k += 1
         if k < len(code) and code[k][0] <= start:
             continue
-        # From the tag before on, so that a line of tags is not looked through for each of them.
+        # From the previous tag on, so that a line of tags is not searched again for each of them.
         line_break = text.rfind("\n", position, start)
         if line_break >= 0:
             line_start = position = line_break + 1

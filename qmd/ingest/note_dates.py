@@ -1,4 +1,4 @@
-"""The days that a note is about: in its path, its front matter and its headings, never in its body."""
+"""Days of a note: from its path, its front matter and its headings, never from its body."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from qmd.records import Heading, MetadataValue
 
 MAX_DATES = 5_000
 _MAX_VALUE_CHARACTERS = 60
-"""Longest front-matter value that is read for a date: longer ones are descriptions."""
+"""Longest front-matter value that may be a date; longer ones are descriptions."""
 
 _OWN_KEYS = (
     *("date", "day", "datum", "fecha", "дата", "日期"),
     *("created", "createdat", "createdon", "creationdate", "datecreated", "erstellt", "créé", "creado", "создано"),
     *("published", "publishedat", "publishedon", "publishdate", "publicationdate", "pubdate", "posted"),
 )
-"""Keys that date a note, without spaces, hyphens and underscores; the first that holds a date counts."""
+"""Keys of a note's own date, without spaces, hyphens and underscores; the first with a date counts."""
 
 _BETWEEN = re.compile(r"[\s_-]+")
 _FOLDER = r"(?:^|/)(?P<y>(?:19|20)[0-9]{2})[-_/. ]?(?P<m>0?[1-9]|1[0-2]|[^\W\d_]{3,12})(?:[-_ .]+[^\W\d_]{3,12})?/"
@@ -36,7 +36,7 @@ _dates_of_value = lru_cache(maxsize=1_000)(find_dates)
 
 
 class NoteDates(Struct, frozen=True):
-    """The day or month that a note is of (ISO, None when it does not say), and all that it names."""
+    """Day or month of a note (ISO, None without one), and all days that it names."""
 
     own: str | None
     all: tuple[DateSpan, ...]
@@ -45,36 +45,36 @@ class NoteDates(Struct, frozen=True):
 def dates_of(
     path: str, name: str, metadata: Mapping[str, MetadataValue], headings: Sequence[Heading], title: str
 ) -> NoteDates:
-    """What path, front matter and headings say; for the note's own date the first that says anything counts.
+    """Return the dates in path, front matter and headings; the first source with a date gives the note's own date.
 
-    In this order: file name, front matter, folders with what the file name adds to them, title or first heading.
+    In this order: file name, front matter, folders together with the file name, title or first heading.
     """
     named = find_dates(name)
-    told = _told(metadata)
-    written: Sequence[DateSpan] = next((told[key] for key in _OWN_KEYS if key in told), ())
+    fields = _field_dates(metadata)
+    written: Sequence[DateSpan] = next((fields[key] for key in _OWN_KEYS if key in fields), ())
     folder = _folder_date(path)
     # No date crosses lines, and none is without a year.
-    said = find_dates("\n".join([one.text for one in headings if "20" in one.text or "19" in one.text]))
+    headed = find_dates("\n".join([one.text for one in headings if "20" in one.text or "19" in one.text]))
     first = find_dates("\n".join([title, *(heading.text for heading in headings[:1])]))
     own = named or written or folder or first
-    every = [*named, *(one for found in told.values() for one in found), *folder, *first, *said]
+    every = [*named, *(one for found in fields.values() for one in found), *folder, *first, *headed]
     unique = {(one.first, one.last): one for one in every[:MAX_DATES]}
     return NoteDates(own[0].iso if own else None, tuple(unique.values()))
 
 
-def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]]:
-    """Dates of the front matter by key; of a value that can be read in two ways both, the American one first."""
-    told: dict[str, Sequence[DateSpan]] = {}
+def _field_dates(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]]:
+    """Return the dates of the front matter by key; both readings of an ambiguous value, the American one first."""
+    fields: dict[str, Sequence[DateSpan]] = {}
     for key, value in metadata.items():
-        # Of a list the first entry: long ones are keywords.
+        # Of a list only the first entry: long ones are keywords.
         for text in value[:1] if isinstance(value, tuple) else (str(value),):
             if len(text) <= _MAX_VALUE_CHARACTERS and YEAR.search(text) and (found := _dates_of_value(text)):
-                told.setdefault(_BETWEEN.sub("", key), found)
-    return told
+                fields.setdefault(_BETWEEN.sub("", key), found)
+    return fields
 
 
 def _folder_date(path: str) -> Sequence[DateSpan]:
-    """The day of `2018-10/oct-17.md` or `2018/10/17 standup.md`, else the month of the folder."""
+    """Return the day of `2018-10/oct-17.md` or `2018/10/17 standup.md`, else the month of the folder."""
     folder = path.rpartition("/")[0]
     if not YEAR.search(folder):
         return ()
@@ -84,7 +84,7 @@ def _folder_date(path: str) -> Sequence[DateSpan]:
     day, month = re.search(_DAY_IN_FOLDER, path), re.search(_FOLDER, path)
     with suppress(ValueError):
         if day is not None and (number := _month(day["w"] or day["n"] or day["m"])):
-            # The last days of a December meeting may lie in January.
+            # The last days of a December meeting may be in January.
             year = int(day["y"]) + (number == 1 and _month(day["m"]) == 12)
             found = date(year, number, int(day["d"]))
             return (DateSpan(found, found, *day.span()),)

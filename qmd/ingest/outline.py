@@ -1,4 +1,4 @@
-"""How a text is laid out: its front matter, headings and fenced code. All that a search has to know of it."""
+"""Structure of a text as far as a search needs it: front matter, headings and fenced code."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import Heading, Link
 
 UNKNOWN = Kind(KINDS[""].outline)
-"""The kind of a file whose ending has no row: plain text until a row is installed."""
+"""Kind of a file whose ending has no row: plain text until a row is installed."""
 
 
 class Outline(Struct, frozen=True):
-    """The parts of a text."""
+    """Parts of a text."""
 
     front: FrontMatter = field(default_factory=FrontMatter)
     headings: tuple[Heading, ...] = ()
     fences: tuple[Span, ...] = ()
-    """Code between its marks, which are no prose."""
+    """Code between its marks, which is no prose."""
     title: str | None = None
-    """What the text calls itself outside its front matter and headings."""
+    """Title in the text outside its front matter and headings."""
     links: tuple[Link, ...] = ()
-    """Those that are no markdown."""
+    """Links that are not markdown."""
     labels: tuple[str, ...] = ()
-    """Names of places in it by which links call it."""
+    """Names of places in it, as link targets."""
 
 
 def kind_of(path: str) -> Kind:
-    """Return the kind of a file by the ending of its name; `UNKNOWN` where no row has it."""
+    """Return the kind of a file by the ending of its name; `UNKNOWN` if no row has it."""
     return find(KINDS, suffix_of(path)) or UNKNOWN
 
 
@@ -48,13 +48,13 @@ def outline_passage(kind: Kind, text: str) -> Outline:
 
 
 def outline_text(text: str) -> Outline:
-    """The outline of a text without marks of its own: `#` may be a comment there."""
+    """Return the outline of a text without marks of its own, in which `#` may be a comment."""
     return Outline()
 
 
 def outline_markdown(text: str) -> Outline:
-    """The outline of markdown."""
-    # The first page property of Logseq has its mark within so many characters.
+    """Return the outline of markdown."""
+    # The first page property of Logseq has its mark within these characters.
     if not text.startswith(("---", "+++")) and ":: " not in text[:100]:
         return Outline(FrontMatter(), *find_headings(text))
     from qmd.ingest.frontmatter import read_front_matter

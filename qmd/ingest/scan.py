@@ -1,4 +1,4 @@
-"""Walk a collection: which files its mask selects, and which were left out for a reason worth telling."""
+"""Walk a collection: the files that its mask selects, and those skipped for a reason worth reporting."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal
@@ -38,13 +39,13 @@ _MANIFESTS = frozenset(
     {"package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod", "composer.json", "Gemfile", "Makefile"}
     | {"CMakeLists.txt", "pom.xml", "build.gradle", "build.gradle.kts"}
 )
-"""`build`, `dist` and `vendor` are generated only beside one of these. Elsewhere they are ordinary words: whole parts
-of product documentation live in folders called `build`, and a rule by name alone loses them without a word."""
-_MADE_BESIDE = {
+"""Names of generated folders only next to one of these. Elsewhere they are ordinary words: whole parts of product
+documentation are in folders called `build`, and a rule by name alone would lose them without a warning."""
+_GENERATED = {
     **dict.fromkeys(("build", "dist", "vendor"), _MANIFESTS),
     **dict.fromkeys(("bak", "version-files"), frozenset({"config.edn"})),
 }
-"""What nobody has written, by the name of its folder: build output, and Logseq's copies of every page."""
+"""Folder names of generated files → files next to them: build output, and Logseq's copies of every page."""
 
 _TEXTS = "md markdown mdx mdown mkd rmd qmd txt text org rst adoc tex htm html ipynb canvas base csv tsv eml srt vtt"
 _DOCUMENTS = "pdf doc docx odt rtf pages ppt pptx odp key xls xlsx ods numbers mobi one msg"
@@ -52,41 +53,40 @@ _MEDIA = "png jpg jpeg gif webp svg heic tif tiff bmp ico mp3 m4a wav flac ogg m
 BINARY = frozenset(f".{ending}" for ending in f"{_DOCUMENTS} {_MEDIA}".split())
 """Endings of documents and media without plain text."""
 _EXPECTED = BINARY | {f".{ending}" for ending in f"{_TEXTS} epub".split()}
-"""Endings of files that somebody may expect to find: not those of programs and their data."""
+"""Endings of files that a user may expect to find: not those of programs and their data."""
 
 
 class SkippedPath(Struct, frozen=True):
-    """A path that the mask or the walk reached but that is not in `ScanResult.files`."""
+    """Path that the mask or the walk reached but that is not in `ScanResult.files`."""
 
     path: str
-    """Collection-relative POSIX path."""
     reason: SkipReason
     detail: str
-    """What went wrong, in the operating system's words, or where the link leads."""
+    """Error message of the operating system, or the target of the link."""
 
 
 class ScanResult(Struct, frozen=True):
-    """Files of a collection, sorted by path, and what was left out."""
+    """Files of a collection, sorted by path, and skipped paths."""
 
     files: tuple[FileEntry, ...]
     skipped: tuple[SkippedPath, ...] = ()
     ignored_files: int = 0
     """Files that the mask selects but an ignore file or ignore glob excludes (in folders that were entered)."""
     git_ignored: tuple[str, ...] = ()
-    """Those of them that git ignores, by path, and folders, which were not entered, with a `/` at the end."""
+    """Those of them that git ignores, by path, and ignored folders, which were not entered, with a `/` at the end."""
     folders: Mapping[str, int] = {}
-    """Every folder that was looked at, `""` for the collection's own, and when a name in it last changed (ns).
+    """Every visited folder, `""` for the collection's own → the last change of a name in it (ns).
 
-    0 where that was so lately that another may have come in the same tick of the file system's clock.
+    0 if that is so recent that another may have come in the same tick of the file system's clock.
     """
     others: Mapping[str, int] = {}
-    """Ending → number of files that nothing but the mask leaves out, though somebody may expect to find them.
+    """Ending → number of files that only the mask excludes, though a user may expect to find them.
 
-    Empty where the mask was chosen, and with it what it leaves out, and where only a part was looked at.
+    Empty if the user chose the mask and so its exclusions, and if only a part was visited.
     """
 
     def is_undecided(self, path: str) -> bool:
-        """Whether an indexed file missing from `files` may still exist, because it could not be looked at.
+        """Return whether an indexed file missing from `files` may still exist, because it could not be examined.
 
         Such a document must stay in the index: a folder that is unreadable today is not a deleted one.
         """
@@ -99,21 +99,21 @@ class ScanResult(Struct, frozen=True):
 
 class _Walk(Struct):
     folder: Path
-    """The collection's real path."""
+    """Real path of the collection."""
     below: str
     base: str
-    """The same, with a separator at the end."""
+    """`folder`, with a separator at the end."""
     mask: PathMatcher
     mask_excludes: PathMatcher
-    left_out: PathMatcher | None
-    """What the mask or an ignore glob excludes; None saves a look at every file where there is neither."""
+    excluded: PathMatcher | None
+    """Matches the mask's exclusions and ignore globs; None without either saves a match for every file."""
     ignore_dirs: PathMatcher
     asked_for: frozenset[str]
-    """Folder names that the mask spells out."""
+    """Folder names in the mask without wildcards."""
     named: frozenset[str]
-    """Files that the mask spells out, and the folders on the way to them."""
+    """Files in the mask without wildcards, and the folders on the way to them."""
     ignore_names: tuple[str, ...]
-    """Ignore files that are read. `.qmdignore` is last, so that `!private/` in it can bring back what git ignores."""
+    """Ignore files to read. `.qmdignore` is last, so that `!private/` in it can bring back what git ignores."""
     files: list[FileEntry] = field(default_factory=list)
     skipped: list[SkippedPath] = field(default_factory=list)
     ignored_files: int = 0
@@ -123,7 +123,7 @@ class _Walk(Struct):
 
 
 class _Folder(Struct, frozen=True):
-    """A folder that is to be visited, and what keeps files in it out."""
+    """Folder to visit, and the rules that exclude files in it."""
 
     prefix: str
     """Its path with a `/` at the end, or empty."""
@@ -132,17 +132,17 @@ class _Folder(Struct, frozen=True):
 
 
 def scan_collection(collection: Collection, below: str = "", *, is_any: bool = False) -> ScanResult:
-    """Files of `collection` that its mask selects, sorted by POSIX path; where `below` is given, only those in it.
+    """Return the files of `collection` that its mask selects, sorted by POSIX path; with `below`, only those in it.
 
     The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
     Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
-    collection skipped. `.qmdignore` and `.gitignore` files apply, also those of the work tree around the collection.
-    A collection whose path is a file holds that file alone. With `is_any` some suffice, where there are any.
+    collection skipped. `.qmdignore` and `.gitignore` files apply, also those of the work tree around the collection. A
+    collection whose path is a file contains that file alone. With `is_any`, it stops after the first files found.
 
     Raises:
         NotFoundError: If the collection's folder does not exist or is not readable as a whole: an index must not be
             emptied because a disk is not mounted.
-        UsageError: If the mask holds too many brace alternatives.
+        UsageError: If the mask has too many brace alternatives.
     """
     path = collection.path
     if path.is_file():
@@ -164,7 +164,7 @@ def scan_collection(collection: Collection, below: str = "", *, is_any: bool = F
 
 
 def _result(walk: _Walk, below: str) -> ScanResult:
-    """What a walk has found; the folders on the way to `below` it has only passed."""
+    """Return the result of a walk, without the folders on the way to `below`."""
     by_path = attrgetter("path")
     files = [one for one in walk.files if is_below(one.path, below)] if below else walk.files
     return ScanResult(
@@ -189,7 +189,7 @@ def _single_file(path: Path) -> ScanResult:
 def _plan(collection: Collection, root: str, below: str) -> _Walk:
     wanted, excluded = parse_mask(collection.pattern)
     ignore = [portable(glob) for glob in collection.ignore]
-    # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
+    # `drafts/**` and `drafts/` mean the folder too: skipping the whole folder is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
     return _Walk(
         folder=Path(root),
@@ -197,18 +197,13 @@ def _plan(collection: Collection, root: str, below: str) -> _Walk:
         base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted),
         mask_excludes=compile_globs(excluded),
-        left_out=compile_globs((*excluded, *ignore)) if excluded or ignore else None,
+        excluded=compile_globs((*excluded, *ignore)) if excluded or ignore else None,
         ignore_dirs=compile_globs(folder for folder in folders if folder not in ("", "**", "*")),
         asked_for=literal_segments(wanted),
-        named=frozenset(path[:end] for path in literal_paths(wanted) for end in _ends(path)),
+        named=frozenset(one for path in literal_paths(wanted) for one in accumulate(path.split("/"), "{}/{}".format)),
         ignore_names=(GITIGNORE, QMDIGNORE) if collection.gitignore else (QMDIGNORE,),
         others=Counter() if collection.pattern in (DEFAULT_PATTERN, UNWRITTEN_PATTERN) else None,
     )
-
-
-def _ends(path: str) -> list[int]:
-    """Where each segment of a path ends."""
-    return [i for i, char in enumerate(path) if char == "/"] + [len(path)]
 
 
 def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
@@ -216,7 +211,7 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     place = folder.prefix.rstrip("/")
     directory = f"{walk.base}{to_disk(folder.prefix)}"
     try:
-        # Before it is listed: what comes while it is being listed must show as a change later.
+        # Before the listing: a later look must see a file that arrives during it as a change.
         mtime_ns = settled_time(Path(directory).stat().st_mtime_ns, time.time_ns())
         with os.scandir(directory) as listing:
             entries = list(listing)
@@ -242,7 +237,8 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
         try:
             if entry.is_dir(follow_symlinks=False):
                 inner = _Folder(path + "/", folder.ignores, folder.tree)
-                if not _is_junction(entry) and _enters(walk, inner, name, names):
+                # Windows folder links are not symlinks; `DirEntry` knows them from Python 3.12 on.
+                if not getattr(entry, "is_junction", bool)() and _enters(walk, inner, name, names):
                     below.append(inner)
             elif is_selected(path):
                 _add_file(walk, entry, path, folder.ignores, folder.tree)
@@ -254,7 +250,7 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
 
 
 def _asked(entries: Sequence[os.DirEntry[str]], prefix: str, below: str) -> Sequence[os.DirEntry[str]]:
-    """Those of a folder that are below a path, or on the way to it."""
+    """Return the entries of a folder that are below a path, or on the way to it."""
     if not below:
         return entries
     paths = ((entry, prefix + to_text(entry.name)) for entry in entries)
@@ -262,10 +258,10 @@ def _asked(entries: Sequence[os.DirEntry[str]], prefix: str, below: str) -> Sequ
 
 
 def _with_ignore_files(walk: _Walk, folder: _Folder, directory: Path, names: Set[str]) -> _Folder:
-    """A folder with what it holds of ignore files, and its work tree where one begins in it.
+    """Return a folder with its ignore files, and its work tree if one begins in it.
 
     Raises:
-        EndlessIgnoreFileError: One of them is too long to be asked.
+        EndlessIgnoreFileError: One of them is too long to be matched.
     """
     depth = len(folder.prefix)
     begins_tree = depth and ".git" in names and GITIGNORE in walk.ignore_names
@@ -277,25 +273,19 @@ def _with_ignore_files(walk: _Walk, folder: _Folder, directory: Path, names: Set
     return _Folder(folder.prefix, (*folder.ignores, *ignores), tree)
 
 
-def _is_junction(entry: os.DirEntry[str]) -> bool:
-    """Windows folder links are not symlinks; `DirEntry` knows them from Python 3.12 on."""
-    is_junction = getattr(entry, "is_junction", None)
-    return bool(is_junction is not None and is_junction())
+def is_build_output(name: str, siblings: Set[str], asked_for: Set[str]) -> bool:
+    """Return whether a folder of that name is generated, by the names next to it; not if a mask names it."""
+    return name in _GENERATED and name not in asked_for and not _GENERATED[name].isdisjoint(siblings)
 
 
-def is_build_output(name: str, beside: Set[str], asked_for: Set[str]) -> bool:
-    """Whether a folder of that name holds what was generated, by what lies `beside` it; not if a mask names it."""
-    return name in _MADE_BESIDE and name not in asked_for and not _MADE_BESIDE[name].isdisjoint(beside)
-
-
-def _enters(walk: _Walk, folder: _Folder, name: str, beside: Set[str]) -> bool:
+def _enters(walk: _Walk, folder: _Folder, name: str, siblings: Set[str]) -> bool:
     path = folder.prefix[:-1]
-    if name in NEVER_INDEXED or is_build_output(name, beside, walk.asked_for) or walk.ignore_dirs.fullmatch(path):
+    if name in NEVER_INDEXED or is_build_output(name, siblings, walk.asked_for) or walk.ignore_dirs.fullmatch(path):
         return False
-    return not folder.ignores or not _is_left_out(walk, path, True, folder.ignores, folder.tree)
+    return not folder.ignores or not _is_ignored(walk, path, True, folder.ignores, folder.tree)
 
 
-def _is_left_out(walk: _Walk, path: str, is_dir: bool, ignores: Sequence[IgnoreFile], tree: WorkTree | None) -> bool:
+def _is_ignored(walk: _Walk, path: str, is_dir: bool, ignores: Sequence[IgnoreFile], tree: WorkTree | None) -> bool:
     ignore = ignored_by(path, is_dir, ignores, tree, is_named=path in walk.named)
     if ignore is not None and ignore.is_git:
         walk.git_ignored.append(path + "/" * is_dir)
@@ -303,11 +293,11 @@ def _is_left_out(walk: _Walk, path: str, is_dir: bool, ignores: Sequence[IgnoreF
 
 
 def _count_other(walk: _Walk, entry: os.DirEntry[str], path: str, suffix: str, folder: _Folder) -> None:
-    """Count a file that the mask does not select, unless it would be left out all the same."""
-    if entry.is_symlink() or (walk.left_out and walk.left_out.fullmatch(path)) or walk.others is None:
+    """Count a file that the mask does not select, unless another rule excludes it as well."""
+    if entry.is_symlink() or (walk.excluded and walk.excluded.fullmatch(path)) or walk.others is None:
         return
     if not folder.ignores or ignored_by(path, False, folder.ignores, folder.tree, is_named=False) is None:
-        # A mask that is to select it has to spell it as it is.
+        # A mask that selects it must have the same letter case.
         kind = KINDS.get(suffix)
         is_read = suffix not in BINARY or (kind is not None and not kind.is_name)
         walk.others[path[-len(suffix) :] if is_read else suffix] += 1
@@ -316,9 +306,7 @@ def _count_other(walk: _Walk, entry: os.DirEntry[str], path: str, suffix: str, f
 def _add_file(
     walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence[IgnoreFile], tree: WorkTree | None
 ) -> None:
-    if (walk.left_out and walk.left_out.fullmatch(path)) or (
-        ignores and _is_left_out(walk, path, False, ignores, tree)
-    ):
+    if (walk.excluded and walk.excluded.fullmatch(path)) or (ignores and _is_ignored(walk, path, False, ignores, tree)):
         walk.ignored_files += walk.mask_excludes.fullmatch(path) is None
         return
     if entry.is_symlink():

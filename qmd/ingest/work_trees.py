@@ -1,6 +1,6 @@
-"""Work trees of git: where one begins, and which files git tracks in it.
+"""Work trees of git: their tops, and the files that git tracks in them.
 
-The index file of the work tree is read here and no git is run. The settings of a cloned repository can name commands
+This module reads the index file of the work tree and runs no git. The settings of a cloned repository can name commands
 for git to run, and a process for every scan would cost more than the scan of a small vault.
 """
 
@@ -18,14 +18,14 @@ _MAX_BYTES = 64 * 1024 * 1024
 """Some six hundred thousand files."""
 
 _HASH_BYTES = (20, 32)
-"""Of SHA-1 and SHA-256. The file itself does not say which; with the wrong one the lengths of names do not fit."""
+"""Lengths of SHA-1 and SHA-256. The file does not contain which; with the wrong one the lengths of names do not fit."""
 
 
 class WorkTree:
     """One work tree, seen from a collection.
 
     Args:
-        top: The folder that holds `.git`.
+        top: Folder that contains `.git`.
         prefix: Path from there to the collection, `""` or `"docs/"`.
         depth: Length of the top's path inside the collection, 0 at or above its root.
     """
@@ -36,7 +36,7 @@ class WorkTree:
         self._depth = depth
 
     def tracks(self, path: str) -> bool:
-        """Whether git tracks the file, or something in the folder, at a path of the collection."""
+        """Return whether git tracks the file, or something in the folder, at a path of the collection."""
         name = os.fsencode(to_disk(self._prefix + path[self._depth :]))
         at = bisect_left(self._tracked, name)
         if at < len(self._tracked) and self._tracked[at] == name:
@@ -46,33 +46,29 @@ class WorkTree:
 
     @cached_property
     def _tracked(self) -> list[bytes]:
-        """Read when first asked for: most work trees hold nothing that is both ignored and of interest."""
+        """Read at the first use: most work trees contain nothing that is both ignored and needed."""
+        place = self.top / ".git"
         try:
-            raw = read_regular_file(_git_folder(self.top) / "index", _MAX_BYTES + 1)
+            # In a submodule and a second work tree, the file `.git` names the folder.
+            if not place.is_dir():
+                named = read_regular_file(place, 8_192).decode("utf-8", "surrogateescape")
+                place = self.top / named.removeprefix("gitdir:").strip()
+            raw = read_regular_file(place / "index", _MAX_BYTES + 1)
         except (OSError, ValueError):
             return []
         return tracked_names(raw) if len(raw) <= _MAX_BYTES else []
 
 
 def work_tree_around(root: Path) -> WorkTree | None:
-    """The work tree that a folder is, or lies in."""
+    """Return the work tree that a folder is, or is in."""
     top = next((level for level in (root, *root.parents) if os.path.lexists(level / ".git")), None)
     if top is None:
         return None
     return WorkTree(top, "" if top == root else f"{root.relative_to(top).as_posix()}/")
 
 
-def _git_folder(top: Path) -> Path:
-    """Where the index lies: `.git`, or for a submodule and a second work tree the folder that the file `.git` names."""
-    place = top / ".git"
-    if place.is_dir():
-        return place
-    named = read_regular_file(place, 8_192).decode("utf-8", "surrogateescape")
-    return top / named.removeprefix("gitdir:").strip()
-
-
 def tracked_names(raw: bytes) -> list[bytes]:
-    """The names in an index file of git, in order; none when it is damaged or of an unknown version.
+    """Return the names in an index file of git, in order; none when it is damaged or of an unknown version.
 
     Source: git's Documentation/gitformat-index.
     """
@@ -88,7 +84,7 @@ def tracked_names(raw: bytes) -> list[bytes]:
 
 
 def _names(raw: bytes, n_entries: int, flags_at: int, *, is_packed: bool) -> list[bytes] | None:
-    """The names of so many entries; None when one is not where `flags_at`, the offset of an entry's flags, has it."""
+    """Return the names of `n_entries`; None when an entry does not have its flags at the offset `flags_at`."""
     found: list[bytes] = []
     name, start = b"", 12
     for _ in range(n_entries):
@@ -100,7 +96,7 @@ def _names(raw: bytes, n_entries: int, flags_at: int, *, is_packed: bool) -> lis
             dropped, at = _varint(raw, at)
             kept = len(name) - dropped
         end = raw.find(b"\0", at)
-        # Longer names say only that they are.
+        # Longer names have the maximum as their length.
         if end < 0 or kept < 0 or min(kept + end - at, 0xFFF) != flags & 0xFFF:
             return None
         name = name[:kept] + raw[at:end]
@@ -110,7 +106,7 @@ def _names(raw: bytes, n_entries: int, flags_at: int, *, is_packed: bool) -> lis
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """A number of git's variable length, and the index behind it."""
+    """Return a number of git's variable length, and the index after it."""
     value = -1
     while at < len(raw):
         byte = raw[at]

@@ -1,4 +1,4 @@
-"""Kinds of files: a table from the ending of a name to what reads it, which `qmd.plugins` has among its own."""
+"""Kinds of files: a table from the ending of a name to its reader, which `qmd.plugins` has among its own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """A kind of file; of each function the place, `module:function`.
+    """Kind of file; functions are places, `module:function`.
 
     Attributes:
-        outline: Of a text of this kind, the `qmd.ingest.outline.Outline`. A search asks for it, too.
-        decode: Of a file's bytes, the text and what was wrong with them; it raises
-            `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
-        is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
+        outline: Returns the `qmd.ingest.outline.Outline` of a text of this kind; also called by a search.
+        decode: Returns the text of a file's bytes and warnings about them, or raises `qmd.errors.UnindexableFileError`.
+            Later stages know the text alone.
+        is_markdown: Whether the text has links and tags of markdown, and is shown as formatted markdown.
         is_source: Whether it is source code.
-        version: Of what reads it: files that another version read are read again.
-        place: How an address behind a name writes a place in the text (`report.pdf:p12`), without its digits; empty
-            where there are lines alone. Its headings are called as they are written, `!` stands for cells of a sheet,
-            and `::` for times.
-        is_name: Whether its name is all that is taken: no byte of such a file is read.
-        needs: The module of the extra `files` that `decode` imports; it runs in a process of its own.
+        version: Version of its reader: files that another version read are read again.
+        place: Form of a place after a name in an address (`report.pdf:p12`), without its digits; empty if there are
+            lines alone. Its headings have the same form; `!` means cells of a sheet, and `::` times.
+        is_name: Whether only its name is indexed: no byte of such a file is read.
+        needs: Module of the extra `files` that `decode` imports; it runs in a process of its own.
     """
 
     outline: str
@@ -34,7 +33,7 @@ class Kind(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """Whether what reads these files is not installed."""
+        """Whether the reader of these files is not installed."""
         if not self.needs:
             return False
         from importlib.util import find_spec
@@ -47,7 +46,7 @@ class Kind(NamedTuple):
         return bool(self.needs) and not self.is_missing
 
     def bytes_read(self, size_bytes: int) -> int:
-        """Return how much is read of a file of this size."""
+        """Return how many bytes are read of a file of this size."""
         return 0 if self.is_name else size_bytes
 
 
@@ -92,4 +91,4 @@ KINDS: Mapping[str, Kind] = {
     },
     ".ipynb": Kind(_TITLED, f"{_READERS}boards:read_notebook", is_markdown=True, version=2, place="cell"),
 }
-"""Ending of a file's name, in lower case -> what it is; anything else is text as well."""
+"""Ending of a file's name, in lower case -> its kind; files with other endings are text as well."""

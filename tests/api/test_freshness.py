@@ -65,7 +65,7 @@ def test_a_folder_that_is_away_or_whose_disk_is_loses_no_document(index: qmd.Ind
     (folder / "notes").mkdir()
     assert found(rested(index), "pricing") == (["pricing.md"], 0, False)
     warning = index.search("pricing", mode="lexical").warnings
-    assert warning == ("the folder of 'notes' holds none of its files any more; if so, run: qmd update",)
+    assert warning == ("the folder of 'notes' has none of its files any more; if so, run: qmd update",)
 
 
 def test_a_search_of_unchanged_files_writes_nothing(index: qmd.Index) -> None:

@@ -94,7 +94,7 @@ def test_what_no_update_will_take_is_never_sent_to_update(indexed: Qmd, notes: P
     (notes / "binary.md").write_bytes(b"\0\0")
     indexed("update")
     for reference, reason in (
-        ("build/x.md", "Ignore rule: build/ (what a program made is not indexed unless the mask names the folder)"),
+        ("build/x.md", "Ignore rule: build/ (generated files are not indexed unless the mask names the folder)"),
         ("notes/y.md", "Ignore rule: y.md (links that lead out of the collection are not followed)"),
         ("linked/y.md", "Ignore rule: linked/ (links to folders are not followed)"),
         ("binary.md", "(skipped: 'binary.md' is binary)"),

@@ -135,7 +135,7 @@ def test_a_note_whose_file_is_gone_is_shown_as_it_was_indexed(indexed: Qmd, note
     (notes / "pricing.md").unlink()
     run = indexed("get", "pricing.md")
     assert run.status == 0 and "1: # " in run.out
-    assert "the file of 'qmd://notes/pricing.md' is gone: this is its text as it was indexed" in run.err
+    assert "the file of 'qmd://notes/pricing.md' no longer exists: this is its text as it was indexed" in run.err
 
 
 def test_a_folder_on_disk_is_listed_by_its_path_as_an_address(indexed: Qmd, notes: Path) -> None:

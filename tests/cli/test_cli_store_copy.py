@@ -62,7 +62,7 @@ def test_a_copy_of_a_mere_file_leaves_its_commands_out(embedded: Qmd, home: Path
 def test_a_copy_never_lands_on_another_index(embedded: Qmd, home: Path, tmp_path: Path) -> None:
     run = embedded("store", "copy", "index", "index")
     assert run.status == 2
-    assert "index.sqlite' holds documents or collections already" in run.err
+    assert "index.sqlite' already contains documents or collections" in run.err
     (tmp_path / "config/qmd/spare.yml").write_text("collections:\n  other:\n    path: /srv\n")
     run = embedded("store", "copy", "index", "spare")
     assert run.status == 2

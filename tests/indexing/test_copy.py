@@ -1,4 +1,4 @@
-"""An index copied by its two sides: the copy answers the same, and is nobody's index before it is complete."""
+"""Copies of an index between stores: the copy answers the same, and cannot be used before it is complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUESTIONS = ("tomato sun", "love apple", "water in the morning", "the red one", 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[IndexReader]:
-    """Two collections with vectors, a file that was left out, and notes."""
+    """Two collections with vectors, a skipped file, and notes."""
     collections = []
     for name, files, pattern in (("notes", NOTES, "**/*.md"), ("code", CODE, "**/*.py")):
         for path, text in files.items():
@@ -150,7 +150,10 @@ def test_an_update_of_a_copy_reads_no_file_and_embeds_nothing(source: IndexReade
 
 def test_an_index_that_holds_something_is_not_copied_over(source: IndexReader, tmp_path: Path) -> None:
     copied(source, tmp_path / "copy.sqlite").close()
-    with open_writer(tmp_path / "copy.sqlite") as writer, pytest.raises(UsageError, match="'copy' holds documents"):
+    with (
+        open_writer(tmp_path / "copy.sqlite") as writer,
+        pytest.raises(UsageError, match="'copy' already contains documents"),
+    ):
         begin_copy(writer, "source", "copy")
 
 
@@ -225,7 +228,7 @@ def _is_complete(place: Path) -> bool:
 
 def test_a_text_that_cannot_be_analysed_is_left_out_with_a_warning(tmp_path: Path, source: IndexReader) -> None:
     class Odd:
-        """An index one of whose texts is no text."""
+        """Index with one text that is no text."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(source, name)

@@ -1,4 +1,4 @@
-"""Texts → vectors: what is computed, what is reused, what a stop or a kill loses."""
+"""Embedding of pending texts: computed and reused vectors, and the loss through a stop or a kill."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from qmd.records import Collection, Scope
 from qmd.store.opening import open_reader, open_writer
 from tests.fakes import HashingEmbedder
 
-# Counts every statement that changes the index, and dies without warning before the one it was told. Commits after
-# every few files, so that there are many states to die in.
+# Counts every statement that changes the index, and ends the process without warning before statement N.
+# Commits are frequent, so that there are many states to end in.
 _RUN_UNTIL_KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files read in threads and in processes of their own: the same answers, in the same order, whatever happens."""
+"""Files read in threads and in processes of their own: the same answers, in the same order, after any failure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def entries(tmp_path: Path) -> tuple[FileEntry, ...]:
 
 
 def comparable(reading: FileReading) -> FileReading:
-    """Without the time of reading."""
+    """Return the readings without their times."""
     return replace(reading, document=reading.document and replace(reading.document, created_at=""))
 
 
@@ -107,7 +107,7 @@ def test_no_reader_process_outlives_a_killed_program(entries: tuple[FileEntry, .
 
 
 def readers_of(parent: int) -> list[int]:
-    """Living reader processes that a process started."""
+    """Return the living reader processes that a process started."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""A file that cannot be taken costs itself: it is named, remembered, passed over while unchanged, and tried again."""
+"""Files that cannot be indexed: each is named, remembered, skipped while unchanged, and tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on disk → documents in the index: what is read, what is kept, what survives a kill."""
+"""Updates of documents from files: read files, kept documents, and recovery from a kill."""
 
 from __future__ import annotations
 

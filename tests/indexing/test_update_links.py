@@ -1,4 +1,4 @@
-"""Links and anchors after updates: what notes come, change and go must leave what a fresh index holds."""
+"""Links and anchors after updates: any change of notes must leave the contents of a new index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VAULT = st.dictionaries(st.sampled_from(NAMES), NOTE, max_size=4)
 
 
 def update(writer: SqliteWriter, folder: Path, notes: Mapping[str, str]) -> None:
-    """Make the folder hold exactly these notes, and the index what the folder holds."""
+    """Make the folder contain exactly these notes, and update the index."""
     folder.mkdir(exist_ok=True)
     for file in folder.rglob("*.md"):
         if str(file.relative_to(folder)).removesuffix(".md") not in notes:
@@ -48,7 +48,7 @@ def update(writer: SqliteWriter, folder: Path, notes: Mapping[str, str]) -> None
 
 
 def state(writer: SqliteWriter) -> object:
-    """Every title, every link with what it means, and the notes that each word of the anchors finds."""
+    """Return every title, every link with its target, and the notes that each word of the anchors finds."""
     documents = list(writer.iter_documents())
     paths = {one.id: one.path for one in documents}
     links = {
@@ -87,7 +87,7 @@ def test_a_title_is_settled_with_all_that_share_its_heading(writer: SqliteWriter
     update(writer, tmp_path / "n", notes)
     shared = {"red.md": "red", "green.md": "green", "blue.md": "blue"}
     assert titles() == shared
-    # Another note of one name of theirs does not make the heading less common.
+    # Another note with one of their names does not make the heading less common.
     update(writer, tmp_path / "n", notes | {"other": "text\n"})
     assert titles() == shared | {"other.md": "other"}
     update(writer, tmp_path / "n", {name: notes[name] for name in ("red", "blue")})

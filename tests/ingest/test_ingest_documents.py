@@ -24,9 +24,6 @@ def headings(text: str, path: str = "x.md") -> list[tuple[int, str]]:
     return [(h.level, h.text) for h in parse(text, path).headings]
 
 
-# --- decoding -------------------------------------------------------------------------------------
-
-
 def test_the_hash_is_sha_256_of_the_text() -> None:
     assert parse("# Ä\n").hash == hashlib.sha256("# Ä\n".encode()).hexdigest()
 
@@ -82,9 +79,6 @@ def test_any_bytes_give_a_document_or_the_expected_error(raw: bytes) -> None:
         return
     assert 0 <= document.body_offset <= len(document.text)
     assert document.title
-
-
-# --- titles ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -170,9 +164,6 @@ def test_comments_of_code_are_no_headings() -> None:
     assert (document.title, document.headings) == ("tool", ())
 
 
-# --- headings -------------------------------------------------------------------------------------
-
-
 def test_heading_offsets_point_at_their_lines() -> None:
     text = "---\na: 1\n---\n# One\ntext\n\nTwo\n---\n### Three ###\n"
     document = parse(text)
@@ -203,9 +194,6 @@ def test_an_inline_code_span_of_three_ticks_opens_no_fence() -> None:
 
 def test_front_matter_keys_are_no_headings() -> None:
     assert headings("---\na: 1\n# comment\n---\ntext\n") == []
-
-
-# --- tags -----------------------------------------------------------------------------------------
 
 
 def test_inline_tags_join_those_of_front_matter() -> None:

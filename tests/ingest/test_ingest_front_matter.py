@@ -1,4 +1,4 @@
-"""Front matter: typed values, the forms read by hand and by the parser, and what is no front matter."""
+"""Front matter: typed values, forms with and without the YAML parser, and text that is no front matter."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_hand_reader_agrees_with_a_yaml_writer(metadata: dict[str, bool | in
 
     out = StringIO()
     yaml = YAML(typ="safe", pure=True)
-    yaml.width = 100_000  # where it folds a line at two blanks, its own reader finds one
+    yaml.width = 100_000  # where the parser folds a line at two blanks, the reader here finds one
     yaml.dump(metadata, out)
     words = {"null", "true", "false"}
     if any(isinstance(v, list) and words & set(v) for v in metadata.values()) or not metadata:

@@ -135,8 +135,6 @@ def test_a_file_that_grew_after_the_scan_is_not_read_beyond_the_limit(tmp_path: 
         read_document(FileEntry("n.md", tmp_path, 10, 0), kind_of("n.md"))
 
 
-# --- no shape of text takes more than its share ---------------------------------------------------
-
 UNITS = (
     "#a ", "#a", "#a/", "# a\n", "#\n", "# # ", "`", "``a`", "``` \n", "```\n", "~~~\n", "[", "]", "[[a|",
     "[a](", "[a][", "\\[", "![", "*", "*a ", "**a ", "***a ", "a *", "_", "_a ", " _a", "__a ", "~~a ", "==a ",
@@ -186,7 +184,7 @@ def test_time_grows_no_faster_than_the_text(shape: str, name: str) -> None:
 
     slow = []
     for unit in UNITS:
-        # What is over at once, or grew little more than its text since a quarter of it, needs no second look.
+        # A time that is short, or grew little more than the text since a quarter of it, needs no second measurement.
         once = processor_time(make(unit, 24_000), name)
         if once < 0.1 or once < 5 * seconds(unit, 6_000):
             continue

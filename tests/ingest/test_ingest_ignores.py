@@ -1,4 +1,4 @@
-"""Ignore files of a cloned project: patterns and names that were made to keep git's rules busy for ever."""
+"""Ignore files of a cloned project, whose patterns and names would keep git's rules busy for ever."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", [".gitignore", ".qmdignore"])
 def test_no_ignore_file_makes_a_scan_hang(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("\n".join(line for line, _ in HOSTILE))
-    # A process of its own: an expression that backtracks holds the interpreter, and no timer of this one would run.
+    # A process of its own: an expression that backtracks blocks the interpreter, so no timer of this one would run.
     code = (
         "import ast, pathlib, sys\nfrom qmd.ingest.ignores import ignored_by, load_ignore_file\n"
         f"ignores = [load_ignore_file(pathlib.Path({str(tmp_path / name)!r}))]\n"

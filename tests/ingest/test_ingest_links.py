@@ -1,4 +1,4 @@
-"""The links that a note holds."""
+"""Links in the text of a note."""
 
 from __future__ import annotations
 

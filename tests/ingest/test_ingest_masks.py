@@ -1,4 +1,4 @@
-"""Masks: which paths a collection's pattern selects."""
+"""Masks: paths that a collection's pattern selects."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ HOSTILE = [
 
 
 def test_no_mask_makes_matching_hang() -> None:
-    # A process of its own: an expression that backtracks holds the interpreter, and no timer of this one would run.
+    # A process of its own: an expression that backtracks blocks the interpreter, so no timer of this one would run.
     code = (
         "import ast, sys\nfrom qmd.ingest.globs import compile_globs\n"
         "for mask, path in ast.literal_eval(sys.stdin.read()):\n"
@@ -122,10 +122,8 @@ def test_no_mask_breaks_the_matcher(mask: str, path: str) -> None:
     compile_globs(split_mask(mask)).fullmatch(path)
 
 
-# --- against a matcher that tries everything ------------------------------------------------------
-
 Piece = tuple[str, tuple[tuple["Piece", ...], ...]]
-"""What is written, and the alternatives of a group."""
+"""Text of a piece, and the alternatives of a group."""
 
 _simple = st.sampled_from(["a", "b", ".", "*", "*", "?", "[ab]", "[!a]"]).map(lambda text: (text, ()))
 _group = st.recursive(
@@ -152,7 +150,7 @@ def written(pieces: Sequence[Piece]) -> str:
 
 
 def ends(pieces: Sequence[Piece], text: str, start: int) -> set[int]:
-    """Every place at which `pieces` may end in `text` when they begin at `start`; simple, complete and slow."""
+    """Return every place at which `pieces` may end in `text` when they begin at `start`; simple, complete and slow."""
     if not pieces:
         return {start}
     (kind, alternatives), rest = pieces[0], pieces[1:]

@@ -1,4 +1,4 @@
-"""The walk: which files of a folder are found, in which order, and what is said of the others."""
+"""Walk of a folder: the files found, their order, and the report of the others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_whether_there_is_any_file_is_known_at_the_first_folder_that_has_one(tmp
 
 
 FOUND: dict[str, tuple[str, dict[str, str], str, list[str]]] = {
-    # what holds: files, ignore files and their lines, mask, what is found
+    # behaviour: files, ignore files and their lines, mask, files found
     "dot segments are never entered even when asked for": (
         ".hidden/a.md b/.c.md d.md", {}, "**/*.md,.hidden/*.md", ["d.md"]
     ),
@@ -60,7 +60,7 @@ FOUND: dict[str, tuple[str, dict[str, str], str, list[str]]] = {
     "build folders of documentation are indexed": (
         "docs/build/intro.md docs/vendor/list.md", {}, "**/*.md", ["docs/build/intro.md", "docs/vendor/list.md"]
     ),
-    "build folders beside a manifest are output and left out": (
+    "build folders next to a manifest are output and skipped": (
         "app/package.json app/build/a.md app/dist/b.md app/src/build/c.md", {}, "**/*.md", ["app/src/build/c.md"]
     ),
     "a mask that names a build folder gets it": ("package.json build/a.md", {}, "build/**/*.md", ["build/a.md"]),

@@ -1,4 +1,4 @@
-"""Kinds of file: what the ending of a name decides, and a kind that another package brings."""
+"""Kinds of file: the effect of the ending of a name, and a kind from another package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decode(path, raw):
 def outline(text):
     return Outline(headings=(Heading(1, text.partition("\\n")[0], 0),))
 """
-"""Text whose bytes come in the opposite order; its first line is its heading."""
+"""Text with reversed bytes; its first line is its heading."""
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_an_index_from_before_a_kind_was_known_reads_its_files_anew_once(
             before.delitem(plugins.KINDS, suffix)
         assert "6 new" in qmd("index", str(tmp_path / "n"), "--glob", "**/*", "--no-embed").out
         assert "steam" in qmd("get", "c.srt:3").out
-    # Reading again finds the same text of two of the four.
+    # A second reading finds the same text of two of the four.
     assert "2 updated, 4 unchanged" in qmd("update").out
     assert "a.rst" in qmd("search", "title:heat", "--files").out
     assert "[00:00:01] steam" in qmd("get", "c.srt:1").out
@@ -105,7 +105,7 @@ def test_an_index_from_before_a_kind_was_known_reads_its_files_anew_once(
 
 
 def reversed_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
-    """A decoder for the test above."""
+    """Decode the bytes for the test above."""
     return raw[::-1].decode(), ()
 
 

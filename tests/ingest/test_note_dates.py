@@ -1,4 +1,4 @@
-"""Which day a note is of, and which others it names."""
+"""Day of a note, and other days that it names."""
 
 from __future__ import annotations
 

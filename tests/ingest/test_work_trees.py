@@ -1,4 +1,4 @@
-"""What git tracks is read from its index file; what it ignores is left out, unless somebody asked for it."""
+"""Git's index file: files that git tracks, and ignored files that are skipped unless a user requests them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ODD_NAMES = ["a b/ü [1].md", "-n.md", "new\nline.md", 'quote".md', "x" * 200 + 
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Git as on a machine without settings of its own."""
+    """Run git as on a machine without settings of its own."""
     settings = ("user.name=a", "user.email=a@b", "protocol.file.allow=always", "init.defaultBranch=main")
     command = ["git", *(part for one in settings for part in ("-c", one)), *arguments]
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}

@@ -1,4 +1,4 @@
-"""Queries with the files that they should find come in; how well and how fast an index answers them goes out.
+"""Queries with the files that they should find come in; quality and speed of an index's answers go out.
 
-Reads fixtures of tobi/qmd. It must not know how retrieval works, only that it answers.
+It reads fixtures of tobi/qmd. It must not know how retrieval works, only that it answers.
 """

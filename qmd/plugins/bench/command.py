@@ -1,4 +1,4 @@
-"""`bench`: how well, and how fast, this index answers the queries of a fixture."""
+"""`bench`: measure quality and speed of this index with the queries of a fixture."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def bench(
     path = Path(fixture)
     asked = read_fixture(path)
     opened = invocation.open(invocation.locate(index), allow_gpu=not no_gpu)
-    with opened, opened.engines(_roles(chosen)) as engines, opened.reader() as reader:
+    roles: Sequence[Role] = ("embed",) if "vector" in chosen else ()
+    roles = ("embed", "rerank", "expand") if {"full", "hybrid"} & set(chosen) else roles
+    with opened, opened.engines(frozenset(roles)) as engines, opened.reader() as reader:
         for note in engines.notes:
             warn(note)
         scope = _scope(reader, collection or ([asked.collection] if asked.collection else []))
@@ -66,7 +68,7 @@ def _status(reports: Sequence[Report]) -> int:
         warn("no expected file was found by any backend: are its names those of 'qmd ls'?")
     failures = sum(len(report.failures) for report in reports)
     if failures:
-        warn(f"{failures} searches failed and are left out of the means")
+        warn(f"{failures} searches failed and do not count in the means")
     return EXIT_FAILURE if failures or not reports else EXIT_OK
 
 
@@ -78,12 +80,6 @@ def _read_backends(text: str | None) -> tuple[str, ...]:
         if name not in BACKENDS:
             raise UsageError(f"unknown backend '{name}'", f"known: {', '.join(BACKENDS)}")
     return names or tuple(BACKENDS)
-
-
-def _roles(backends: Sequence[str]) -> frozenset[Role]:
-    if {"full", "hybrid"} & set(backends):
-        return frozenset({"embed", "rerank", "expand"})
-    return frozenset({"embed"}) if "vector" in backends else frozenset()
 
 
 def _usable(
@@ -105,7 +101,7 @@ def _usable(
             if is_required:
                 raise
             unavailable[backend] = exc.message
-            warn(f"{exc.message}: it is left out; {exc.hint}")
+            warn(f"{exc.message}: it is skipped; {exc.hint}")
         else:
             usable.append(backend)
     return usable, unavailable
@@ -122,7 +118,7 @@ def _scope(reader: IndexReader, collections: Sequence[str]) -> Scope:
     refuse_unknown(collections, (one.name for one in reader.collections()))
     scope = Scope(collections=tuple(collections)) if collections else Scope()
     if not reader.count_documents(scope):
-        raise NotFoundError(f"collection '{collections[0]}' holds no document", "qmd update")
+        raise NotFoundError(f"collection '{collections[0]}' contains no document", "qmd update")
     return scope
 
 
@@ -142,7 +138,7 @@ def _as_text(cases: Mapping[str, Case], reports: Sequence[Report]) -> str:
     ]
     failed = [f"  {r.backend} {name}: {message}" for r in reports for name, message in r.failures.items()]
     if failed:
-        summary += ["", "Failed, and left out of the means:", *failed]
+        summary += ["", "Failed, without effect on the means:", *failed]
     return "\n".join([*("  ".join(cells).rstrip() for cells in padded), "", "Summary:", *summary, ""])
 
 

@@ -31,7 +31,7 @@ class Case(Struct, frozen=True):
 
     @property
     def depth(self) -> int:
-        """Results to ask for."""
+        """Number of results to request."""
         return max(self.expected_in_top_k, MIN_DEPTH)
 
 
@@ -68,7 +68,7 @@ def read_fixture(path: Path) -> Fixture:
 
 
 def same_file(expected: str, found: str) -> bool:
-    """Whether both name one file: equal, or one the end of the other at a `/`; case and scheme do not matter."""
+    """Return whether both names mean one file: equal, or one the end of the other at a `/`, without case and scheme."""
     left, right = _bare(expected), _bare(found)
     return bool(left and right) and (left == right or left.endswith("/" + right) or right.endswith("/" + left))
 

@@ -1,4 +1,4 @@
-"""Everything that `doctor` examines, and what it finds; how that is shown is no matter of this module."""
+"""Checks of `doctor` and their results, independent of their presentation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROLES: Sequence[Role] = ("embed", "rerank", "expand")
 
 
 class Check(Struct, frozen=True, rename={"is_well": "ok"}):
-    """One thing examined: what was found, or what is wrong and what to do."""
+    """One check: its finding, or a problem and its remedy."""
 
     name: str
     is_well: bool
@@ -38,7 +38,7 @@ class Check(Struct, frozen=True, rename={"is_well": "ok"}):
 
 
 class Diagnosis(Struct, frozen=True):
-    """Everything that was found."""
+    """All findings."""
 
     locations: Locations
     checks: Sequence[Check]
@@ -48,18 +48,18 @@ class Diagnosis(Struct, frozen=True):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables of qmd by name; no key, token or password is shown."""
+        """Variables of qmd by name; without keys, tokens and passwords."""
         own = {one.name: one.value for one in self.variables if one.name.startswith(("QMD_", "INDEX_", "HF_ENDPOINT"))}
         return dict(sorted(own.items()))
 
     @property
     def runtime(self) -> str:
-        """What runs qmd: `Python 3.11.7 on linux`."""
+        """Platform of qmd: `Python 3.11.7 on linux`."""
         return f"Python {python_version()} on {sys.platform}"
 
 
 def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
-    """Examine everything, in the order shown."""
+    """Run all checks, in the order shown."""
     from qmd.plugins.doctor.effective_settings import mark_idle
 
     checks, reports = _examine(locations, index, environ)
@@ -90,7 +90,7 @@ def _examine(
 
 
 def _without_duplicates(checks: Sequence[Check]) -> list[Check]:
-    """The checks; one that stumbled over an earlier one's fault names that one."""
+    """Return the checks; one with the fault of an earlier check refers to that check."""
     first = {check.detail: check.name for check in reversed(checks)}
     return [
         one
@@ -120,10 +120,10 @@ def _index(index: OpenIndex) -> str:
 
 
 def _permissions(locations: Locations) -> str:
-    """Whether others can read what qmd keeps; of a folder, the files right in it.
+    """Return the text for sound permissions; in a folder, only the files directly in it are checked.
 
     Raises:
-        QmdError: They can.
+        QmdError: Other users can read files of qmd.
     """
     from qmd.files import is_open_to_others
 
@@ -149,10 +149,10 @@ def _quoted(items: Sequence[object]) -> str:
 
 
 def _cuda(index: OpenIndex) -> str:
-    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share.
+    """Return the state of CUDA, and the memory of the GPU before models are loaded, with the share of each.
 
     Raises:
-        QmdError: The packages with and without it are both installed, or a driver is there and CUDA cannot use it.
+        QmdError: The packages with and without CUDA are both installed, or CUDA cannot use an installed driver.
     """
     from qmd.distributions import overwritten
     from qmd.inference.runtime.gpu_memory import memory_at_start
@@ -167,9 +167,9 @@ def _cuda(index: OpenIndex) -> str:
         return "not used: GPU use is switched off"
     device = settings.gpu_use("embed").device
     hindrance = cuda_verdict(device)
-    if hindrance is not None and hindrance.remedy is not None:
-        raise QmdError(f"not used: {hindrance.reason}", hindrance.remedy)
     if hindrance is not None:
+        if hindrance.remedy is not None:
+            raise QmdError(f"not used: {hindrance.reason}", hindrance.remedy)
         return f"not used: {hindrance.reason}"
     memory = memory_at_start(device)
     if memory is None:
@@ -182,7 +182,7 @@ def _cuda(index: OpenIndex) -> str:
 
 
 def _unused_cuda_remedy() -> str | None:
-    """What gives back the room of the operators for CUDA, where no driver could run them."""
+    """Return the command that frees the space of the CUDA operators, if no driver could run them."""
     from importlib.util import find_spec
 
     from qmd.inference.runtime.gpu_memory import load_driver
@@ -191,10 +191,7 @@ def _unused_cuda_remedy() -> str | None:
     found = find_spec("onnxruntime")
     folder = Path(found.origin).parent if found and found.origin else Path()
     sizes = [file.stat().st_size for file in folder.glob("capi/*onnxruntime_providers_cuda.*")]
-    return f"{sizes[0] / 1e6:.0f} MB could go: {install_command(None)}" if sizes and load_driver() is None else None
-
-
-# --- vectors --------------------------------------------------------------------------------------
+    return f"{sizes[0] / 1e6:.0f} MB can be freed: {install_command(None)}" if sizes and load_driver() is None else None
 
 
 def _vectors(index: OpenIndex) -> str:
@@ -207,10 +204,10 @@ def _vectors(index: OpenIndex) -> str:
 
 
 def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
-    """Counts for the present model, and a sample embedded again.
+    """Return counts for the present model, and the distance of a sample that is embedded again.
 
     Raises:
-        QmdError: The vectors are another model's, or are not what the model computes now.
+        QmdError: The vectors are another model's, or differ from the model's present ones.
     """
     from qmd.plugins.doctor.vector_sample import sample_vectors
 
@@ -234,13 +231,10 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
     return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}; {distance}"
 
 
-# --- what is set ----------------------------------------------------------------------------------
-
-
 def _in_force(
     locations: Locations, environ: Mapping[str, str]
 ) -> tuple[Sequence[EffectiveSetting], Sequence[EffectiveSetting]]:
-    """The variables and the settings that are not at their defaults; of a file that cannot be read, no setting."""
+    """Return the variables and the settings that are not at their defaults; no settings of an unreadable file."""
     from qmd.config.settings import load_config
     from qmd.config.trust import trusted_part
     from qmd.plugins.doctor.effective_settings import effective_settings, effective_variables
@@ -248,7 +242,7 @@ def _in_force(
     try:
         written = load_config(locations)
     except QmdError:
-        # The check of the configuration says why.
+        # The check of the configuration reports the reason.
         return effective_variables(environ), ()
     trusted = trusted_part(written, locations, environ)
     return effective_variables(environ, trusted), effective_settings(written, environ, trusted)

@@ -1,4 +1,4 @@
-"""`doctor`: whether the installation, the index and the models are well, and what to do where they are not."""
+"""`doctor`: check the installation, the index and the models, and show a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def doctor(
 
 
 def _plain_lines(found: Diagnosis) -> Iterator[str]:
-    """The report for programs."""
     yield from ("QMD Doctor", "", f"Index: {found.locations.place}", f"Runtime: {found.runtime}", "")
     for check in found.checks:
         advice = f"; {check.advice}" if check.advice else ""
@@ -65,14 +64,14 @@ def _engine_lines(report: EngineReport) -> Iterator[str]:
     is_well = report.answer_s is not None and not report.notes
     yield f"{'✓' if is_well else '⚠'} {report.role} model: {describe_engine(report.description)}"
     counts = ", ".join(f"{count} on {place}" for place, count in sorted(report.nodes.items()))
-    told = (
+    details = (
         report.asked and f"provider: asked {report.asked}, got {report.description.provider} ({report.reason})",
         counts and f"nodes: {counts}; {report.nodes_elsewhere} off the preferred provider",
         *report.more,
-        report.gpu_step and f"this machine has a GPU, and the file for it is not here; get it: {report.gpu_step}",
+        report.gpu_step and f"this machine has a GPU, but no file of the model for it; get it: {report.gpu_step}",
         report.step and f"faster on this CPU after: {report.step}",
     )
-    yield from (f"    {line}" for line in told if line)
+    yield from (f"    {line}" for line in details if line)
 
 
 def _as_json(found: Diagnosis) -> str:
@@ -91,6 +90,6 @@ def _as_json(found: Diagnosis) -> str:
 
 def _engine_row(report: EngineReport) -> dict[str, object]:
     row = to_builtins(report)
-    held, facts = row.pop("description") or {}, row.pop("facts")
-    named = {name: held.get(name) for name in ("model", "format", "tier", "provider")}
+    described, facts = row.pop("description") or {}, row.pop("facts")
+    named = {name: described.get(name) for name in ("model", "format", "tier", "provider")}
     return {**named, **row, "nodes_elsewhere": report.nodes_elsewhere, **facts}

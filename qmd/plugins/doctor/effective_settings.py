@@ -1,4 +1,4 @@
-"""Which of the variables and settings hold for this run, and where they come from."""
+"""Variables and settings in effect for this run, and their origin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qmd.plugins.doctor.inspection import EngineReport
 
 _DEFAULTS = (None, True, (), DEFAULT_PATTERN, UNWRITTEN_PATTERN)
-_UNTRUSTED = "the project is not trusted"
 
 
 class EffectiveSetting(Struct, frozen=True):
@@ -26,20 +25,20 @@ class EffectiveSetting(Struct, frozen=True):
 
     name: str
     value: str
-    """As it may be shown."""
+    """Value without secrets."""
     effect: str
     overruled_by: str | None = None
-    """What keeps it from having its effect."""
+    """Setting or state that prevents its effect."""
 
 
 def effective_variables(environ: Mapping[str, str], config: Config | None = None) -> tuple[EffectiveSetting, ...]:
-    """The variables that are set and not empty, in the order of `VARIABLES`; no key, token or password is shown.
+    """Return the variables that are set and not empty, in the order of `VARIABLES`, without keys, tokens and passwords.
 
-    Programs that fetch take the names of proxies in small letters as well. A `QMD_` variable that is not in the list,
+    Programs that fetch files also read the names of proxies in lower case. A `QMD_` variable that is not in the list,
     perhaps misspelled or of another version, comes last.
 
     Args:
-        config: The settings of `index.yml`, which come before some variables.
+        config: Settings of `index.yml`, some of which precede variables.
     """
     known = {one.name for one in VARIABLES}
     strangers = [name for name in sorted(environ) if name.startswith("QMD_") and name not in known]
@@ -55,18 +54,18 @@ def effective_variables(environ: Mapping[str, str], config: Config | None = None
 def effective_settings(
     written: Config, environ: Mapping[str, str], trusted: Config | None = None
 ) -> tuple[EffectiveSetting, ...]:
-    """The settings of `index.yml` that are not at their defaults, those of the collections last.
+    """Return the settings of `index.yml` that are not at their defaults, those of the collections last.
 
     Args:
-        written: All that the file says.
-        environ: The environment variables, some of which come before settings.
-        trusted: What of it a project may decide (`qmd.config.trust.trusted_part`); None for all.
+        written: The whole file.
+        environ: The environment variables, some of which precede settings.
+        trusted: Part of it that a project may decide (`qmd.config.trust.trusted_part`); None for all.
     """
     effects = {one.key: one.effect for one in SETTINGS}
-    held = {key for key, _, _ in _written(written if trusted is None else trusted)}
+    in_effect = {key for key, _, _ in _written(written if trusted is None else trusted)}
     found = []
     for key, pattern, value in _written(written):
-        overruled = None if key in held else _UNTRUSTED
+        overruled = None if key in in_effect else "the project is not trusted"
         if key == "editor_uri" and environ.get("QMD_EDITOR_URI"):
             overruled = "QMD_EDITOR_URI"
         found.append(EffectiveSetting(key, value, effects[pattern], overruled))
@@ -74,7 +73,7 @@ def effective_settings(
 
 
 def mark_idle(found: Sequence[EffectiveSetting], reports: Sequence[EngineReport]) -> tuple[EffectiveSetting, ...]:
-    """The same, with the reason for each setting of models, or its variable, that has no effect on what runs."""
+    """Return the same, with the reason for each setting of models, or its variable, that has no effect."""
     return tuple(replace(one, overruled_by=one.overruled_by or _idle(one, reports)) for one in found)
 
 
@@ -130,6 +129,6 @@ def _shown(variable: Variable, value: str) -> str:
     scheme, separator, rest = value.partition("://")
     place, slash, path = rest.partition("/")
     if separator and "@" in place:
-        # The part of an address that may be a password.
+        # This part of an address may be a password.
         return f"{scheme}://…@{place.rpartition('@')[2]}{slash}{path}"
     return value

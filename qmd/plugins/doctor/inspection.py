@@ -1,4 +1,4 @@
-"""What each role's engine really is on this machine: model, format, placement, cost. For `qmd doctor`."""
+"""Inspection of each role's engine on this machine, for `qmd doctor`: model, format, placement, cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PROBE_TEXT = "how to restore a backup"
 _ARITHMETIC = re.compile("MatMul|Gemm|Conv|Attention|Norm|Gelu|Softmax|Sigmoid|Quant|Rotary|Einsum")
-"""Operators whose place decides the speed. Those of shapes belong on the CPU, also in a graph that is on the GPU."""
+"""Operators whose place decides the speed. Operators of shapes belong on the CPU, also in a graph on the GPU."""
 
 _BULK_TEXTS = (
     "Stop the service, copy the archive into place and start it again.",
@@ -38,22 +38,22 @@ _BULK_TEXTS = (
 
 
 class ModelFacts(Network, frozen=True):
-    """Numbers of a model; None for what it does not have or say."""
+    """Numbers of a model; None for unknown ones."""
 
     context_tokens: int | None = None
-    """What it reads in one run."""
+    """Tokens that it reads in one run."""
     vocabulary: int | None = None
     kv_type: str | None = None
     kv_bytes_per_token: int | None = None
     kv_bytes: int | None = None
-    """What the key-value tensors of a full context take."""
+    """Size of the key-value tensors of a full context."""
     end_tokens: tuple[str, ...] = ()
     file_type: str | None = None
-    """What the file that it was imported from held."""
+    """Number formats of the file that it was imported from."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All of it in words: the network, then what it reads."""
+        """Texts of all numbers: the network, then the input."""
         kv_heads = f", {self.kv_heads} KV" if self.kv_heads != self.heads else ""
         network = {
             f"{(self.parameters or 0) / 1e6:,.0f}M x {self.bits_per_weight or 0:.1f} bits": self.parameters,
@@ -76,44 +76,44 @@ _JSON_NAMES = {"asked": "provider_asked", "left_behind": "operators_on_cpu", "gp
 
 
 class EngineReport(Struct, frozen=True, rename=_JSON_NAMES):
-    """One role's engine, loaded and tried."""
+    """One role's engine, loaded and tested."""
 
     role: Role
     description: EngineDescription | None
-    """None where no model serves the role; `notes` say why."""
+    """None if no model serves the role; `notes` have the reason."""
     load_s: float
     notes: tuple[str, ...]
     answer_s: float | None = None
-    """A first, short piece of work; None where there was none, or where it failed."""
+    """Time of a first, short piece of work; None if there was none, or if it failed."""
     memory_bytes: int | None = None
-    """What the process grew by; None where the system does not say."""
+    """Growth of the process; None if the system does not report it."""
     asked: str | None = None
-    """Where the model's format belongs (`cpu`, `cuda`); None for servers and foreign runtimes."""
+    """Provider for the model's format (`cpu`, `cuda`); None for servers and foreign runtimes."""
     reason: str | None = None
-    """Why it belongs there, or why it runs elsewhere."""
+    """Reason for this provider, or for another one in use."""
     nodes: Mapping[str, int] = field(default_factory=dict)
-    """Graph nodes by provider; empty where that is not known."""
+    """Graph nodes by provider; empty if unknown."""
     handling: tuple[str, ...] = ()
-    """How an embedding model in a folder is run, and who says so, a line each; empty for the others."""
+    """Settings that run an embedding model in a folder, and their sources, a line each; empty for the others."""
     sampling: Mapping[str, str] = field(default_factory=dict)
-    """How an expander that runs here draws tokens: what is not neutral."""
+    """Settings with which a local expander draws tokens, as far as they are not neutral."""
     facts: ModelFacts = ModelFacts()
     left_behind: Mapping[str, int] = field(default_factory=dict)
-    """Operators that compute on the CPU although the model is on the GPU, and how many of each."""
+    """Operators that compute on the CPU although the model is on the GPU, and the number of each."""
     bulk: str | None = None
-    """Where many documents are embedded, where that is not where one is."""
+    """Provider for many documents, if it differs from the one for single documents."""
     gpu_step: str | None = None
-    """The command that fetches the file for the GPU of this machine."""
+    """Command that fetches the file for the GPU of this machine."""
     is_decoder: bool = False
-    """Whether it reads prompts here, in a context of so many tokens."""
+    """Whether it reads prompts here, in a context of limited tokens."""
     form: str | None = None
-    """Which file of the model is open and why, and which other forms are there."""
+    """Open file of the model with the reason, and other forms in its folder."""
     step: str | None = None
-    """The command that makes it faster; None where nothing does."""
+    """Command that makes it faster; None if no command does."""
 
     @property
     def more(self) -> tuple[str, ...]:
-        """What else is to be said of the model, line by line."""
+        """Further lines about the model."""
         answer = "" if self.answer_s is None else f", first answer {1000 * self.answer_s:.0f} ms"
         memory = "" if self.memory_bytes is None else f", memory {self.memory_bytes / (1 << 20):.0f} MiB"
         left = ", ".join(f"{count} {operator}" for operator, count in self.left_behind.items())
@@ -121,7 +121,7 @@ class EngineReport(Struct, frozen=True, rename=_JSON_NAMES):
         lines = (
             f"load {self.load_s:.2f} s{answer}{memory}",
             *self.facts.lines,
-            left and f"computed on the CPU all the same: {left}",
+            left and f"still computed on the CPU: {left}",
             self.bulk,
             sampling and f"sampling: {sampling}",
             self.form and f"form: {self.form}",
@@ -132,15 +132,15 @@ class EngineReport(Struct, frozen=True, rename=_JSON_NAMES):
 
     @property
     def nodes_elsewhere(self) -> int:
-        """Nodes that are not on the provider the format belongs to."""
+        """Number of nodes that are not on the provider of the format."""
         return sum(count for provider, count in self.nodes.items() if provider != self.asked)
 
 
 def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
-    """Load the engine of a role, try it, and describe both; what fails is in the notes."""
+    """Load the engine of a role, test it, and describe both; the notes contain its failures."""
     from qmd.inference.loader import choose_model, load_engines
 
-    # What every engine needs is imported first, so that the first one's load time is its own.
+    # Import the common packages first, so that the first engine's load time is its own.
     for library in ("numpy", "onnxruntime", "tokenizers"):
         with suppress(ImportError):
             import_module(library)
@@ -162,7 +162,7 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     grown = max(0, after - memory) if memory is not None and after is not None else None
     inner, bulk = unwrapped(engine), bulk_line(engine)
     session: Session | None = getattr(inner, "session", None)
-    # None of it is of interest where the model is another room's.
+    # These details do not concern the model of another package.
     model = choose_model(settings, role) if settings.provider_for(role) is None else None
     form, step = _form(settings, model, engine.description) if model else (None, None)
     return EngineReport(
@@ -185,7 +185,7 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
 
 
 def _placement(session: Session) -> dict[str, Any]:
-    """What a session adds to the report of its engine."""
+    """Return the report fields that a session adds."""
     from qmd.inference.runtime.sessions import preferred_provider
 
     return {
@@ -197,7 +197,7 @@ def _placement(session: Session) -> dict[str, Any]:
 
 
 def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescription) -> tuple[str | None, str | None]:
-    """`EngineReport.form` and `EngineReport.step` of an engine."""
+    """Return `EngineReport.form` and `EngineReport.step` of an engine."""
     from qmd.inference.models.prepared import form_to_make, forms_for
     from qmd.inference.models.weights_choice import choose_weights, unused_forms
 
@@ -214,7 +214,7 @@ def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescriptio
 
 
 def _try(engines: Engines) -> None:
-    """One short piece of work: a graph that opens may still fail to run, and a server may not be there."""
+    """Run one short piece of work: a graph that opens may fail to run, and a server may be missing."""
     if engines.embedder is not None:
         engines.embedder.embed_queries([_PROBE_TEXT])
     if engines.reranker is not None:
@@ -224,7 +224,7 @@ def _try(engines: Engines) -> None:
 
 
 def resident_bytes() -> int | None:
-    """Memory that this process holds now; None where the system does not say."""
+    """Return the present memory of this process; None if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -233,13 +233,13 @@ def resident_bytes() -> int | None:
 
 
 def unwrapped(engine: object) -> object:
-    """The engine that runs the model, inside the one that goes on without a GPU."""
+    """Return the engine that runs the model, inside the one that continues without a GPU."""
     inner: object = getattr(engine, "engine", None) or getattr(engine, "inner", None) or engine
     return inner
 
 
 def read_facts(engine: object, model: ModelChoice | None) -> ModelFacts:
-    """The facts of a local engine, by its open session, its files and its record (None: another room's model)."""
+    """Return the facts of a local engine, from its session, its files and its record (None for another package's)."""
     inner = unwrapped(engine)
     context: int | None = getattr(inner, "context", (model.record or MINILM).context if model else None)
     session, tokenizer = getattr(inner, "session", None), getattr(inner, "tokenizer", None)
@@ -261,7 +261,7 @@ def read_facts(engine: object, model: ModelChoice | None) -> ModelFacts:
 
 
 def operators_on_cpu(session: Session) -> Mapping[str, int]:
-    """Of a session on the GPU, the operators that compute on the CPU all the same: each run copies to them and back."""
+    """Return the operators of a session on the GPU that compute on the CPU: each run copies to them and back."""
     if session.got != "cuda":
         return {}
     return {
@@ -272,7 +272,7 @@ def operators_on_cpu(session: Session) -> Mapping[str, int]:
 
 
 def bulk_line(engine: object) -> str | None:
-    """Where documents in bulk are embedded, tried; None where that is where everything is."""
+    """Return the provider for documents in bulk, tested; None if it is the same as for single ones."""
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
 
     if not isinstance(engine, BulkEmbedder):
@@ -284,7 +284,7 @@ def bulk_line(engine: object) -> str | None:
 
 
 def missing_gpu_file(settings: EngineSettings, model: ModelChoice) -> str | None:
-    """The command that fetches a model's file for the GPU of this machine; None where it is here or of no use."""
+    """Return the command that fetches a model's file for the GPU of this machine; None if it is present or useless."""
     from qmd.inference.models.weights_choice import has_gpu_file
     from qmd.inference.runtime.sessions import cuda_works
 

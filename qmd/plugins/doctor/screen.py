@@ -1,4 +1,4 @@
-"""`doctor` for a person: groups of checks, what is set and by whom, and the next command for every problem."""
+"""Screen of `doctor`: groups of checks, effective settings with their origin, and a command for every problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import RenderableType
-    from rich.table import Table
 
     from qmd.plugins.doctor.effective_settings import EffectiveSetting
     from qmd.plugins.doctor.inspection import EngineReport
@@ -28,27 +27,25 @@ _GROUPS = {
     "Program": ("SQLite",),
 }
 _NEEDED = ("index", "configuration", "SQLite", "models")
-"""What nothing works without; the others only make it slower, or less."""
+"""Checks that are required; a problem of the others makes qmd only slower, or less capable."""
 
 _SHORT = {"telemetry of ONNX Runtime": "telemetry", "embed": "vectors", "rerank": "reranking", "expand": "expansion"}
 _OF_THE_INDEX = ("qmd index", "qmd embed", "qmd embed --force")
-"""Commands that must name the index that was examined."""
+"""Commands that must name the examined index."""
 
 
 class _Row(Struct, frozen=True):
-    """One thing examined."""
-
     style: str
     name: str
     detail: str
     more: Sequence[str] = ()
-    """Faint lines below."""
+    """Faint lines below the row."""
     step: str | None = None
-    """The command that helps."""
+    """Command that helps."""
 
 
 def draw_diagnosis(screen: Screen, found: Diagnosis) -> Styled:
-    """Everything that was found; what needs doing last, where it is seen first."""
+    """Draw all findings; problems come last, next to the prompt."""
     from qmd import __version__
 
     locations = found.locations
@@ -61,7 +58,10 @@ def draw_diagnosis(screen: Screen, found: Diagnosis) -> Styled:
     parts: list[RenderableType] = [heading("qmd doctor", f"qmd {__version__}, {found.runtime}")]
     for name, rows in groups.items():
         place = (locations.address or folded_home(locations.database, locations.home)) if name == "Index" else ""
-        parts += ["", heading(name, place), indented(_table(rows, width, locations.index_name))]
+        lines = [(mark(row.style), shown(row.name), _detail(row, locations.index_name)) for row in rows]
+        table = tabulate(("", " ", "  "), lines, fold=("  ",))
+        table.columns[1].min_width = width
+        parts += ["", heading(name, place), indented(table)]
     parts += _in_force("Environment", "variables that are set", found.variables)
     parts += _in_force("Settings", folded_home(locations.config_file, locations.home), found.settings)
     problems = [row.name for rows in groups.values() for row in rows if row.style in ("warning", "bad")]
@@ -80,30 +80,22 @@ def _check_row(check: Check, home: Path) -> _Row:
 
 
 def _engine_row(report: EngineReport) -> _Row:
-    name, held = _SHORT[report.role], report.description
-    if held is None and not report.notes:
+    name, engine = _SHORT[report.role], report.description
+    if engine is None and not report.notes:
         return _Row("faint", name, "no model: queries run without it", step="get one: qmd models pull")
-    if held is None:
+    if engine is None:
         return _Row("warning", name, "; ".join(report.notes))
     more = [*report.more]
     step = f"make it faster on this CPU: {report.step}" if report.step else None
-    if report.asked is not None and report.asked != held.provider:
-        more.insert(1, f"made for {report.asked}, runs on {held.provider}: {report.reason}")
+    if report.asked is not None and report.asked != engine.provider:
+        more.insert(1, f"made for {report.asked}, runs on {engine.provider}: {report.reason}")
     if report.gpu_step is not None:
         step = f"get its file for this GPU: {report.gpu_step}"
     is_well = report.answer_s is not None and not report.notes
-    return _Row("good" if is_well else "warning", name, describe_engine(held), more, step)
+    return _Row("good" if is_well else "warning", name, describe_engine(engine), more, step)
 
 
-def _table(rows: Sequence[_Row], width: int, index_name: str) -> Table:
-    table = tabulate(
-        ("", " ", "  "), [(mark(row.style), shown(row.name), _told(row, index_name)) for row in rows], fold=("  ",)
-    )
-    table.columns[1].min_width = width
-    return table
-
-
-def _told(row: _Row, index_name: str) -> RenderableType:
+def _detail(row: _Row, index_name: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -116,7 +108,7 @@ def _told(row: _Row, index_name: str) -> RenderableType:
 
 
 def _in_force(title: str, more: str, found: Sequence[EffectiveSetting]) -> list[RenderableType]:
-    """What is set: its value and what that does, or what keeps it from doing it."""
+    """Return the rows of set variables or settings: value and effect, or the reason for no effect."""
     if not found:
         return []
     rows = [

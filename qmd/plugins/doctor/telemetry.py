@@ -1,4 +1,4 @@
-"""What ONNX Runtime wrote on this machine to report to its maker, before `qmd` silenced it (see `qmd.NO_TELEMETRY`)."""
+"""Traces of ONNX Runtime's telemetry on this machine, from before `qmd` switched it off (see `qmd.NO_TELEMETRY`)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 _FOLDER = Path("Microsoft", "DeveloperTools", ".onnxruntime")
 _FILES = ("deviceid", "deviceid.lock", "deviceid.tmp.*", "onnxruntime.db", "onnxruntime.db-*", "onnxruntime.db.ses")
-"""A lasting identifier of the device, and the events that wait to be sent."""
+"""Lasting identifier of the device, and events that wait to be sent."""
 _SESSION_FILE = ".ses"
-"""Of the reporting library itself, in the temporary folder: when the session began, and its identifier."""
+"""File of the reporting library in the temporary folder: start of the session, and its identifier."""
 _SESSION = re.compile(rb"\d{13}\n[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n?")
 
 
 def remove_traces(home: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Delete those files, and their folders where nothing else is in them; returns what was deleted.
+    """Delete those files, and their folders if they are empty then; return the deleted files.
 
-    Another program may run ONNX Runtime with its telemetry on; it then starts anew, with another identifier.
+    If another program runs ONNX Runtime with telemetry on, it creates another identifier.
     """
     places = [home / ".cache", home / "Library" / "Application Support"]
     if environ.get("XDG_CACHE_HOME"):
@@ -38,7 +38,7 @@ def remove_traces(home: Path, environ: Mapping[str, str]) -> list[Path]:
                 empty.rmdir()
     session = Path(tempfile.gettempdir(), _SESSION_FILE)
     with suppress(OSError):
-        # Anybody can put something of that name there.
+        # Any user can create a file of that name.
         is_plain = stat.S_ISREG(session.lstat().st_mode) and session.stat().st_size < 100
         if is_plain and _SESSION.fullmatch(session.read_bytes()):
             session.unlink()

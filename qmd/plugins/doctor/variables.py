@@ -1,6 +1,6 @@
-"""Every environment variable and every key of `index.yml` that changes what qmd does, in one list each.
+"""Every environment variable and every key of `index.yml` that changes the behaviour of qmd, in one list each.
 
-`qmd doctor` and the reference of the configuration are made from these; a test holds them against what the code reads.
+`qmd doctor` and the reference of the configuration come from these lists; a test compares them with the code.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ Area = Literal["places", "models", "model servers", "terminal", "servers", "limi
 
 
 class Variable(Struct, frozen=True):
-    """An environment variable."""
+    """Environment variable."""
 
     name: str
     effect: str
-    """What it does, one line."""
+    """Effect, one line."""
     default: str = ""
-    """What holds without it; empty for nothing."""
+    """Value without it; empty for none."""
     area: Area = "places"
     matters_at: str | None = None
-    """The one value that changes something; None for any."""
+    """The one value that has an effect; None for any."""
     setting: str = ""
-    """Key of `index.yml` with the same effect; a key of `models` comes before the variable."""
+    """Key of `index.yml` with the same effect; a key of `models` precedes the variable."""
 
 
 class Setting(Struct, frozen=True):
-    """A key of `index.yml`; `NAME` stands for a collection's name."""
+    """Key of `index.yml`; `NAME` is a placeholder for a collection's name."""
 
     key: str
     effect: str
@@ -46,13 +46,13 @@ _SECONDS = "seconds, or 5m, 2h, off"
 _OWN_MODEL = "a folder's or a server's model; empty: none"
 _RERANK_FORM = "form of the model that reranks: auto, published, i16w8, i16w16, q8, fp32"
 _GENERATE_FORM = "form of the model that proposes queries: auto, published, q4 or q8"
-_FILE_LINK = "file://, in a vault obsidian://"
+_LINK_ADDRESS = "address that links of results open: {path}, {line}, {col}"
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_CONFIG_DIR", "folder of index.yml", "~/.config/qmd"),
     Variable("INDEX_PATH", "file or address of the index", "~/.cache/qmd/index.sqlite"),
-    Variable("XDG_CONFIG_HOME", "holds the folder qmd with index.yml", "~/.config"),
-    Variable("XDG_CACHE_HOME", "holds the folder qmd with indexes and models", "~/.cache"),
+    Variable("XDG_CONFIG_HOME", "parent of the folder qmd with index.yml", "~/.config"),
+    Variable("XDG_CACHE_HOME", "parent of the folder qmd with indexes and models", "~/.cache"),
     Variable("QMD_AUTO_UPDATE", "0, false: searches do not look for changed files", "true", setting="auto_update"),
     Variable("QMD_AUTO_EMBED", "0, false: idle servers compute no missing vectors", "true", setting="auto_embed"),
     Variable("QMD_SKILLS_DIR", "folder of skills, in place of those that ship"),
@@ -65,13 +65,15 @@ VARIABLES: tuple[Variable, ...] = (
     _option("embed.document_prompt", f"text put before a note, for {_OWN_MODEL}", "the model's"),
     _option("embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
     _option("embed.threads", "texts that are embedded at the same time", "threads"),
-    _option("rerank.context", "tokens of the longest prompt, up to what the graph holds", "fits 512 of a note"),
-    _option("generate.context", "tokens that the KV cache has room for, prompt and lines", "as needed"),
+    _option("rerank.context", "tokens of the longest prompt, up to the limit of the graph", "fits 512 of a note"),
+    _option("generate.context", "capacity of the KV cache in tokens, prompt and lines", "as needed"),
     Variable("QMD_LLAMA_GPU", "off: keeps every model on the CPU; other words change nothing", "on", "models"),
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_GPU_DEVICE", "number of the GPU that models use", "0", "models"),
-    Variable("QMD_GPU_MEMORY", "MiB of its memory that the models together may take", "90 % of what is free", "models"),
-    Variable("QMD_RUNTIME", "cpu: installing from a folder leaves out what a GPU needs", "gpu", "models"),
+    Variable(
+        "QMD_GPU_MEMORY", "MiB of its memory that the models together may take", "90 % of the free ones", "models"
+    ),
+    Variable("QMD_RUNTIME", "cpu: installing from a folder skips the packages for a GPU", "gpu", "models"),
     Variable("QMD_OFFLINE", "downloads no model and asks only servers on this machine", "off", "models"),
     Variable("HF_ENDPOINT", "mirror to fetch models from", "https://huggingface.co", "models"),
     Variable("HF_TOKEN", "login for models that require one", "", "models"),
@@ -93,16 +95,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("HTTPS_PROXY", "proxy for https addresses", "", "model servers"),
     Variable("ALL_PROXY", "proxy for fetching models", "", "model servers"),
     Variable("NO_PROXY", "hosts that are reached without a proxy", "", "model servers"),
-    Variable(
-        "QMD_EDITOR_URI",
-        "address that links of results open: {path}, {line}, {col}",
-        _FILE_LINK,
-        "terminal",
-        None,
-        "editor_uri",
-    ),
+    Variable("QMD_EDITOR_URI", _LINK_ADDRESS, "file://, in a vault obsidian://", "terminal", setting="editor_uri"),
     Variable("VISUAL", "editor of 'qmd open'", "EDITOR", "terminal"),
-    Variable("EDITOR", "editor of all programs", "what the desktop opens notes with", "terminal"),
+    Variable("EDITOR", "editor of all programs", "the desktop's program for notes", "terminal"),
     Variable("QMD_PAGER", "pager for long results; empty for none", "PAGER", "terminal"),
     Variable("PAGER", "pager of all programs; empty for none", "less", "terminal"),
     Variable("LESS", "options of less", "FRX", "terminal"),
@@ -131,13 +126,13 @@ VARIABLES: tuple[Variable, ...] = (
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("collections.NAME.path", "the folder; relative to index.yml, or to the project of a .qmd"),
-    Setting("collections.NAME.pattern", "glob of the files that are taken", "**/*.md"),
-    Setting("collections.NAME.ignore", "globs of files that are left out"),
-    Setting("collections.NAME.gitignore", "false: what .gitignore names is taken, too", "true"),
+    Setting("collections.NAME.pattern", "glob of the files to index", "**/*.md"),
+    Setting("collections.NAME.ignore", "globs of files to skip"),
+    Setting("collections.NAME.gitignore", "false: index files that .gitignore names, too", "true"),
     Setting("collections.NAME.context", "texts that describe folders, shown with every result from there"),
     Setting("collections.NAME.update", "command that 'qmd update' runs first in the folder"),
     Setting("collections.NAME.includeByDefault", "false: searched only when it is named", "true"),
-    Setting("collections.NAME.agents_may_write", "true: agents may add notes; not heard in a project's file", "false"),
+    Setting("collections.NAME.agents_may_write", "true: agents may add notes; ignored in a project's file", "false"),
     Setting("global_context", "text that describes all collections, shown with every result"),
     *(Setting(one.setting, one.effect, one.default) for one in VARIABLES if one.setting),
     Setting("models.generate.max_tokens", "tokens of all lines that it writes, 32 to 512", "108"),

@@ -1,4 +1,4 @@
-"""Whether stored vectors are still what the model computes: a few chunks are embedded again and compared."""
+"""Comparison of stored vectors with the model's present ones: a few chunks are embedded again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_DISTANCE = 0.01
 another processor or a GPU the last digit of a sum differs, which moves an INT8 model by up to 0.007."""
 
 _MARKDOWN = (".md", ".markdown", ".mdx", ".txt")
-"""Source files are cut by their declarations, which depends on the grammars at hand; they are left out."""
+"""Source files are skipped, because their chunks depend on the installed grammars."""
 
 
 class VectorSample(Struct, frozen=True):
@@ -39,7 +39,7 @@ class VectorSample(Struct, frozen=True):
 def sample_vectors(
     reader: IndexReader, embedder: Embedder, size: int = 3, seed: int | None = None
 ) -> VectorSample | None:
-    """Embed `size` random chunks of markdown again and compare them with the index; None where it holds none.
+    """Embed `size` random chunks of markdown again and compare them with the index; None if it has none.
 
     Raises:
         ModelError: The model fails.
@@ -47,7 +47,7 @@ def sample_vectors(
     documents = [document for document in reader.iter_documents() if document.path.lower().endswith(_MARKDOWN)]
     random.Random(seed).shuffle(documents)
     distances: list[float] = []
-    # Empty texts and those in scripts that the model does not read have no vectors; they are passed over.
+    # Empty texts and those in scripts that the model does not read have no vectors; they are skipped.
     for document in documents[: 20 * size]:
         if len(distances) == size:
             break

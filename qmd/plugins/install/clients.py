@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one client a line reads as a table
-"""Programs that start MCP servers: where each keeps its settings, and what makes it start this qmd."""
+"""Programs that start MCP servers: the place of their settings, and the entry that starts this qmd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qmd.process import OWN_PROGRAM
 
 
 class Client(NamedTuple):
-    """A program: its user's settings below a `base` of `user_file`, what leads to servers in them, and a project's."""
+    """Program with its user's settings below the folder `base`, the path of servers in them, and a project's."""
 
     title: str
     base: str
@@ -26,7 +26,7 @@ class Client(NamedTuple):
     keys: Keys
     project: str | None = None
     variable: str = ""
-    """The environment variable that names the folder of `file`."""
+    """Environment variable that names the folder of `file`."""
 
 
 _CLAUDE = "Claude Code"
@@ -49,20 +49,20 @@ ONLY_PRINTED = ("windsurf", "goose", "openclaw")
 _HOOK = Client(_CLAUDE, "home", ".claude/settings.json", ("hooks", "UserPromptSubmit"), ".claude/settings.json", "CLAUDE_CONFIG_DIR")
 # fmt: on
 _HOOK_TIMEOUT_S = 5
-"""Until the client gives the hook up, which ends itself long before."""
-# Clients start servers with a bare environment, so these must be written down to mean the same index.
+"""Seconds after which the client gives up the hook, which ends itself much earlier."""
+# Clients start servers with a bare environment, so the entry must contain these to mean the same index.
 _CARRIED = ("QMD_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH")
 
 
 class Entry(NamedTuple):
-    """What is to stand in a client's settings; of a list of hooks the one that is qmd's."""
+    """Entry in a client's settings; of a list of hooks, qmd's own."""
 
     client: Client
     keys: Keys
     value: dict[str, object] | list[object]
 
     def text(self) -> str:
-        """The entry alone, to be pasted."""
+        """Return the entry alone, to be pasted."""
         if not self.client.file.endswith(".yaml"):
             return changed_text("", self.keys, self.value, is_toml=self.client.file.endswith(".toml"))
         from ruamel.yaml import YAML
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
 
 
 def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, is_hook: bool = False) -> Entry:
-    """What makes a client start this qmd, or ask it at every prompt; variables that choose the index are carried over.
+    """Return the entry that starts this qmd, or calls it at every prompt, with the variables that choose the index.
 
     Raises:
         UsageError: The client is unknown, or has no such hook.
@@ -83,7 +83,7 @@ def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, 
     program, *words = own_command()
     words += ["--index", index_name] if index_name else []
     given = {one: environ[one] for one in _CARRIED if environ.get(one)}
-    # Behind a drive a colon is an address's, which is whole.
+    # A colon after a drive letter belongs to an address, which is absolute already.
     env = {one: text if ":" in text[2:] else str(Path(text).absolute()) for one, text in given.items()}
     if is_hook:
         if client.title != _CLAUDE:
@@ -105,14 +105,14 @@ def _server(name: str, program: str, words: list[str], env: Mapping[str, str]) -
 
 
 def settings_file(client: Client, environ: Mapping[str, str], project: Path | None) -> Path:
-    """Where a client keeps the settings of a project in this folder, or the user's.
+    """Return the settings file of a client: of the project in this folder, or the user's.
 
     Raises:
-        UsageError: It has none of a project.
+        UsageError: It has no settings of a project.
     """
     if project is not None:
         if client.project is None:
-            raise UsageError(f"{client.title} has no settings of a project", "leave --project out")
+            raise UsageError(f"{client.title} has no settings of a project", "run it without --project")
         file = project / client.project
     else:
         home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
@@ -124,15 +124,15 @@ def settings_file(client: Client, environ: Mapping[str, str], project: Path | No
         file = {"home": home, "config": config, "app": app}[client.base] / client.file
         chosen = environ.get(client.variable)
         file = Path(chosen).absolute() / file.name if chosen else file
-    # opencode reads either, and a person who writes comments has the latter.
-    beside = file.with_suffix(".jsonc")
-    return beside if client is CLIENTS["opencode"] and os.path.lexists(beside) else file
+    # opencode reads either; the latter is the file of users who write comments.
+    commented = file.with_suffix(".jsonc")
+    return commented if client is CLIENTS["opencode"] and os.path.lexists(commented) else file
 
 
 def own_command() -> list[str]:
-    """The command that starts this very installation, absolute: its script where there is one, else the interpreter.
+    """Return the command that starts this installation, absolute: its script if there is one, else the interpreter.
 
-    What `uvx` made for one run may be gone tomorrow, so there it is `uvx` itself, from the same source.
+    An environment that `uvx` made for one run may be deleted later, so there it is `uvx` itself, from the same source.
     """
     uvx = shutil.which("uvx")
     if uvx is not None and any(part.startswith("archive-v") for part in Path(sys.prefix).parts):
@@ -140,9 +140,9 @@ def own_command() -> list[str]:
 
         here = find_installation()
         return [uvx, "--from", f"{here.name} @ {here.place}" if here.place else here.name, "qmd-search"]
-    beside = Path(sys.executable).parent / ("qmd.exe" if sys.platform == "win32" else "qmd")
-    if beside.exists():
-        return [str(beside)]
+    script = Path(sys.executable).parent / ("qmd.exe" if sys.platform == "win32" else "qmd")
+    if script.exists():
+        return [str(script)]
     found = shutil.which("qmd")
     started = Path(sys.argv[0])
     if found is not None and started.name in ("qmd", "qmd.exe") and Path(found).resolve() == started.resolve():

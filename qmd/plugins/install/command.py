@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one option a line reads as a table
-"""`install`: qmd in the settings of editors and agents."""
+"""`install`: add qmd to the settings of editors and agents."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def install(
     client: Annotated[str, Argument(metavar="<client>", help=f"{', '.join(CLIENTS)}.")],
     project: Annotated[bool, Option("--project", help="In the settings of the project in this folder, not in yours.")] = False,
     hook: Annotated[bool, Option("--hook", help="The prompt hook of Claude Code, not the server.")] = False,
-    remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
-    print_only: Annotated[bool, Option("--print", help="Print what to paste, and change nothing.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Remove the entry.")] = False,
+    print_only: Annotated[bool, Option("--print", help="Print the entry to paste, and change nothing.")] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     index: Index = None,
 ) -> int:  # fmt: skip
-    """Enter this qmd in the settings of an editor or agent, after showing what changes."""
+    """Add this qmd to the settings of an editor or agent, after showing the change."""
     client = client.strip().lower()
     index, environ = _in_every_folder(invocation, index)
     entry = entry_for(client, index, environ, is_hook=hook)
@@ -47,17 +47,17 @@ def install(
         if not is_interactive():
             flags = {"--project": project, "--hook": hook, "--remove": remove, f"--index={index}": index}
             words = shlex.join(["qmd", "install", client, *(flag for flag, is_on in flags.items() if is_on), "--yes"])
-            raise UsageError(f"'{path}' is not changed unasked", words)
+            raise UsageError(f"'{path}' is changed only with your consent", words)
         if not confirm(f"Change {path}?"):
             say("nothing was changed")
             return 0
     backup = carry_out(change)
-    say(f"{'removed from' if remove else 'entered in'} {path}{f' (before: {backup})' if backup else ''}")
+    say(f"{'removed from' if remove else 'added to'} {path}{f' (before: {backup})' if backup else ''}")
     return 0
 
 
 def _in_every_folder(invocation: Invocation, index: str | None) -> tuple[str | None, Mapping[str, str]]:
-    """The index and the environment that mean here what they do where a client starts qmd."""
+    """Return the index and environment that mean the same in every folder from which a client starts qmd."""
     if not index and not invocation.environ.get("INDEX_PATH"):
         return None, invocation.environ
     located = invocation.locate(index)
@@ -66,5 +66,5 @@ def _in_every_folder(invocation: Invocation, index: str | None) -> tuple[str | N
 
 
 def print_settings(invocation: Invocation, client: str, index: str | None) -> int:
-    """What `qmd mcp --print-config` prints."""
+    """Print the output of `qmd mcp --print-config`."""
     return install(invocation, client, print_only=True, index=index)

@@ -1,4 +1,4 @@
-"""A file of another program's settings: read, changed in one entry, backed up once, and replaced in one step."""
+"""Edit another program's settings file: change one entry, back the file up once, and replace it in one step."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from qmd.files import read_regular_file, resolve_external_file, write_atomically
 from qmd.plugins.install.settings_text import Keys, changed_text, entry_in, parsed_text
 
 _MOST_BYTES, _MOST_TOML_BYTES = 64 << 20, 1 << 20
-"""Claude Code keeps what it was told there, and the file grows to tens of MB."""
+"""Claude Code stores its history there, and the file grows to tens of MB."""
 _HOOK = "hook prompt"
-"""What tells qmd's item of a list of hooks."""
+"""Text that identifies qmd's item in a list of hooks."""
 _SHOWN = 160
-"""Characters of a line: a file may be all in one."""
+"""Characters of a shown line: a file may have only one line."""
 
 
 class Change(Struct, frozen=True):
-    """What is to become of a file, which lies at `place` once links are followed; None where there is none."""
+    """Planned change of a file, which is at `place` after links are followed; None for no file."""
 
     path: Path
     place: Path
@@ -32,31 +32,31 @@ class Change(Struct, frozen=True):
     after: str | None
 
     def difference(self) -> str:
-        """The lines that go and those that come."""
+        """Return the removed and the added lines."""
         old, new = ((text or "").splitlines() for text in (self.before, self.after))
         head = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))))
         tails = zip(reversed(old[head:]), reversed(new[head:]), strict=False)
         tail = len(list(takewhile(lambda pair: pair[0] == pair[1], tails)))
-        gone, come = (lines[head : len(lines) - tail] for lines in (old, new))
+        removed, added = (lines[head : len(lines) - tail] for lines in (old, new))
         rows = [
             f"--- {self.path}",
             f"@@ line {head + 1} @@",
-            *(f"-{one}" for one in gone),
-            *(f"+{one}" for one in come),
+            *(f"-{one}" for one in removed),
+            *(f"+{one}" for one in added),
         ]
         return "".join(f"{row if len(row) <= _SHOWN else row[:_SHOWN] + '…'}\n" for row in rows)
 
 
 def plan_change(path: Path, keys: Keys, value: object, *, removes: bool, is_clones: bool) -> Change:
-    """What setting an entry (of a list, qmd's items), or removing it, makes of a file, which is not written.
+    """Plan the change that sets or removes an entry (in a list, qmd's items), without writing the file.
 
-    A file that nobody has changed since it was made so gets back the bytes that it had, and goes if there was none.
-    Where it `is_clones`, a stranger may have made the folder, and no link is followed.
+    A file that has not changed since qmd edited it gets its former bytes back, and is deleted if there was none. If it
+    `is_clones`, a stranger may have made the folder, and no link is followed.
 
     Raises:
-        ConfigError: The file is none of this user's that can be changed, or neither JSON nor TOML.
+        ConfigError: The file does not belong to this user or cannot be changed, or is neither JSON nor TOML.
     """
-    is_toml, hint = path.suffix == ".toml", "add what --print shows by hand"
+    is_toml, hint = path.suffix == ".toml", "add the output of --print by hand"
     try:
         place = resolve_external_file(path, follows_links=not is_clones)
         before = _read(place)
@@ -78,7 +78,7 @@ def plan_change(path: Path, keys: Keys, value: object, *, removes: bool, is_clon
 
 
 def _wanted(present: Any, value: object, *, removes: bool) -> object:
-    """What is to stand in the place of what does; of a list qmd's item alone comes and goes."""
+    """Return the new value of an entry; in a list, only qmd's item is added or removed."""
     if not isinstance(value, list):
         return None if removes else value
     if present is not None and not isinstance(present, list):
@@ -88,10 +88,10 @@ def _wanted(present: Any, value: object, *, removes: bool) -> object:
 
 
 def carry_out(change: Change) -> Path | None:
-    """Write what was planned; the backup that was made, None where there was nothing to keep or one is there.
+    """Write a planned change; return the new backup, None if there was nothing to keep or one exists.
 
     Raises:
-        BusyError: The file is not as it was when that was planned.
+        BusyError: The file has changed since the plan.
         ConfigError: It cannot be written.
     """
     path, place, backup = change.path, change.place, _backup(change.path)
@@ -105,7 +105,7 @@ def carry_out(change: Change) -> Path | None:
             place.unlink()
         else:
             write_atomically(place, change.after, keeps_mode=True)
-        # What was put back needs no backup, and the next change shall have its own.
+        # A restored file needs no backup, and the next change must make its own.
         kept = _kept(path)
         if kept is not None and change.after in (None, kept):
             backup.unlink()
@@ -120,13 +120,13 @@ def _backup(path: Path) -> Path:
 
 
 def _kept(path: Path) -> str | None:
-    """What the backup of a file holds; None where there is none, or something else in its place."""
+    """Return the backup of a file; None if there is none, or another kind of file in its place."""
     backup = _backup(path)
     return _read(backup) if backup.is_file() and not backup.is_symlink() else None
 
 
 def _read(path: Path) -> str | None:
-    """The text of a file, None where there is none; OSError, or ValueError where it is too large or not UTF-8."""
+    """Return the text of a file, None without one; OSError, or ValueError if it is too large or not UTF-8."""
     most = _MOST_TOML_BYTES if ".toml" in path.suffixes else _MOST_BYTES
     try:
         raw = read_regular_file(path, most + 1)

@@ -1,7 +1,7 @@
-"""What an agent's prompt is answered with from the notes, before the agent reads it: little, at once, or nothing.
+"""Quotations from the notes for an agent's prompt, before the agent reads it: short, at once, or nothing.
 
-The client waits for the hook and shows what it writes to the model, so it may neither fail nor speak of failures, and
-what stands in a note must not look like the user's words: a pack says that it is quotations, and fences each.
+The client waits for the hook and shows its output to the model, so it may neither fail nor report failures. Text of a
+note must not look like the user's words: a pack marks quotations as such, and fences each.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
 _WITHIN_S = 0.75
-"""From the start of the process, which may itself have waited; with that 0.8 s."""
+"""Seconds from the start of the process, which may itself have waited; with that 0.8 s."""
 _MOST_INPUT = 1 << 20
 _MOST_QUESTION = 2_000
-"""Characters of a prompt that are asked: what comes behind them is pasted."""
+"""Characters of a prompt that are searched: later text is pasted."""
 _FEWEST_BYTES = 16
-"""Of a question; "yes, go on" asks nothing, and six Chinese characters may ask much."""
+"""Bytes of a question; "yes, go on" is no question, and six Chinese characters may be one."""
 _ENOUGH = 0.5
 _MOST_TOKENS = 600
 _HEAD = "Quotations"
-"""What a pack with an answer begins with."""
+"""Start of a pack with an answer."""
 _COMMAND_MARKS = ("/", "!", "#")
 
 
 def answer_prompt(invocation: Invocation, index: Index = None) -> int:
     """Quote notes that answer the prompt on stdin, as Claude Code sends it; print nothing where none does."""
-    # What the process has computed so far is the least that it has taken; a thread ends it even while it waits.
+    # The processor time so far is the minimum that has passed; a thread ends the process even while it waits.
     end = threading.Timer(max(0.0, _WITHIN_S - time.process_time()), os._exit, (0,))
     end.daemon = True
     end.start()
     text = ""
-    # Nothing is said, by native libraries either: it would stand before the user's own words.
+    # No output on stderr, also of native libraries: it would precede the user's own words.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with suppress(Exception):
         text = notes_for(sys.stdin.buffer.read(_MOST_INPUT + 1), invocation, index, int(1000 * _WITHIN_S))
@@ -54,20 +54,20 @@ def answer_prompt(invocation: Invocation, index: Index = None) -> int:
 
 
 def notes_for(raw: bytes, invocation: Invocation, index: str | None, budget_ms: int | None) -> str:
-    """A pack of what answers the JSON of a hook well; empty where nothing does."""
+    """Return a pack of notes that answer the JSON of a hook well; empty if none does."""
     question = question_of(raw)
     if not question:
         return ""
     spent_ms = int(1000 * time.process_time())
     request = SearchRequest(question, min_relevance=_ENOUGH, expand=False, budget_ms=budget_ms, overhead_ms=spent_ms)
-    # As `query` does: a warm process answers where one runs.
+    # As `query` does: a warm process answers if one runs.
     with replace(invocation, command="query").open(invocation.locate(index)) as opened:
         text = hooks.pack(opened, request, Listener(), _MOST_TOKENS, "md")
     return text if text.startswith(_HEAD) else ""
 
 
 def question_of(raw: bytes) -> str:
-    """What the JSON of a hook asks, as plain words; empty for what is no question."""
+    """Return the question in the JSON of a hook, as plain words; empty if there is none."""
     if len(raw) > _MOST_INPUT:
         return ""
     given = parse_json(raw)

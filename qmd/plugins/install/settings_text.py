@@ -1,7 +1,7 @@
 """One entry in a text of settings, JSON with comments or TOML, set or removed; the rest stays byte for byte.
 
 No library keeps the comments of JSON, and the one for TOML moves them from table to table. So the text is changed at
-one place, and what it says then is compared with what it said before: only the entry may differ.
+one place, and its content is compared with the content before: only the entry may differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 Keys = tuple[str, ...]
 
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
-# What is not closed is taken to its end at once: to look from each mark again would take the square of the time.
+# Unclosed text is matched to its end at once: a new search from each mark would take quadratic time.
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*(?:[\s\S]*?\*/|[\s\S]*)")
 _LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -24,7 +24,7 @@ _DECODER = json.JSONDecoder()
 
 
 def parsed_text(text: str, *, is_toml: bool) -> Any:
-    """What settings say; ValueError where they are no JSON (comments and last commas are allowed) and no TOML."""
+    """Return the parsed settings; ValueError if they are no JSON (with comments and last commas) and no TOML."""
     text = text.removeprefix("\ufeff")
     try:
         return tomllib.loads(text) if is_toml else json.loads(_strict(text)) if text.strip() else {}
@@ -33,17 +33,17 @@ def parsed_text(text: str, *, is_toml: bool) -> Any:
 
 
 def entry_in(settings: Any, keys: Keys) -> Any:
-    """What the keys lead to; None for nothing."""
+    """Return the value at the keys; None without one."""
     for key in keys:
         settings = settings.get(key) if isinstance(settings, dict) else None
     return settings
 
 
 def changed_text(text: str, keys: Keys, value: object, *, is_toml: bool) -> str:
-    """The text with an entry that says `value`, or without it for None; objects that are missing are made.
+    """Return the text with an entry of `value`, or without it for None; missing objects are created.
 
     Raises:
-        ValueError: It is neither JSON nor TOML, or the entry is written in a way that is not changed here.
+        ValueError: It is neither JSON nor TOML, or the entry has a form that is not changed here.
     """
     mark, body = text[: text.startswith("\ufeff")], text.removeprefix("\ufeff")
     has_returns = body.count("\r\n") == body.count("\n") > 0
@@ -56,12 +56,12 @@ def changed_text(text: str, keys: Keys, value: object, *, is_toml: bool) -> str:
     except (LookupError, ValueError):
         is_right = False
     if not is_right:
-        raise ValueError(f"'{'.'.join(keys)}' stands there in a way that qmd does not change")
+        raise ValueError(f"'{'.'.join(keys)}' has a form that qmd does not change")
     return mark + (changed.replace("\n", "\r\n") if has_returns else changed)
 
 
 def _without(settings: Any, keys: Keys) -> Any:
-    """Settings without what the keys lead to, and without the objects that are empty then."""
+    """Return settings without the value at the keys, and without the objects that are empty then."""
     if not keys or not isinstance(settings, dict):
         return None if not keys else settings
     below = _without(settings.get(keys[0]), keys[1:])
@@ -74,7 +74,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def _strict(text: str) -> str:
-    """JSON with blanks for its comments and last commas: what stands where is the same."""
+    """Return JSON with blanks for its comments and last commas, so that all offsets stay the same."""
     return _LAST_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
 
 
@@ -84,7 +84,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _members(strict: str, at: int) -> Mapping[str, tuple[int, int, int]]:
-    """By name where each member of an object begins, its value begins, and it ends; of two of one name the last."""
+    """Return for each member of an object its start, the start of its value, and its end; the last of equal names."""
     if strict[at] != "{":
         raise ValueError("no object")
     members, place = {}, _skip(strict, at + 1)
@@ -110,7 +110,7 @@ def _change_json(text: str, keys: Keys, value: object) -> str:
             for missing in reversed(keys[depth + 1 :]):
                 value = {missing: value}
             outer, rest = _indent(text, at), text[at + 1 :]
-            # A new first member: the comments that follow others stay with them.
+            # A new first member: the comments after other members stay with them.
             member = f"\n{outer}{unit}{json.dumps(key)}: {_dumped(value, unit, outer + unit)}"
             comma, last = "," if rest[:1].isspace() else ", ", f"\n{outer}" if rest.startswith("}") else ""
             return text[: at + 1] + member + (comma if members else last) + rest
@@ -125,7 +125,6 @@ def _change_json(text: str, keys: Keys, value: object) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """What the line of a place begins with."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -135,9 +134,9 @@ def _dumped(value: object, unit: str, indent: str) -> str:
 
 
 def _change_toml(text: str, keys: Keys, value: object) -> str:
-    """The text with tables in the place of those that stand there under this name, else at its end."""
+    """Return the text with tables in place of those of this name, else at its end."""
     name = r"[ \t]*\.[ \t]*".join(rf"[\"']?{re.escape(key)}[\"']?" for key in keys)
-    # A header and its rows; comments and blank lines before the next header are that one's.
+    # A header and its rows; comments and blank lines before the next header belong to that one.
     one = rf"[ \t]*\[[ \t]*{name}[ \t]*[.\]].*\n?(?:(?:[ \t]*(?:#.*)?\n)*[ \t]*[^\s\[#].*\n?)*"
     own = re.compile(rf"^{one}(?:(?:[ \t]*\n)*{one})*", re.MULTILINE)
     table = _toml_table(keys, value) if value else ""
@@ -147,7 +146,7 @@ def _change_toml(text: str, keys: Keys, value: object) -> str:
 
 
 def _toml_table(keys: Keys, value: Any) -> str:
-    """A table of strings, lists of them, and such tables: what JSON writes of these is TOML."""
+    """Return a table of strings, lists of them, and such tables, whose JSON is also TOML."""
     text = f"[{'.'.join(keys)}]\n"
     for key, one in sorted(value.items(), key=lambda row: isinstance(row[1], dict)):
         is_table = isinstance(one, dict)

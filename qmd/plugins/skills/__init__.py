@@ -1,1 +1,1 @@
-"""The skills that teach an agent to use qmd: markdown files that ship with the package, and commands that show them."""
+"""Skills that teach an agent to use qmd: markdown files in the package, and commands that show them."""

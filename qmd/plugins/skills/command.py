@@ -27,7 +27,7 @@ allowed-tools: Bash(qmd:*)
 
 !`qmd skill show`
 
-Where no instructions stand above, run `qmd skill show` and follow what it prints: they belong to the installed version.
+If no instructions precede this line, run `qmd skill show` and follow its output: it fits the installed version.
 """
 _EXTRA_FOLDERS = ("references", "templates", "scripts")
 _FIELD = re.compile(r"^(\w+):[ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
@@ -38,24 +38,24 @@ Names = Annotated[list[str] | None, Argument(help="Names of skills.")]
 
 
 class Skill(Struct, frozen=True):
-    """A folder with a SKILL.md."""
+    """Folder with a SKILL.md."""
 
     name: str
     description: str
     folder: Path
 
     def text(self) -> str:
-        """The instructions."""
+        """Return the instructions."""
         return (self.folder / "SKILL.md").read_text(encoding="utf-8")
 
     def files(self) -> dict[str, str]:
-        """Relative path → text of what the instructions refer to."""
+        """Return relative path → text of the files that the instructions refer to."""
         found = (path for name in _EXTRA_FOLDERS for path in sorted((self.folder / name).rglob("*")) if path.is_file())
         return {path.relative_to(self.folder).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
 def find_skills(invocation: Invocation) -> list[Skill]:
-    """Skills by name: those of `QMD_SKILLS_DIR` where it is set, else the ones that ship."""
+    """Return the skills by name: those of `QMD_SKILLS_DIR` if it is set, else the ones that ship."""
     root = Path(invocation.environ.get("QMD_SKILLS_DIR") or Path(__file__).parent)
     skills = []
     for file in sorted(root.glob("*/SKILL.md")):
@@ -78,7 +78,7 @@ def install(
     yes: Annotated[bool, Option("--yes", help="Also link it for Claude, without asking.")] = False,
     force: Annotated[bool, Option("-f", "--force", help="Replace an existing skill.")] = False,
 ) -> int:
-    """Put the skill where agents look for it."""
+    """Install the skill where agents look for it."""
     skill = _named(find_skills(invocation), "qmd")
     base = Path(invocation.environ.get("HOME") or Path.home()) if everywhere else invocation.cwd
     target = base / ".agents" / "skills" / "qmd"
@@ -142,7 +142,7 @@ def get(
 
 
 def path(invocation: Invocation, names: Names = None, as_json: Json = False) -> int:
-    """Print where skills lie on disk."""
+    """Print the folders of skills."""
     skills = find_skills(invocation)
     try:
         chosen = [_named(skills, name) for name in names] if names else skills
@@ -167,7 +167,7 @@ def _json(value: object) -> int:
 
 
 def _failed(error: QmdError, as_json: bool) -> int:
-    """In JSON mode a failure is an answer on stdout, too."""
+    """Report a failure; in JSON mode, on stdout as an answer."""
     if not as_json:
         raise error
     out(json.dumps({"success": False, "error": error.message}, ensure_ascii=False, separators=(",", ":")) + "\n")

@@ -1,4 +1,4 @@
-"""What `qmd doctor` says of engines and vectors."""
+"""Report of `qmd doctor` on engines and vectors."""
 
 from __future__ import annotations
 
@@ -115,9 +115,6 @@ def test_keys_are_not_shown(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "very-secret" not in qmd("doctor", "--json").out
 
 
-# --- privacy ---
-
-
 def _check(qmd: Qmd, name: str) -> dict[str, Any]:
     (row,) = [row for row in qmd("doctor", "--json").json["checks"] if row["name"] == name]
     return dict(row)
@@ -166,7 +163,7 @@ def test_what_others_can_read_is_named_with_the_command_that_closes_it(
     indexed: Qmd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _check(indexed, "permissions")["ok"]
-    # pytest's own folders are private, and what lies in them cannot be open.
+    # pytest's own folders are private, so nothing in them can be open.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         Path(name).chmod(0o755)
         database = Path(name) / "it's.sqlite"
@@ -179,9 +176,6 @@ def test_what_others_can_read_is_named_with_the_command_that_closes_it(
         assert str(database) in check["detail"]
         subprocess.run(check["advice"].removeprefix("run: "), shell=True, check=True)
         assert _check(indexed, "permissions")["ok"]
-
-
-# --- vectors ---
 
 
 def test_missing_vectors_are_advised_and_present_ones_sampled(indexed: Qmd) -> None:
@@ -209,7 +203,7 @@ def test_vectors_of_another_model_are_told_from_missing_ones(
 
 
 class Drifted:
-    """The built-in model, computing something else under its old fingerprint."""
+    """Built-in model that computes other vectors under its old fingerprint."""
 
     def __init__(self) -> None:
         self._inner = load_embedder(locate_builtin(), MINILM)
@@ -244,7 +238,7 @@ def test_room_that_no_driver_can_use_is_told_with_the_command_that_frees_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     monkeypatch.setattr("qmd.inference.runtime.gpu_memory.load_driver", lambda: object() if has_driver else None)
     (line,) = [one for one in qmd("doctor").out.splitlines() if " CUDA: " in one]
-    assert (f"284 MB could go: {install_command(None)}" in line) == (not has_driver)
+    assert (f"284 MB can be freed: {install_command(None)}" in line) == (not has_driver)
 
 
 def test_packages_that_overwrite_each_other_are_told(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

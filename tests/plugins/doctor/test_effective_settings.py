@@ -1,4 +1,4 @@
-"""Variables and settings that hold for a run."""
+"""Variables and settings in effect for a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `qmd doctor` says of an open model. No device is needed."""
+"""Report of `qmd doctor` on an open model. No device is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.inference.tiny_tokenizer import write_tokenizer
 
 @pytest.fixture
 def settings(tmp_path: Path) -> EngineSettings:
-    """The expander's CPU file is here and the GPU's is not."""
+    """Settings with the expander's CPU file and without its GPU file."""
     folder = tmp_path / QWEN_EXPANDER.folder
     write_tokenizer(folder)
     write_model(folder / QWEN_EXPANDER.formats[1].weights.path, replace(PUBLISHED, linear="q4"), random_weights())
@@ -52,7 +52,7 @@ def test_a_model_without_key_value_tensors_has_no_line_of_them(tmp_path: Path) -
 
 
 class Mixed(Session, frozen=True):
-    """A session on a device that left some operators to the CPU."""
+    """Session on a device that left some operators to the CPU."""
 
     def operators(self) -> Counter[tuple[str, str]]:
         return Counter(
@@ -76,7 +76,7 @@ def test_operators_that_were_left_behind_are_in_the_report(
     settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspection, "operators_on_cpu", lambda session: {"MatMulNBits": 2})
-    assert "computed on the CPU all the same: 2 MatMulNBits" in inspect_engine(settings, "expand").more
+    assert "still computed on the CPU: 2 MatMulNBits" in inspect_engine(settings, "expand").more
 
 
 def _missing(settings: EngineSettings, role: Role = "expand") -> str | None:

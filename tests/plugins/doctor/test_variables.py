@@ -15,11 +15,11 @@ from qmd.plugins.qwen.settings import SAMPLING_NAMES
 PACKAGE = Path(__file__).parents[3] / "qmd"
 OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API", "_API_KEY")}
 OF_A_ROLE |= {f"{ENV_STEMS[role]}_FORM" for role in ("rerank", "expand")}
-"""Their names are put together where they are read."""
+"""Variables whose names the code assembles when it reads them."""
 
 
 def read_by_the_code() -> set[str]:
-    """The `QMD_` variables that any module but the list names."""
+    """Return the `QMD_` variables in any module but the list."""
     found = set()
     for file in PACKAGE.rglob("*.py"):
         if file.name != "variables.py":

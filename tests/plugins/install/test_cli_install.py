@@ -1,4 +1,4 @@
-"""`qmd install` on settings as people have them: with comments, by hand, by programs, by strangers."""
+"""`qmd install` on real settings: with comments, edited by hand, by programs, and by strangers."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_an_entry_goes_in_once_and_leaves_the_bytes_that_were_there(
     assert (run.status, str(file) in run.err) == (0, True)
     text = file.read_bytes().decode()
     assert entry_in(parsed_text(text, is_toml=is_toml), entry.keys) == entry.value
-    # It was only inserted: what was there stands before and behind it.
+    # The entry was only inserted: the other text before and after it is unchanged.
     was = REAL[client]
     assert any(text.startswith(was[:at]) and text.endswith(was[at:]) for at in range(len(was) + 1))
     assert (file.stat().st_mode, "\r\n" in text) == (mode, "\r\n" in REAL[client])
@@ -107,7 +107,7 @@ def test_a_file_that_was_not_there_is_made_for_its_owner_and_goes_again(qmd: Qmd
     file = settings_file(CLIENTS["vscode"], os.environ, None)
     assert qmd("install", "vscode", "--index", "work", "--yes").status == 0
     assert file.stat().st_mode & 0o077 == 0 or os.name != "posix"
-    # What qmd itself wrote before is nothing to go back to.
+    # Text that qmd itself wrote is no backup.
     assert qmd("install", "vscode", "--yes").status == 0
     assert json.loads(file.read_text())["servers"]["qmd"]["type"] == "stdio"
     assert qmd("install", "vscode", "--remove", "--yes").status == 0

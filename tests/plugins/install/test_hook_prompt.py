@@ -1,4 +1,4 @@
-"""`qmd hook prompt`: what stands before a user's prompt, and that nothing ever stands in its way."""
+"""`qmd hook prompt`: the text before a user's prompt, which the hook never delays or prevents."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_what_answers_well_is_quoted_and_nothing_else(indexed: Qmd, notes: Path)
 
 
 def test_a_question_is_answered_from_the_notes(indexed_home: Path) -> None:
-    """On a machine that is too slow for it nothing is said, or what was found in time, and never half of that."""
+    """A machine that is too slow prints nothing, or the notes found in time, and never a part of them."""
     runs = [_run(indexed_home, _asked("why did we choose per-seat pricing?")) for _ in range(3)]
     assert {(run.returncode, run.stderr) for run in runs} == {(0, b"")}
     said = {run.stdout for run in runs} - {b""}

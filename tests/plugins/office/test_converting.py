@@ -157,7 +157,7 @@ def test_without_the_extra_files_wait_for_it_and_what_was_read_stays(
         patch.setitem(KINDS, ".pdf", KINDS[".pdf"]._replace(needs="not_installed"))
         for name in ("new.pdf", "other.pdf", "report.pdf"):
             (home / "shelf" / name).write_bytes(pdf(["Page about barley"]))
-        said = f"warning: files that end in .pdf are left out; to read them: {install_command('files')}\n"
+        said = f"warning: files that end in .pdf are skipped; to read them: {install_command('files')}\n"
         assert shelf("update").err == said
         assert "Page about rye" in shelf("get", "report.pdf").out
         (home / "b").mkdir()

@@ -1,4 +1,4 @@
-"""Packs: quotations from several notes within a number of tokens, whatever the notes hold."""
+"""Packs: quotations from several notes within a number of tokens, for any content of the notes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOTHING = "quantum chromodynamics of a sings lattice"
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    """An index of `TREE`, which these tests only read."""
+    """Index of `TREE`, which these tests only read."""
     folder = tmp_path_factory.mktemp("packs")
     write_notes(folder / "tree", TREE)
     with qmd.open_index(folder / "index.sqlite") as opened:
@@ -48,7 +48,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 def quoted(text: str) -> dict[str, str]:
-    """Citation → passage, as a reader of Markdown sees them."""
+    """Return citation → passage, as a reader of Markdown sees them."""
     return {found[1]: found[3] for found in re.finditer(r"(?ms)^(#\w{6} [^\n]*)\n(`{3,})\n(.*?)\n\2$", text)}
 
 
@@ -93,10 +93,10 @@ def test_of_a_note_at_most_three_passages_are_quoted(index: Index) -> None:
 def test_what_is_left_out_is_said_last_and_comes_with_more_tokens(index: Index) -> None:
     texts = [index.pack("the ferry of pier", tokens=tokens) for tokens in (150, 300, 900)]
     for text in texts[:2]:
-        last = r"Left out: \d+ notes, first #\w{6}; ask for more tokens, or get DOCID:LINE:COUNT\n"
+        last = r"Not quoted: \d+ notes, first #\w{6}; ask for more tokens, or get DOCID:LINE:COUNT\n"
         assert re.search(rf"(?m)^{last}\Z", text)
     assert len(notes_of(texts[0])) < len(notes_of(texts[1])) < len(notes_of(texts[2]))
-    assert "tree/hex.md" in (whole := index.pack("digest", tokens=4_000)) and "Left out" not in whole
+    assert "tree/hex.md" in (whole := index.pack("digest", tokens=4_000)) and "Not quoted" not in whole
 
 
 def test_a_budget_too_small_for_a_passage_gives_the_address(index: Index) -> None:
