@@ -5,34 +5,10 @@ from collections import Counter
 from tests import prose
 
 MOST = {
-    "holds": 58,
-    "what is": 62,
-    "says": 47,
-    "Whether": 73,
-    "stands": 33,
-    "beside": 16,
-    "room": 19,
-    "said": 12,
-    "gone": 8,
-    "held": 5,
+    "what is": 2,
+    "Whether": 34,
 }
 """Words of `prose.FEWER`, and "Whether" in front of a value that is a bool: a number only falls."""
-
-UNTIL_REWRITTEN = {
-    "begins with What": 140,
-    "begins with How": 14,
-    "nobody": 18,
-    "begins with Where": 13,
-    "begins with Of": 10,
-    "told": 17,
-    "class begins with a verb": 10,
-    "anew": 3,
-    "whoever": 4,
-    "begins with Whether": 7,
-    "begins with Who": 3,
-    "for want of": 2,
-}
-"""Findings that are not allowed and still there: a number only falls."""
 
 EXCEPTIONS: set[tuple[str, str]] = set()
 """(File, text) of findings that are right as they are. The set only shrinks: one without a finding has to go."""
@@ -40,8 +16,7 @@ EXCEPTIONS: set[tuple[str, str]] = set()
 
 def test_forbidden_words_and_first_words_are_not_used() -> None:
     found = [one for one in prose.findings() if one.word not in MOST]
-    counts = Counter(one.word for one in found if (one.file, one.text) not in EXCEPTIONS)
-    assert counts == UNTIL_REWRITTEN, "list them: python -m tests.prose; a lower number goes into the table"
+    assert [str(one) for one in found if (one.file, one.text) not in EXCEPTIONS] == []
     assert {(one.file, one.text) for one in found} >= EXCEPTIONS
 
 

@@ -120,7 +120,7 @@ def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) 
 def test_a_terminal_shows_one_short_line_for_each_collection(indexed: Qmd, notes: Path) -> None:
     (notes / "new.md").write_text("# New\n\nA wombat.\n")
     assert indexed("update", "--color", "always").out == (
-        "✓ notes: 1 new, 3 unchanged  (~/notes)\n1 text without vectors. To compute them: qmd embed\n"
+        "✓ notes: 1 new, 3 unchanged  (~/notes)\n4 texts without vectors. To compute them: qmd embed\n"
     )
     run = indexed("index", str(notes / "new.md"), "--no-embed", "--color", "always")
     assert run.out == "✓ 'new.md' is already in notes: 1 unchanged  (~/notes)\n"

@@ -271,7 +271,7 @@ def test_explain_draws_the_way_of_a_hit_and_the_time_of_each_stage() -> None:
         "dropped   seat: no new word",
         "lexical       10 ms  ▰▰▰▰▰",
         "rerank        30 ms  ▰▰▰▰▰▰▰▰▰▰▰▰▰▰▰",
-        "together      40 ms  tiny (built-in)",
+        "total         40 ms  tiny (built-in)",
     ]
 
 
