@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from qmd.ingest.note_dates import dates_of
 from qmd.ingest.outline import Outline, read_outline
 from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.plugins import Kind, load
-from qmd.records import Document, FileEntry
+from qmd.records import Document, FileEntry, Heading
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
 """Limit for text. Larger files are data, not notes: one of them would fill the index and name nothing."""
@@ -148,6 +148,16 @@ class _Title(Struct, frozen=True):
     source: Literal["front matter", "heading", "file"]
 
 
+def _title_heading(page: str, headings: Sequence[Heading]) -> str | None:
+    # Several headings of level 1 are the parts of a text.
+    is_single = bool(headings) and headings[0].level == 1 and all(one.level > 1 for one in headings[1:])
+    if is_single and not is_common(headings[0].text):
+        return headings[0].text
+    if is_descriptive(page):
+        return None
+    return next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)
+
+
 def _choose_title(path: str, name: str, outline: Outline) -> _Title:
     """Return the title: front matter, else the text's own title, else a heading of level 1 above all others.
 
@@ -158,13 +168,8 @@ def _choose_title(path: str, name: str, outline: Outline) -> _Title:
     given = outline.front.metadata.get("title")
     if isinstance(given, (str, int, float)) and not isinstance(given, bool) and str(given).strip():
         return _Title(plain_text(" ".join(str(given).split())), "front matter")
-    page, headings = page_path(name), outline.headings
-    heading = outline.title or None
-    # Several headings of level 1 are the parts of a text.
-    if not heading and headings and headings[0].level == 1 and all(one.level > 1 for one in headings[1:]):
-        heading = None if is_common(headings[0].text) else headings[0].text
-    if heading is None and not is_descriptive(page):
-        heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)
+    page = page_path(name)
+    heading = outline.title or _title_heading(page, outline.headings)
     if heading is not None:
         return _Title(heading, "heading")
     folder = path.rpartition("/")[0].rpartition("/")[2]
