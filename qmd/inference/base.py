@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.records import Role, Tier
+from qmd.inference.records import ModelChoice, ModelRecord, Role, Tier, Vectors
 from qmd.plugins import ENGINES, find, load
 from qmd.records import SubQuery
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from qmd.inference.records import ModelChoice, ModelRecord
     from qmd.inference.settings import EngineSettings
 
 
@@ -54,12 +50,10 @@ class Embedder(Protocol):
     def token_starts(self, text: str) -> Sequence[int]:
         """Return the code-point offset of the first character of every token of `text`, ascending."""
 
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> Vectors:
         """Return vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets a count."""
 
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Return vectors, shape (len(texts), dim), L2-normalised."""
 
     def embeds(self, text: str) -> bool:
@@ -180,11 +174,7 @@ class EngineProvider:
 
 
 def engine_provider(key: str) -> EngineProvider:
-    """Return the provider of a row of `ENGINES`.
-
-    Raises:
-        ModelError: The row names something else.
-    """
+    """Return the provider of a row of `ENGINES`; a ModelError if the row names something else."""
     place = find(ENGINES, key)
     provider = load(place) if place else None
     if isinstance(provider, type) and issubclass(provider, EngineProvider):

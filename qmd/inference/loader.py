@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, EngineDescription, Engines, Reranker, engine_provider
+from qmd.inference.base import Embedder, EngineDescription, EngineProvider, Engines, Expander, Reranker, engine_provider
 from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
 from qmd.inference.models.catalogue import advice_on, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
@@ -24,10 +24,10 @@ from qmd.inference.settings import AUTO, BUILT_IN, WORK, EngineSettings
 from qmd.plugins import hooks
 
 if TYPE_CHECKING:
-    from qmd.inference.engines.bulk_embedding import BulkEmbedder
-    from qmd.inference.engines.embedder import OnnxEmbedder
+    from qmd.inference.engines.cpu_fallback import FallbackEngine
 
 _Engine = TypeVar("_Engine")
+_Local = TypeVar("_Local", bound=Reranker | Expander)
 
 
 def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
@@ -40,19 +40,13 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     """
     loading = _Loading(settings)
     embedder = loading.attempt(loading.embedder, "embed") if "embed" in roles else None
-    reranker = loading.attempt(partial(loading.local, "rerank"), "rerank") if "rerank" in roles else None
+    reranker = loading.attempt(loading.reranker, "rerank") if "rerank" in roles else None
     if reranker is None and "rerank" in roles:
         reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
-    expander = loading.attempt(partial(loading.local, "expand"), "expand") if "expand" in roles else None
-    notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
-    return Engines(
-        embedder,
-        reranker,
-        expander,
-        notes,
-        lasting_notes=tuple(loading.lasting_notes),
-        failures=tuple(loading.failures),
-    )
+    expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
+    failures, lasting_notes = tuple(loading.failures), tuple(loading.lasting_notes)
+    notes = tuple(dict.fromkeys([*failures, *loading.notes]))
+    return Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes)
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
@@ -64,24 +58,24 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     Raises:
         ModelError: The model asked for is unknown or not on this machine.
     """
-    asked, room, full = settings.model_for(role), settings.provider_for(role), full_model(role)
-    if room is not None:
-        record = engine_provider(room).find_record(asked, role)
+    name, provider, full = settings.model_for(role), settings.provider_for(role), full_model(role)
+    if provider is not None:
+        record = engine_provider(provider).find_record(name, role)
         return ModelChoice() if record is None else _fetched(record, settings)
-    if asked == AUTO:
+    if name == AUTO:
         folder = locate_model(full, settings.models_dir)
         return ModelChoice(full if folder else None, folder)
-    if asked == BUILT_IN:
+    if name == BUILT_IN:
         return ModelChoice()
-    local = expand_home(asked)
+    local = expand_home(name)
     if local.is_dir():
         return ModelChoice(_describe(local, role, settings), local)
-    imported = find_imported(asked, settings.models_dir, role)
+    imported = find_imported(name, settings.models_dir, role)
     if imported is not None:
         return ModelChoice(imported.record, settings.models_dir / imported.record.folder)
-    if is_gguf_address(asked):
-        return _stand_in(asked, settings, role)
-    record = find_model(asked, role)
+    if is_gguf_address(name):
+        return _stand_in(name, settings, role)
+    record = find_model(name, role)
     if record is None:
         raise ModelError("it is neither a folder nor in the catalogue", "see: qmd models list")
     return ModelChoice() if record.tier == BUILT_IN else _fetched(record, settings)
@@ -107,15 +101,15 @@ def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord
     return replace(own, network=None)
 
 
-def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
+def _stand_in(name: str, settings: EngineSettings, role: Role) -> ModelChoice:
     """Return the replacement of a GGUF model that is not imported, with a note."""
-    remedy = hooks.gguf_remedy(asked, settings.models_dir)
-    record = find_model(asked, role)
+    remedy = hooks.gguf_remedy(name, settings.models_dir)
+    record = find_model(name, role)
     folder = locate_model(record, settings.models_dir) if record is not None else None
     if record is None or folder is None:
         pull = f"; or get {record.name}: qmd models pull {record.name}" if record is not None else ""
-        return ModelChoice(None, None, f"{role} model '{asked}' is not used; {remedy}{pull}")
-    return ModelChoice(record, folder, f"{record.name} replaces the {role} model '{asked}'; {remedy}")
+        return ModelChoice(None, None, f"{role} model '{name}' is not used; {remedy}{pull}")
+    return ModelChoice(record, folder, f"{record.name} replaces the {role} model '{name}'; {remedy}")
 
 
 def advice_for(settings: EngineSettings, language: str) -> str | None:
@@ -184,39 +178,43 @@ class _Loading:
 
     def embedder(self) -> Embedder:
         """Open the configured or full-tier embedder, else the built-in one."""
-        choice, room = self._choice("embed"), self._settings.provider_for("embed")
-        if room is not None:
-            return engine_provider(room).open_embedder(choice, self._settings)
+        choice, provider = self._choice("embed"), self._settings.provider_for("embed")
+        if provider is not None:
+            return engine_provider(provider).open_embedder(choice, self._settings)
         return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
 
-    def local(self, role: Role) -> Any:
-        """Open the configured or full-tier reranker or expander; one with files here falls back to the CPU.
+    def reranker(self) -> Reranker | None:
+        """Open the configured or full-tier reranker; None selects the built-in one."""
+        return self._local("rerank", lambda provider: provider.open_reranker)
 
-        None selects the built-in reranker. There is no built-in expander: no small one was worth its time.
-        """
+    def expander(self) -> Expander | None:
+        """Open the configured or full-tier expander. There is no built-in one: no small one was worth its time."""
+        return self._local("expand", lambda provider: provider.open_expander)
+
+    def _local(
+        self, role: Role, opener: Callable[[EngineProvider], Callable[[ModelChoice, EngineSettings], _Local]]
+    ) -> _Local | FallbackEngine[_Local] | None:
+        """Open a role's model; one with files here falls back to the CPU."""
         settings, choice, named = self._settings, self._choice(role), self._settings.provider_for(role)
         if choice.folder is None and named is None:
             return None
+        open_with = opener(engine_provider(named or role))
+        if choice.folder is None:
+            return open_with(choice, settings)
         from qmd.inference.engines.cpu_fallback import FallbackEngine
 
-        room = engine_provider(named or role)
-        opened: Callable[..., Any] = room.open_reranker if role == "rerank" else room.open_expander
-        if choice.folder is None:
-            return opened(choice, settings)
         without = replace(settings, allow_gpu=False)
-        return FallbackEngine(lambda with_gpu: opened(choice, settings if with_gpu else without))
+        return FallbackEngine(lambda with_gpu: open_with(choice, settings if with_gpu else without))
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """Open the built-in reranker, on the encoder of `embedder` if that is the built-in model."""
         from qmd.inference.engines.bulk_embedding import BulkEmbedder
-        from qmd.inference.engines.embedder import OnnxEmbedder
+        from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
         from qmd.inference.engines.maxsim import MaxSimReranker
 
         if isinstance(embedder, BulkEmbedder):
             embedder = embedder.inner
         if not isinstance(embedder, OnnxEmbedder) or embedder.description.tier != BUILT_IN:
-            from qmd.inference.engines.embedder import load_embedder
-
             embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.threads_for("embed"))
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
@@ -237,34 +235,32 @@ class _Loading:
         return choice
 
 
-def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder | BulkEmbedder:
+def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> Embedder:
     """Open a folder's embedder; if a GPU may be used, one that sends it documents once there are many."""
     from qmd.inference.engines.embedder import load_embedder
     from qmd.inference.runtime.gpu_memory import load_driver
 
-    def load(allow_gpu: bool) -> OnnxEmbedder:
-        gpu = settings.gpu_use("embed")
-        return load_embedder(folder, record, threads=settings.threads_for("embed"), allow_gpu=allow_gpu, gpu=gpu)
-
-    inner = load(settings.gpu_allowed)
+    gpu, threads = settings.gpu_use("embed"), settings.threads_for("embed")
+    load = partial(load_embedder, folder, record, threads=threads, gpu=gpu)
+    inner = load(allow_gpu=settings.gpu_allowed)
     if not settings.gpu_allowed or load_driver() is None:
         return inner
     from qmd.inference.engines.bulk_embedding import BulkEmbedder, open_batches
     from qmd.inference.engines.encoder_graph import BatchRuns
 
     if inner.session.got == "cuda":
-        return BulkEmbedder(inner, lambda: BatchRuns(inner.session), lambda: load(False), patience=0)
+        return BulkEmbedder(inner, lambda: BatchRuns(inner.session), lambda: load(allow_gpu=False), patience=0)
     if record.batches is None:
         return inner
-    path, use = folder / record.batches.path, replace(settings.gpu_use("embed"), needs_fp32=True)
-    return BulkEmbedder(inner, lambda: open_batches(path, use), lambda: inner)
+    path = folder / record.batches.path
+    return BulkEmbedder(inner, lambda: open_batches(path, replace(gpu, needs_fp32=True)), lambda: inner)
 
 
 def _shown(settings: EngineSettings, role: Role) -> str:
     """Return a role's model as messages show it: the name asked for, without a possible key."""
-    asked = settings.model_for(role)
-    if asked == AUTO:
+    chosen = settings.model_for(role)
+    if chosen == AUTO:
         full = full_model(role)
         return full.name if locate_model(full, settings.models_dir) else MINILM.name
-    address, _, name = asked.partition("#")
-    return f"{address.partition('?')[0]}#{name}" if name else asked
+    address, _, name = chosen.partition("#")
+    return f"{address.partition('?')[0]}#{name}" if name else chosen

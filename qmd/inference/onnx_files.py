@@ -167,18 +167,15 @@ def encode(message: Struct) -> bytes:
 @functools.cache
 def _fields(kind: type[Struct]) -> Mapping[int, _Field]:
     """Return the fields of a record by number, in that order."""
-    hints = get_type_hints(kind, include_extras=True)
     defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
-    fields = [_field(name, hint, defaults[name]) for name, hint in hints.items()]
-    return {field.number: field for field in sorted(fields, key=lambda field: field.number)}
-
-
-def _field(name: str, hint: object, default: object) -> _Field:
-    kind, number = get_args(hint)
-    if get_origin(kind) is UnionType:
-        kind = next(one for one in get_args(kind) if one is not NoneType)
-    is_repeated = get_origin(kind) is tuple
-    return _Field(name, number, get_args(kind)[0] if is_repeated else kind, is_repeated, default)
+    fields: dict[int, _Field] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        inner, number = get_args(hint)
+        if get_origin(inner) is UnionType:
+            inner = next(one for one in get_args(inner) if one is not NoneType)
+        is_repeated = get_origin(inner) is tuple
+        fields[number] = _Field(name, number, get_args(inner)[0] if is_repeated else inner, is_repeated, defaults[name])
+    return dict(sorted(fields.items()))
 
 
 def _entries(block: memoryview) -> Iterator[tuple[int, int, Any]]:
@@ -205,9 +202,14 @@ def _entries(block: memoryview) -> Iterator[tuple[int, int, Any]]:
 
 def _values(field: _Field, wire: int, content: memoryview, depth: int, left: list[int]) -> Iterator[Any]:
     """Yield the values of an entry's field: one value, or those of a packed block."""
-    if field.kind is int and (wire == _WIRE_VARINT or (wire == _WIRE_BLOCK and field.is_repeated)):
-        yield from _varints(content)
-    elif field.kind is float and (wire == _WIRE_FOUR or (wire == _WIRE_BLOCK and field.is_repeated)):
+    is_packed = wire == _WIRE_BLOCK and field.is_repeated
+    if field.kind is int and (is_packed or wire == _WIRE_VARINT):
+        place = 0
+        while place < len(content):
+            value, place = _varint(content, place)
+            value &= (1 << 64) - 1
+            yield value - (1 << 64) if value >> 63 else value  # signed
+    elif field.kind is float and (is_packed or wire == _WIRE_FOUR):
         if len(content) % 4:
             raise WireError("it is cut off")
         yield from struct.unpack(f"<{len(content) // 4}f", content)
@@ -219,15 +221,6 @@ def _values(field: _Field, wire: int, content: memoryview, depth: int, left: lis
         yield content
     else:
         yield decode(field.kind, content, depth + 1, left)
-
-
-def _varints(block: memoryview) -> Iterator[int]:
-    """Yield the numbers of a packed block, signed, 64 bits."""
-    place = 0
-    while place < len(block):
-        value, place = _varint(block, place)
-        value &= (1 << 64) - 1
-        yield value - (1 << 64) if value >> 63 else value
 
 
 def _encoded(field: _Field, value: Any) -> bytes:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Tier = Literal["built-in", "full", "remote"]
 Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
 Device = Literal["cpu", "cuda"]
+Vectors: TypeAlias = "npt.NDArray[np.float32]"
 PromptStyle = Literal["qwen3", "tobi"]
 """Prompt of an expander: of a plain instruction model, or of tobi/qmd's fine-tune."""
 

@@ -125,9 +125,9 @@ class EngineSettings(Struct, frozen=True):
 
     def threads_for(self, role: Role) -> int:
         """Return the number of threads, at least 1; for an embedder on a CPU, of texts read at the same time."""
-        asked = self.number("embed.threads", 1, _MOST_THREADS) if role == "embed" else None
-        asked = asked or self.number("threads", 1, _MOST_THREADS) or self.threads
-        return usable_cpus() if asked is None else max(1, asked)
+        texts = self.number("embed.threads", 1, _MOST_THREADS) if role == "embed" else None
+        chosen = texts or self.number("threads", 1, _MOST_THREADS) or self.threads
+        return usable_cpus() if chosen is None else max(1, chosen)
 
     @property
     def gpu_allowed(self) -> bool:

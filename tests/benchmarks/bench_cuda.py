@@ -336,7 +336,7 @@ def show_embedding(plan: Plan) -> Row:
     session = open_session(path, format="fp32", fuse=False, allow_gpu=not plan.is_dry, gpu=use)
     runs = BatchRuns(session)
     started = time.perf_counter()
-    vectors = embedder.embed_documents_in(runs, texts)
+    vectors = embedder.embed_documents(texts, runs=runs)
     rate = len(texts) / (time.perf_counter() - started)
     n = min(256, len(texts))
     cosines = (embedder.embed_documents(texts[:n]) * vectors[:n]).sum(axis=1)

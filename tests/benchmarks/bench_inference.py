@@ -115,7 +115,8 @@ def open_standin(plan: Plan, name: str, format: str) -> Session:
     path = plan.folder / name / "model.onnx"
     session = open_session(path, format=format, threads=plan.threads, allow_gpu=plan.allow_gpu)
     if plan.allow_gpu:
-        print(f"{name} ({format}): asked {session.asked}, got {session.got}, nodes {dict(session.nodes_by_provider())}")
+        nodes = dict(session.nodes_by_provider())
+        print(f"{name} ({format}): asked {session.preferred}, got {session.got}, nodes {nodes}")
     return session
 
 

@@ -65,7 +65,7 @@ def with_room(session: Session, room: int = 1 << 30) -> CountedSession:
 def test_the_twin_for_batches_gives_the_vectors_of_the_int8_graph(embedder: OnnxEmbedder, session: Session) -> None:
     texts = sentences(200, 1000)
     alone = embedder.embed_documents(texts)
-    together = embedder.embed_documents_in(BatchRuns(session, 2048), texts)
+    together = embedder.embed_documents(texts, runs=BatchRuns(session, 2048))
     cosines = (alone * together).sum(axis=1)
     # Measured on 600 texts: mean 0.9994, lowest 0.9935. The INT8 graph itself, with the last digit of its position
     # table changed: mean 0.9997, lowest 0.9940. Plain products of the widened weights: mean 0.9937.
@@ -76,8 +76,8 @@ def test_the_twin_for_batches_gives_the_vectors_of_the_int8_graph(embedder: Onnx
 
 def test_a_text_has_the_same_vector_in_every_batch(embedder: OnnxEmbedder, session: Session) -> None:
     texts = sentences(12)
-    alone = [embedder.embed_documents_in(BatchRuns(session), [text])[0] for text in texts]
-    together = embedder.embed_documents_in(BatchRuns(session), texts)
+    alone = [embedder.embed_documents([text], runs=BatchRuns(session))[0] for text in texts]
+    together = embedder.embed_documents(texts, runs=BatchRuns(session))
     assert ((np.array(alone) * together).sum(axis=1)).mean() > 0.999
 
 

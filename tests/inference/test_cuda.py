@@ -52,7 +52,7 @@ def _operators_on(session: Session, provider: str) -> Counter[str]:
 
 def test_every_product_and_attention_of_a_q4f16_decoder_is_on_the_device(decoder: tuple[Decoder, Weights]) -> None:
     session = decoder[0].session
-    assert (session.asked, session.got, session.note) == ("cuda", "cuda", None)
+    assert (session.preferred, session.got, session.note) == ("cuda", "cuda", None)
     left = _operators_on(session, "CPUExecutionProvider")
     assert not {"MatMulNBits", "GroupQueryAttention", "MatMul", "Gather", "SimplifiedLayerNormalization"} & set(left)
 

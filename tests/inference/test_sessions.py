@@ -21,12 +21,12 @@ MODEL = locate_builtin() / "model.onnx"
 
 def test_int8_runs_on_the_cpu_without_a_note() -> None:
     session = open_session(MODEL, format="int8", threads=1)
-    assert (session.asked, session.got, session.note) == ("cpu", "cpu", None)
+    assert (session.preferred, session.got, session.note) == ("cpu", "cpu", None)
 
 
 def test_full_precision_kept_off_the_gpu_says_why() -> None:
     session = open_session(MODEL, format="fp32", allow_gpu=False)
-    assert (session.asked, session.got) == ("cuda", "cpu")
+    assert (session.preferred, session.got) == ("cuda", "cpu")
     assert session.note is not None
     assert "switched off" in session.note
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.engines.embedder import TokenizedEmbedder
-from qmd.inference.runtime.gpu_memory import OutOfMemory
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from qmd.inference.base import EngineDescription
-    from qmd.inference.engines.embedder import OnnxEmbedder
-    from qmd.inference.engines.encoder_graph import BatchRuns
-    from qmd.inference.runtime.gpu_memory import GpuUse
+from qmd.inference.base import EngineDescription
+from qmd.inference.engines.embedder import OnnxEmbedder, TokenizedEmbedder
+from qmd.inference.engines.encoder_graph import BatchRuns
+from qmd.inference.records import Vectors
+from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory
+from qmd.inference.runtime.sessions import cuda_works, open_session
 
 SAME_VECTORS = 0.998
 """Mean cosine to the CPU's vectors at which another device's vectors count as the same model's. Between two processors
@@ -67,34 +61,29 @@ class BulkEmbedder(TokenizedEmbedder):
         provider = "cuda" if self.runs is not None else self.inner.description.provider
         return replace(self.inner.description, provider=provider, note=self._note)
 
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
         return self._embed(lambda: self.inner.embed_queries(texts))
 
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> Vectors:
         if len(texts) < _CALL:
             return self._embed(lambda: self.inner.embed_documents(texts, on_progress))
         self._patience -= len(texts)
         if self._open_runs is not None and self._patience < 0:
             self.open_now(texts)
-        return self._embed(
-            lambda: (
-                self.inner.embed_documents_in(self.runs, texts, on_progress)
-                if self.runs is not None
-                else self.inner.embed_documents(texts, on_progress)
-            )
-        )
+        return self._embed(lambda: self.inner.embed_documents(texts, on_progress, self.runs))
 
-    def _embed(self, run: Callable[[], npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    def _embed(self, run: Callable[[], Vectors]) -> Vectors:
         """Return what `run` returns; run once more on the CPU if one text does not fit in the GPU's memory."""
         try:
             return run()
         except OutOfMemory:
             if self.runs is None and self.inner.session.got == "cpu":
                 raise
-        # Outside the handler: its traceback would keep the session and its memory.
-        self._leave_gpu()
+        # Outside the handler: its traceback would keep the session and its memory. Leave the GPU for good: its memory
+        # is short, and every further batch would fail again.
+        self.runs = self._open_runs = None
+        self.inner = self._open_on_cpu()
+        self._note = f"'{self.inner.session.name}' runs on the CPU: the GPU has no memory left for one text"
         return run()
 
     def open_now(self, texts: Sequence[str]) -> None:
@@ -105,19 +94,13 @@ class BulkEmbedder(TokenizedEmbedder):
             if opened is None:
                 return
             compared = texts[:: max(1, len(texts) // _COMPARED)]
-            ours, theirs = self.inner.embed_documents(compared), self.inner.embed_documents_in(opened, compared)
+            ours, theirs = self.inner.embed_documents(compared), self.inner.embed_documents(compared, runs=opened)
             self.cosine = float((ours * theirs).sum(axis=1).mean())
             if self.cosine < SAME_VECTORS:
                 raise ModelError(f"the GPU's vectors agree with the CPU's by {self.cosine:.4f} only")
             self.runs = opened
         except ModelError as exc:
             self._note = f"no documents go to the GPU in batches: {exc.message}"
-
-    def _leave_gpu(self) -> None:
-        """Leave the GPU for good: its memory is short, and every further batch would fail again."""
-        self.runs = self._open_runs = None
-        self.inner = self._open_on_cpu()
-        self._note = f"'{self.inner.session.name}' runs on the CPU: the GPU has no memory left for one text"
 
 
 def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | None:
@@ -126,9 +109,6 @@ def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | None:
     Raises:
         ModelError: Documents stay on the CPU for another reason.
     """
-    from qmd.inference.engines.encoder_graph import BatchRuns
-    from qmd.inference.runtime.sessions import cuda_works, open_session
-
     if not cuda_works(gpu.device):
         return None
     session = open_session(path, format="fp32", fuse=False, gpu=gpu)

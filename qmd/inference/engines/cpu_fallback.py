@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from qmd.inference.base import EngineDescription, Expansion
+from qmd.inference.base import EngineDescription, Expander, Expansion, Reranker
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 
 _Answer = TypeVar("_Answer")
+_Engine = TypeVar("_Engine", bound=Reranker | Expander, covariant=True)
 
 
-class FallbackEngine:
+class FallbackEngine(Generic[_Engine]):
     """A `Reranker` or an `Expander`; `load` opens it with the GPU (True) or without."""
 
-    def __init__(self, load: Callable[[bool], Any]) -> None:
+    def __init__(self, load: Callable[[bool], _Engine]) -> None:
         self._load = load
         self._note: str | None = None
         try:
@@ -27,25 +28,25 @@ class FallbackEngine:
     @property
     def description(self) -> EngineDescription:
         """The engine's description, with the reason why it left the GPU."""
-        description: EngineDescription = self.engine.description
-        return replace(description, note=self._note)
+        return replace(self.engine.description, note=self._note)
 
-    def score(self, query: str, passages: Sequence[str], **limits: Any) -> Sequence[float | None]:
-        return self._ask(lambda engine: engine.score(query, passages, **limits))
+    def score(
+        self: FallbackEngine[Reranker], query: str, passages: Sequence[str], **limits: Any
+    ) -> Sequence[float | None]:
+        return self._run(lambda engine: engine.score(query, passages, **limits))
 
-    def expand(self, query: str, **limits: Any) -> Expansion:
-        expansion: Expansion = self._ask(lambda engine: engine.expand(query, **limits))
-        return expansion
+    def expand(self: FallbackEngine[Expander], query: str, **limits: Any) -> Expansion:
+        return self._run(lambda engine: engine.expand(query, **limits))
 
-    def _ask(self, question: Callable[[Any], _Answer]) -> _Answer:
+    def _run(self, work: Callable[[_Engine], _Answer]) -> _Answer:
         try:
-            return question(self.engine)
+            return work(self.engine)
         except OutOfMemory:
             if self.description.provider == "cpu":
                 raise
         # Outside the handler: its traceback would keep the session and its memory.
         self._fall_back()
-        return question(self.engine)
+        return work(self.engine)
 
     def _fall_back(self) -> None:
         self.engine = self._load(False)

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.encoder_graph import EncoderGraph, read_encoder_graph
+from qmd.inference.engines.encoder_graph import BatchRuns, EncoderGraph, read_encoder_graph
 from qmd.inference.engines.pooling import pool
 from qmd.inference.models.prepared import has_byte_products
 from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
-from qmd.inference.records import FolderRules, ModelRecord
+from qmd.inference.records import FolderRules, ModelRecord, Vectors
 from qmd.inference.runtime.gpu_memory import GpuUse
 from qmd.inference.runtime.parallel import map_bounded
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
-
-if TYPE_CHECKING:
-    from qmd.inference.engines.encoder_graph import BatchRuns
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector is meaningless."""
@@ -65,11 +60,11 @@ class TokenEncoder(Struct, frozen=True):
     context: int
     threads: int
 
-    def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
+    def encode(self, tokens: Tokens) -> Vectors:
         """Return token vectors of one text, shape (n_tokens, dim), not normalised; (1, dim) if the graph pools."""
         ids = np.array([tokens.ids], dtype=np.int64)
         found = self.session.run([self.graph.output], self.graph.feeds(ids, np.ones_like(ids)))[0][0]
-        vectors: npt.NDArray[np.float32] = np.atleast_2d(found).astype(np.float32, copy=False)
+        vectors: Vectors = np.atleast_2d(found).astype(np.float32, copy=False)
         return vectors
 
 
@@ -106,19 +101,16 @@ class OnnxEmbedder(TokenizedEmbedder):
         self.session = encoder.session
         self.fingerprint = fingerprint
         self.dim = dim
-        self.description = EngineDescription(
-            "embed", record.name, encoder.session.format, record.tier, encoder.session.got
-        )
+        self.description = EngineDescription("embed", record.name, self.session.format, record.tier, self.session.got)
         self.max_tokens = record.max_tokens
         """Token budget of one chunk's body; text beyond the model's context is cut at the end."""
 
     @property
     def handling(self) -> tuple[str, ...]:
         """Pooling, prompts and length, each with the file or rule that sets it; empty for the catalogue's models."""
-        record = self.record
+        record, graph = self.record, self.encoder.graph
         if record.rules is None:
             return ()
-        graph = self.encoder.graph
         origins = dict(record.rules.origins)
         how = (
             f"by the graph, output '{graph.output}'" if graph.is_pooled else f"{record.pooling} ({origins['pooling']})"
@@ -134,37 +126,32 @@ class OnnxEmbedder(TokenizedEmbedder):
         )
 
     def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
-        return self._embed(texts, self.record.document_prompt, on_progress)
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None, runs: BatchRuns | None = None
+    ) -> Vectors:
+        """Return vectors; `runs` are batches of another session of this model, to be used instead of its own."""
+        return self._embed(texts, self.record.document_prompt, on_progress, runs)
 
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return self._embed(texts, self.record.query_prompt, None)
-
-    def embed_documents_in(
-        self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
-        """Run `embed_documents` in the batches of another session of this model."""
-        prompt = self.record.document_prompt
-        return self._embed(texts, prompt, on_progress, lambda encoded: runs.run([tokens.ids for tokens in encoded]))
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._embed(texts, self.record.query_prompt)
 
     def _embed(
         self,
         texts: Sequence[str],
         prompt: str,
-        on_progress: Callable[[int], None] | None,
-        run: Callable[[Sequence[Tokens]], Iterable[tuple[int, npt.NDArray[np.float32]]]] | None = None,
-    ) -> npt.NDArray[np.float32]:
+        on_progress: Callable[[int], None] | None = None,
+        runs: BatchRuns | None = None,
+    ) -> Vectors:
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         skip = self._prompt_tokens(prompt)
         encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
-        for done, (index, rows) in enumerate((run or self._run_singly)(encoded), start=1):
+        results = self._run_singly(encoded) if runs is None else runs.run([tokens.ids for tokens in encoded])
+        for done, (index, rows) in enumerate(results, start=1):
             vectors[index] = pool(rows, self.record.pooling, skip=skip, dim=self.dim)
             if on_progress is not None:
                 on_progress(done)
         return vectors
 
-    def _run_singly(self, encoded: Sequence[Tokens]) -> Iterable[tuple[int, npt.NDArray[np.float32]]]:
+    def _run_singly(self, encoded: Sequence[Tokens]) -> Iterable[tuple[int, Vectors]]:
         # Longest first: the threads then finish together.
         order = sorted(range(len(encoded)), key=lambda index: -len(encoded[index].ids))
         vectors = map_bounded(self.encoder.encode, [encoded[index] for index in order], self.encoder.threads)
@@ -193,26 +180,22 @@ def load_embedder(
     rules = record.rules or FolderRules()
     tokenizer = load_tokenizer(folder / "tokenizer.json", is_lower_case=rules.is_lower_case, end_token=rules.end_token)
     options = {} if record.tier == "built-in" else sum_options()
-    session = open_session(
-        weights.path,
-        format=weights.format,
-        threads=1,
-        allow_gpu=allow_gpu,
-        fuse=not record.is_fused,
-        options=options,
-        gpu=gpu,
-    )
+    path, format, fuse = weights.path, weights.format, not record.is_fused
+    session = open_session(path, format=format, threads=1, allow_gpu=allow_gpu, fuse=fuse, options=options, gpu=gpu)
     encoder = TokenEncoder(session, tokenizer, read_encoder_graph(session), record.context, threads)
-    _check_pooling(encoder.graph, record, rules, weights.path)
+    _check_pooling(encoder.graph, record, rules, path)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
-    if record.dim is not None and dim != record.dim:
-        raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
-    if rules.kept_dim is not None and rules.kept_dim > dim:
-        raise ModelError(
-            f"model '{weights.path}' has {dim} dimensions, not {rules.kept_dim}",
-            "correct QMD_EMBED_DIM, or 'dim' in index.yml",
-        )
-    return OnnxEmbedder(encoder, record, encoder_fingerprint(folder, record, weights.path), rules.kept_dim or dim)
+    check_dim(str(path), dim, record.dim, rules.kept_dim)
+    return OnnxEmbedder(encoder, record, encoder_fingerprint(folder, record, path), rules.kept_dim or dim)
+
+
+def check_dim(model: str, dim: int, expected: int | None, kept: int | None) -> None:
+    """Raise a ModelError for vectors of another size than the record's, or with fewer values than are to be kept."""
+    if expected is not None and dim != expected:
+        raise ModelError(f"model '{model}' has {dim} dimensions, expected {expected}", "qmd models verify")
+    if kept is not None and kept > dim:
+        hint = "correct QMD_EMBED_DIM, or 'dim' in index.yml"
+        raise ModelError(f"model '{model}' has {dim} dimensions, not {kept}", hint)
 
 
 def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules, path: Path) -> None:

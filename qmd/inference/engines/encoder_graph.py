@@ -6,17 +6,16 @@ Batches keep a GPU busy. A CPU is faster with one text a run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.inference.records import Vectors
 from qmd.inference.runtime.gpu_memory import OutOfMemory
-
-if TYPE_CHECKING:
-    from qmd.inference.runtime.sessions import Session
+from qmd.inference.runtime.sessions import Session
 
 _POOLED = ("sentence_embedding", "sentence_embeddings", "text_embeds", "dense_vecs", "embedding", "embeddings")
 """Names of outputs with one vector a text, if they have two dimensions, as exporters use them.
@@ -123,7 +122,7 @@ class BatchRuns:
         if "attention_mask" not in self._graph.types:
             raise ModelError(f"model '{session.name}' has no 'attention_mask' input, so it takes no padded batches")
 
-    def run(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    def run(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, Vectors]]:
         """Yield (index into `texts`, token vectors (n_tokens, dim) or one pooled vector (1, dim)), longest text first.
 
         Raises:
@@ -148,12 +147,12 @@ class BatchRuns:
                 # A view: a foreign graph's output for every token is pooled without a copy.
                 yield index, row[None] if row.ndim == 1 else row[: len(texts[index])]
 
-    def _run(self, rows: Sequence[Sequence[int]], width: int) -> npt.NDArray[np.float32]:
+    def _run(self, rows: Sequence[Sequence[int]], width: int) -> Vectors:
         ids = np.zeros((len(rows), width), np.int64)
         mask = np.zeros_like(ids)
         for index, row in enumerate(rows):
             ids[index, : len(row)] = row
             mask[index, : len(row)] = 1
         found = self.session.run([self._graph.output], self._graph.feeds(ids, mask))[0]
-        vectors: npt.NDArray[np.float32] = found.astype(np.float32, copy=False)
+        vectors: Vectors = found.astype(np.float32, copy=False)
         return vectors

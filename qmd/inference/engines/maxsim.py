@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from qmd.analysis.stopwords import stop_words_of
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.embedder import TokenEncoder
+from qmd.inference.records import Vectors
 from qmd.inference.runtime.parallel import map_in_time
 from qmd.inference.runtime.tokenization import Tokens
 
@@ -83,13 +83,11 @@ class MaxSimReranker:
                 scores[row] = value
         return scores
 
-    def _query_vectors(
-        self, query: str, intent: str | None
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], float]:
+    def _query_vectors(self, query: str, intent: str | None) -> tuple[Vectors, Vectors, float]:
         """Return query token vectors, shape (n, dim), weights above 0, shape (n,), and seconds a token."""
         s_per_token = 0.0
-        vectors: list[npt.NDArray[np.float32]] = []
-        weights: list[npt.NDArray[np.float32]] = []
+        vectors: list[Vectors] = []
+        weights: list[Vectors] = []
         for text, factor in ((query, 1.0), (intent or "", INTENT_WEIGHT)):
             tokens = self._encoder.tokenizer.encode(text, _QUERY_TOKENS)
             weight = np.array(self._weights(text, tokens), dtype=np.float32) * np.float32(factor)
@@ -117,9 +115,7 @@ class MaxSimReranker:
         return [0.0 if owner is None else by_word[owner] / pieces[owner] for owner in owners]
 
 
-def max_similarity(
-    query: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], passage: npt.NDArray[np.float32]
-) -> float:
+def max_similarity(query: Vectors, weights: Vectors, passage: Vectors) -> float:
     """Return the weighted mean over query tokens of the best cosine to a passage token.
 
     Args:
@@ -135,8 +131,8 @@ def max_similarity(
     return float(best @ weights / weights.sum())
 
 
-def _normalised(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    result: npt.NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+def _normalised(vectors: Vectors) -> Vectors:
+    result: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return result
 
 

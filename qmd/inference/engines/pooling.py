@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from qmd.inference.records import Pooling
-
-Vectors = npt.NDArray[np.float32]
+from qmd.inference.records import Pooling, Vectors
 
 
 def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | None = None) -> Vectors:

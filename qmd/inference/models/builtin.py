@@ -40,22 +40,7 @@ MINILM = ModelRecord(
 MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
 """Name of the built-in reranker, which uses the built-in embedding model's token vectors."""
 
-_ENDINGS = (
-    ("s", ""),
-    ("es", ""),
-    ("ies", "y"),
-    ("ed", ""),
-    ("ed", "e"),
-    ("ied", "y"),
-    ("ing", ""),
-    ("ing", "e"),
-    ("ly", ""),
-    ("ily", "y"),
-    ("er", ""),
-    ("er", "e"),
-    ("ness", ""),
-    ("iness", "y"),
-)
+_ENDINGS = "s= es= ies=y ed= ed=e ied=y ing= ing=e ly= ily=y er= er=e ness= iness=y"
 """English endings, and the ending of the word without them."""
 
 _SHORTEST_BASE = 4
@@ -88,7 +73,7 @@ def is_word(text: str) -> bool:
 def _base_forms(word: str) -> list[str]:
     """Return the word and its possible base forms."""
     forms = [word]
-    for ending, replacement in _ENDINGS:
+    for ending, replacement in (pair.split("=") for pair in _ENDINGS.split()):
         base = word.removesuffix(ending)
         if base != word and len(base + replacement) >= _SHORTEST_BASE:
             forms.append(base + replacement)

@@ -24,8 +24,8 @@ _TITLE_TOKENS = 32
 _CHARACTERS_A_TOKEN = 4
 """Estimate for prompts: describing a model does not open its tokenizer."""
 
-_RELEVANT_PASSAGES = "Represent this sentence for searching relevant passages: "
-_INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+_RELEVANT = "Represent this sentence for searching relevant passages: "
+INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
 
 class Family(Struct, frozen=True):
@@ -57,18 +57,11 @@ FAMILIES: tuple[Family, ...] = (
         "mean",
         512,
         "intfloat/multilingual-e5-large-instruct",
-        f"{_INSTRUCTION} ",
+        f"{INSTRUCTION} ",
     ),
     Family("E5", r"e5-(small|base|large)(-v2)?", "mean", 512, "intfloat/e5-base-v2", "query: ", "passage: "),
     Family("BGE-M3", r"bge-m3", "first", 8192, "BAAI/bge-m3"),
-    Family(
-        "BGE English",
-        r"bge-(small|base|large)-en(-v1\.5)?",
-        "first",
-        512,
-        "BAAI/bge-base-en-v1.5",
-        _RELEVANT_PASSAGES,
-    ),
+    Family("BGE English", r"bge-(small|base|large)-en(-v1\.5)?", "first", 512, "BAAI/bge-base-en-v1.5", _RELEVANT),
     Family(
         "BGE Chinese",
         r"bge-(small|base|large)-zh(-v1\.5)?",
@@ -112,7 +105,7 @@ FAMILIES: tuple[Family, ...] = (
         "last",
         32768,
         "Qwen/Qwen3-Embedding-0.6B",
-        _INSTRUCTION,
+        INSTRUCTION,
         end_token="<|endoftext|>",
     ),
     Family(
@@ -129,7 +122,7 @@ FAMILIES: tuple[Family, ...] = (
         "first",
         512,
         "Snowflake/snowflake-arctic-embed-m-v1.5",
-        _RELEVANT_PASSAGES,
+        _RELEVANT,
     ),
     Family("GTE", r"gte-(small|base|large)", "mean", 512, "thenlper/gte-base"),
     Family(
@@ -140,15 +133,8 @@ FAMILIES: tuple[Family, ...] = (
         "Alibaba-NLP/gte-modernbert-base",
     ),
     Family("Jina v2", r"jina-embeddings-v2-[a-z-]+", "mean", 8192, "jinaai/jina-embeddings-v2-base-en"),
-    Family(
-        "mxbai",
-        r"mxbai-embed-(2d-)?large-v1",
-        "first",
-        512,
-        "mixedbread-ai/mxbai-embed-large-v1",
-        _RELEVANT_PASSAGES,
-    ),
-    Family("UAE", r"uae-large-v1", "first", 512, "WhereIsAI/UAE-Large-V1", _RELEVANT_PASSAGES),
+    Family("mxbai", r"mxbai-embed-(2d-)?large-v1", "first", 512, "mixedbread-ai/mxbai-embed-large-v1", _RELEVANT),
+    Family("UAE", r"uae-large-v1", "first", 512, "WhereIsAI/UAE-Large-V1", _RELEVANT),
     Family(
         "Stella v5",
         r"stella[-_]en[-_](400m|1\.5b)[-_]v5(-doc)?",
@@ -194,8 +180,8 @@ def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
 
 def chunk_tokens(context: int, document_prompt: str) -> int:
     """Return the token budget of a chunk's body in a run of `context` tokens."""
-    room = _TITLE_TOKENS + len(document_prompt) // _CHARACTERS_A_TOKEN
-    return max(16, min(_MAX_CHUNK, context - room))
+    reserved = _TITLE_TOKENS + len(document_prompt) // _CHARACTERS_A_TOKEN
+    return max(16, min(_MAX_CHUNK, context - reserved))
 
 
 JINA_ZH = ModelRecord(
@@ -262,9 +248,7 @@ QWEN_EXPANDER = ModelRecord(
         ModelFormat(
             "q4f16",
             ModelFile(
-                "onnx/model_q4f16.onnx",
-                569_789_750,
-                "9e33a5911974174761d0dfdcc0bec975d9c45af0eae5e9eb647b8ba9442a8f91",
+                "onnx/model_q4f16.onnx", 569_789_750, "9e33a5911974174761d0dfdcc0bec975d9c45af0eae5e9eb647b8ba9442a8f91"
             ),
             "cuda",
         ),
@@ -316,7 +300,6 @@ _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
     "hf:ggml-org/qwen3-reranker-0.6b-q8_0-gguf/": QWEN_RERANKER,
     "hf:tobil/qmd-query-expansion-": QWEN_EXPANDER,
 }
-
 
 _FULL_SET: Mapping[Role, ModelRecord] = {"embed": JINA_ZH, "rerank": QWEN_RERANKER, "expand": QWEN_EXPANDER}
 """The models that `auto` means and `models pull` fetches; other models of the tier are used on request."""

@@ -62,22 +62,17 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
         NotFoundError: There is none.
     """
     imported = find_imported(name, models_dir) if models_dir is not None else None
-    room = provider_prefix(name)
     if imported is not None:
-        record: ModelRecord | None = imported.record
-    else:
-        record = find_model(name) if room is None else engine_provider(room).find_record(name)
+        return imported.record
+    provider = provider_prefix(name)
+    record = find_model(name) if provider is None else engine_provider(provider).find_record(name)
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record
 
 
 def model_path(record: ModelRecord, models_dir: Path) -> Path:
-    """Return the folder of a model that is on this machine.
-
-    Raises:
-        NotFoundError: It is not.
-    """
+    """Return the folder of a model that is on this machine; a NotFoundError if it is not."""
     folder = locate_model(record, models_dir)
     if folder is None:
         raise NotFoundError(f"model '{record.name}' is not on this machine", f"get it: qmd models pull {record.name}")
@@ -126,7 +121,7 @@ def folder_size(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def mapped_os_errors(path: Path) -> Iterator[None]:
+def map_os_errors(path: Path) -> Iterator[None]:
     """Turn a full disk, missing rights and similar errors into one `ModelError` line."""
     try:
         yield
@@ -137,11 +132,7 @@ def mapped_os_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Lock a path for the block.
-
-    Raises:
-        BusyModelError: If another process has the lock; `otherwise` is the message.
-    """
+    """Lock a path for the block; a BusyModelError with the message `otherwise` if another process has the lock."""
     with exclusive_lock(path) as is_ours:
         if not is_ours:
             raise BusyModelError(otherwise, "wait until it has ended")
@@ -167,11 +158,7 @@ def staged(models_dir: Path, name: str) -> Iterator[Path]:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Refuse before the first byte when the disk has no space for `needed` bytes more.
-
-    Raises:
-        ModelError: There is too little space.
-    """
+    """Raise a ModelError, before the first byte, when the disk has no space for `needed` bytes more."""
     free = shutil.disk_usage(folder).free
     if needed + _SPARE_BYTES > free:
         raise ModelError(

@@ -58,7 +58,8 @@ def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
         return "fp32", "q8"
     # With VNNI alone two-term products are as fast as blocks or a tenth slower, and half as far off; with AMX, which
     # blocks do not use, they take 0.6 of the time.
-    return ("i16w8", "i16w16", "q8", "fp32") if has_byte_tiles() else ("q8", "i16w8", "i16w16", "fp32")
+    has_tiles = "amx_int8" in (_processor_flags(_CPUINFO) or ())
+    return ("i16w8", "i16w16", "q8", "fp32") if has_tiles else ("q8", "i16w8", "i16w16", "fp32")
 
 
 def exact_source(record: ModelRecord, folder: Path) -> ModelFormat | None:
@@ -121,11 +122,6 @@ def has_byte_products(cpuinfo: Path = _CPUINFO) -> bool:
         return byte_sums_are_exact()
     except ModelError:
         return False  # no model runs here
-
-
-def has_byte_tiles(cpuinfo: Path = _CPUINFO) -> bool:
-    """Return whether the processor multiplies matrices of bytes in one instruction (AMX); False if unknown."""
-    return "amx_int8" in (_processor_flags(cpuinfo) or ())
 
 
 def _processor_flags(cpuinfo: Path) -> frozenset[str] | None:

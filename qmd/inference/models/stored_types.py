@@ -61,8 +61,8 @@ def read_network(path: Path, folder: Path) -> Network:
         return Network()
 
     def number(found: int, key: str) -> int | None:
-        said = found or config.get(key)
-        return int(said) if isinstance(said, int | float) and 0 < said < _MOST else None
+        value = found or config.get(key)
+        return int(value) if isinstance(value, int | float) and 0 < value < _MOST else None
 
     attention = [node for node in graph.node if node.op_type in _ATTENTION]
     first = attention[0] if attention else Node()

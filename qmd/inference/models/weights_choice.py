@@ -42,16 +42,12 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
     Raises:
         ModelError: If the folder contains no model file.
     """
-    prepared = [
-        ChosenWeights(
-            state.path / "model.onnx", state.name, "prepared here: the fastest on this CPU that is exact enough"
-        )
-        for state in prepared_forms(record, folder)
-        if state.fault is None
-    ]
-    asked = next((item for item in prepared if item.format == form), None)
-    if asked is not None:
-        return replace(asked, reason="prepared here, as asked for")
+    reason = "prepared here: the fastest on this CPU that is exact enough"
+    whole = [state for state in prepared_forms(record, folder) if state.fault is None]
+    prepared = [ChosenWeights(state.path / "model.onnx", state.name, reason) for state in whole]
+    named = next((item for item in prepared if item.format == form), None)
+    if named is not None:
+        return replace(named, reason="prepared here, as asked for")
     usable = prepared if form != PUBLISHED else []
     found = next((item for item in _candidates(folder, record, usable, allow_gpu) if item.path.is_file()), None)
     if found is None:

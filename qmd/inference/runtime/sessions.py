@@ -46,27 +46,25 @@ _BYTES_MODEL = bytes.fromhex(
 )
 
 
-class ProviderPreference(Struct, frozen=True):
+class ProviderChoice(Struct, frozen=True):
     """The best provider of a weight format, and why."""
 
     provider: Provider
     reason: str
 
 
-_BYTE_PRODUCTS = ProviderPreference("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel")
-PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
-    "int8": ProviderPreference(
+_BYTE_PRODUCTS = ProviderChoice("cpu", "products of bytes are MatMulIntegerToFloat, which has no CUDA kernel")
+PROVIDER_BY_FORMAT: Mapping[str, ProviderChoice] = {
+    "int8": ProviderChoice(
         "cpu", "dynamic INT8 operators have no CUDA kernels; they would fall back one by one, copying at every step"
     ),
     "i16w8": _BYTE_PRODUCTS,
     "i16w16": _BYTE_PRODUCTS,
-    "q8": ProviderPreference(
-        "cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"
-    ),
-    "q4": ProviderPreference("cpu", "accuracy level 4 computes in INT8 on the CPU"),
-    "q4f16": ProviderPreference("cuda", "MatMulNBits and fp16 attention have native CUDA kernels"),
-    "fp16": ProviderPreference("cuda", "fully native on CUDA; on x86 the CPU casts the weights to fp32 at load"),
-    "fp32": ProviderPreference("cuda", "fully native on CUDA"),
+    "q8": ProviderChoice("cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"),
+    "q4": ProviderChoice("cpu", "accuracy level 4 computes in INT8 on the CPU"),
+    "q4f16": ProviderChoice("cuda", "MatMulNBits and fp16 attention have native CUDA kernels"),
+    "fp16": ProviderChoice("cuda", "fully native on CUDA; on x86 the CPU casts the weights to fp32 at load"),
+    "fp32": ProviderChoice("cuda", "fully native on CUDA"),
 }
 
 
@@ -84,7 +82,7 @@ class Session(Struct, frozen=True):
     ort: ort.InferenceSession
     path: Path
     format: str
-    asked: Provider
+    preferred: Provider
     got: Provider
     note: str | None = None
     """One line when the session is not on the preferred provider, else None."""
@@ -105,7 +103,7 @@ class Session(Struct, frozen=True):
             ModelError: The runtime refused the inputs or failed.
             OutOfMemory: The device has no memory for intermediate values.
         """
-        with mapped_errors(self.path.name, self.got):
+        with mapped_errors(self.name, self.got):
             return list(self.ort.run(outputs, dict(feeds)))
 
     def operators(self) -> Counter[tuple[str, str]]:
@@ -131,9 +129,9 @@ def gpu_allowed(env: Mapping[str, str]) -> bool:
     return not is_on(env.get("QMD_FORCE_CPU")) and not is_off(env.get("QMD_LLAMA_GPU"))
 
 
-def preferred_provider(format: str) -> ProviderPreference:
+def preferred_provider(format: str) -> ProviderChoice:
     """Return the provider for a weight format, with the reason; the CPU for an unknown format."""
-    unknown = ProviderPreference("cpu", "a format that is not in the table runs where every operator exists")
+    unknown = ProviderChoice("cpu", "a format that is not in the table runs where every operator exists")
     return PROVIDER_BY_FORMAT.get(format, unknown)
 
 
@@ -148,11 +146,9 @@ def import_runtime() -> ModuleType:
     """
     try:
         import onnxruntime
-    except ModuleNotFoundError as exc:
-        if exc.name != "onnxruntime":
-            raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
-        raise ModelError("onnxruntime is not installed; it has no package for some systems") from exc
     except ImportError as exc:
+        if isinstance(exc, ModuleNotFoundError) and exc.name == "onnxruntime":
+            raise ModelError("onnxruntime is not installed; it has no package for some systems") from exc
         raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
     if not hasattr(onnxruntime, "InferenceSession"):
         raise ModelError("onnxruntime is installed but empty", _REINSTALL)
@@ -187,9 +183,8 @@ def open_session(
     runtime = import_runtime()
     if not path.is_file():
         raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
-    asked = preferred_provider(format).provider
+    preferred = preferred_provider(format).provider
     session_options = _session_options(runtime, threads, fuse, options)
-
     use = gpu or GpuUse("embed")
 
     def create(providers: list[Any]) -> Any:
@@ -199,7 +194,7 @@ def open_session(
 
     verdict: str | None = None
     opened: Any = None
-    if asked == "cuda":
+    if preferred == "cuda":
         fault = cuda_verdict(use.device) if allow_gpu else NoCuda("GPU use is switched off")
         verdict = None if fault is None else fault.reason
         if verdict is None:
@@ -213,9 +208,9 @@ def open_session(
     got: Provider = "cuda" if _ORT_NAMES["cuda"] in opened.get_providers() else "cpu"
     device_id = use.device if got == "cuda" else 0
     note: str | None = None
-    if asked != got:
+    if preferred != got:
         note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
-    return Session(opened, path, format, asked, got, note, device_id)
+    return Session(opened, path, format, preferred, got, note, device_id)
 
 
 def cuda_works(device: int = 0) -> bool:

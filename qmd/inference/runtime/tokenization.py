@@ -126,11 +126,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of a model's folder; empty if there is no file.
-
-    Raises:
-        ModelError: The file is not a JSON object.
-    """
+    """Read a JSON object of a model's folder, empty if there is no file; a ModelError for other contents."""
     try:
         found = read_json_file(path)
     except FileNotFoundError:

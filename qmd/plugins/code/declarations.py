@@ -202,9 +202,7 @@ def _text(node: Node) -> str:
 
 
 def _is_adjacent(raw: bytes, end: int, start: int) -> bool:
-    """Return whether no blank line and no code lie between two places; some grammars count the line break as
-    comment.
-    """
+    """Return whether no blank line and no code is between two places; some grammars count a line break as comment."""
     between = raw[end:start]
     return not between.strip() and between.count(b"\n") + raw.endswith(b"\n", end - 1, end) <= 1
 

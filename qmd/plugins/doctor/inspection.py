@@ -189,7 +189,7 @@ def _placement(session: Session) -> dict[str, Any]:
     from qmd.inference.runtime.sessions import preferred_provider
 
     return {
-        "asked": session.asked,
+        "asked": session.preferred,
         "reason": session.note or preferred_provider(session.format).reason,
         "nodes": session.nodes_by_provider(),
         "left_behind": operators_on_cpu(session),

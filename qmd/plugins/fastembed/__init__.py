@@ -7,14 +7,10 @@ downloads nothing, and its models run on sessions of qmd.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from qmd.inference.base import EngineProvider
-
-if TYPE_CHECKING:
-    from qmd.inference.base import Embedder, Reranker
-    from qmd.inference.records import ModelChoice, ModelRecord, Role
-    from qmd.inference.settings import EngineSettings
+from qmd.inference.base import Embedder, EngineProvider, Reranker
+from qmd.inference.records import ModelChoice, ModelRecord, Role
+from qmd.inference.settings import EngineSettings
 
 
 class FastembedProvider(EngineProvider):

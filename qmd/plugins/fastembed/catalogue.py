@@ -25,6 +25,7 @@ PREFIX = "fastembed:"
 Kind = Literal["embedder", "cross-encoder", "late interaction"]
 
 _ROLES: Mapping[Kind, Role] = {"embedder": "embed", "cross-encoder": "rerank", "late interaction": "rerank"}
+_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
 _SEE_ALL = "see: qmd models list --available"
 
 _LONGEST_WINDOW = 512
@@ -63,11 +64,8 @@ def fastembed_classes() -> Mapping[Kind, Any]:
         from fastembed.rerank.cross_encoder import TextCrossEncoder
     except ImportError as exc:
         raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
-    return {
-        "embedder": TextEmbedding,
-        "cross-encoder": TextCrossEncoder,
-        "late interaction": LateInteractionTextEmbedding,
-    }
+    classes = (TextEmbedding, TextCrossEncoder, LateInteractionTextEmbedding)
+    return dict(zip(_ROLES, classes, strict=True))
 
 
 def fastembed_models() -> tuple[FastembedModel, ...]:
@@ -133,10 +131,7 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
         languages=languages,
         scripts=tuple(dict.fromkeys(script for code in languages for script in _SCRIPTS.get(code, ()))),
         formats=(ModelFormat(Path(weights).suffix.lstrip("."), ModelFile(weights), "cpu"),),
-        files=tuple(
-            ModelFile(path)
-            for path in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json", *more)
-        ),
+        files=tuple(map(ModelFile, (*_FILES, *more))),
         context=context,
         max_tokens=max(16, context - TITLE_TOKENS),
         dim=listed.get("dim"),

@@ -7,20 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
-from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.embedder import TokenizedEmbedder
+from qmd.inference.engines.embedder import TokenizedEmbedder, check_dim
 from qmd.inference.models.weights import sampled_digest
-from qmd.inference.records import ModelRecord
+from qmd.inference.records import ModelRecord, Vectors
 from qmd.inference.runtime.parallel import map_bounded
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.fastembed.catalogue import TITLE_TOKENS
 from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed
-
-_PROBE = "a"
 
 
 class FastembedEmbedder(TokenizedEmbedder):
@@ -41,7 +37,7 @@ class FastembedEmbedder(TokenizedEmbedder):
         """Over weights, tokenizer, prompts, window, and fastembed's class and version, which decide the pooling."""
         self.max_tokens = max(16, model.context - TITLE_TOKENS)
         self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
-        self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
+        self.full_dim = len(self._run(model.own.passage_embed, ["a"])[0])
         self.dim = kept_dim or self.full_dim
         prompts = f"query {self.record.query_prompt!r}, document {self.record.document_prompt!r} ({prompts_from})"
         cut = f", the first {self.dim} dimensions" if kept_dim else ""
@@ -52,18 +48,16 @@ class FastembedEmbedder(TokenizedEmbedder):
         )
         """Pooling, prompts and length, each with its source."""
 
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> Vectors:
         prompt = self.record.document_prompt
         return self._embed(self._model.own.passage_embed, [prompt + text for text in texts], on_progress)
 
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
         return self._embed(self._model.own.query_embed, [self.record.query_prompt + text for text in texts], None)
 
     def _embed(
         self, embed: Callable[..., Any], texts: Sequence[str], on_progress: Callable[[int], None] | None
-    ) -> npt.NDArray[np.float32]:
+    ) -> Vectors:
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         # Longest first: the threads then finish together.
         runs = sorted(self._model.runs(texts), key=lambda run: -max(len(texts[index]) for index in run))
@@ -75,7 +69,7 @@ class FastembedEmbedder(TokenizedEmbedder):
             if on_progress is not None:
                 on_progress(done)
         # Some of the graphs do not normalise.
-        result: npt.NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        result: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         return result
 
     def _run(self, embed: Callable[..., Any], texts: list[str]) -> list[Any]:
@@ -110,13 +104,5 @@ def load_fastembed_embedder(folder: Path, record: ModelRecord, settings: EngineS
     tokenizer = (folder / "tokenizer.json").read_bytes()
     fingerprint = sampled_digest(folder / record.formats[0].weights.path, record.name, repr(computed), tokenizer)
     embedder = FastembedEmbedder(model, fingerprint, overrides.dim, "your settings" if own_prompts else "its makers")
-    if record.dim is not None and embedder.full_dim != record.dim:
-        raise ModelError(
-            f"model '{record.name}' has {embedder.full_dim} dimensions, expected {record.dim}", "qmd models verify"
-        )
-    if embedder.dim > embedder.full_dim:
-        raise ModelError(
-            f"model '{record.name}' has {embedder.full_dim} dimensions, not {embedder.dim}",
-            "correct QMD_EMBED_DIM, or 'dim' in index.yml",
-        )
+    check_dim(record.name, embedder.full_dim, record.dim, overrides.dim)
     return embedder

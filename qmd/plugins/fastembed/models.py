@@ -106,20 +106,14 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
             lazy_load=True,
         ).model
         if weights.suffix == ".onnx":
-            format = stored_format(weights) or "int8"
+            format, gpu = stored_format(weights) or "int8", settings.gpu_use(record.role)
             session = open_session(
-                weights,
-                format=format,
-                threads=1,
-                allow_gpu=settings.gpu_allowed,
-                gpu=settings.gpu_use(record.role),
-                options=sum_options(),
+                weights, format=format, threads=1, allow_gpu=settings.gpu_allowed, gpu=gpu, options=sum_options()
             )
             threads = settings.threads_for(record.role) if session.got == "cpu" else 1
             # Replaces fastembed's session of ONNX Runtime, with the errors of qmd's sessions.
-            own.model = SimpleNamespace(
-                run=session.run, get_inputs=session.ort.get_inputs, get_outputs=session.ort.get_outputs
-            )
+            ort = session.ort
+            own.model = SimpleNamespace(run=session.run, get_inputs=ort.get_inputs, get_outputs=ort.get_outputs)
             own._ensure_tokenizer()
         else:
             format = record.formats[0].name

@@ -59,15 +59,14 @@ class FastembedReranker:
         with mapped_errors(self._model.record.name):
             score_run = self._open_query(self._model, query, (intent or "").strip())
             sizes = [max(1, sum(map(len, run))) for run in runs]
-            results = map_in_time(
-                score_run, runs, sizes, self._model.threads, deadline_s=deadline_s, is_cancelled=is_cancelled
-            )
+            threads = self._model.threads
+            results = map_in_time(score_run, runs, sizes, threads, deadline_s=deadline_s, is_cancelled=is_cancelled)
             for run, found in zip(runs, results, strict=False):
                 scores.update(zip(run, found, strict=True))
         if any(map(math.isnan, scores.values())):
+            name = self.description.model
             raise ModelError(
-                f"model '{self.description.model}' returns values that are not numbers",
-                f"check it: qmd models verify {self.description.model}",
+                f"model '{name}' returns values that are not numbers", f"check it: qmd models verify {name}"
             )
         return [scores.get(passage) for passage in passages]
 
@@ -84,10 +83,10 @@ def load_fastembed_reranker(folder: Path, record: ModelRecord, settings: EngineS
 
 def pair_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
     """Return P(relevant) of query and passage read together: the sigmoid of the model's single output."""
-    asked = f"{query}\n{intent}" if intent else query
+    wanted = f"{query}\n{intent}" if intent else query
 
     def score_run(passages: list[str]) -> list[float]:
-        values = np.array(list(model.own.rerank(asked, passages, batch_size=len(passages))), dtype=np.float32)
+        values = np.array(list(model.own.rerank(wanted, passages, batch_size=len(passages))), dtype=np.float32)
         # The two halves of tanh never overflow, as exp would for values beyond 700.
         return [float(value) for value in 0.5 + 0.5 * np.tanh(0.5 * values.astype(np.float64))]
 
@@ -99,13 +98,11 @@ def late_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
     texts = [query, intent] if intent else [query]
     vectors = [np.asarray(one, dtype=np.float32) for one in model.own.query_embed(texts)]
     shares = [1.0, INTENT_WEIGHT][: len(texts)]
-    weights = np.concatenate(
-        [np.full(len(one), share / len(one), np.float32) for one, share in zip(vectors, shares, strict=True)]
-    )
-    asked = np.concatenate(vectors)
+    parts = (np.full(len(one), share / len(one), np.float32) for one, share in zip(vectors, shares, strict=True))
+    tokens, weights = np.concatenate(vectors), np.concatenate(list(parts))
 
     def score_run(passages: list[str]) -> list[float]:
         embedded = model.own.embed(passages, batch_size=len(passages))
-        return [max_similarity(asked, weights, np.asarray(one, dtype=np.float32)) for one in embedded]
+        return [max_similarity(tokens, weights, np.asarray(one, dtype=np.float32)) for one in embedded]
 
     return score_run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Option
 
@@ -14,11 +14,11 @@ from qmd.cli.output import out, say
 from qmd.cli.progress import progress_callback
 from qmd.errors import EXIT_FAILURE, EXIT_OK
 from qmd.inference.models.folders import find_record, model_path
+from qmd.inference.models.prepared import FormName
+from qmd.inference.records import ModelRecord, Role
 from qmd.plugins import hooks
 
 if TYPE_CHECKING:
-    from qmd.inference.models.prepared import FormName
-    from qmd.inference.records import ModelRecord
     from qmd.plugins.models.formats.sources import Importable
     from qmd.plugins.models.inventory import ModelState
 
@@ -26,7 +26,6 @@ Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
 ]
 Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
-MEGABYTE = 1_000_000
 
 
 def list_models(
@@ -51,9 +50,7 @@ def list_models(
 
         out(json_text([*map(_model_object, found), *map(_other_object, others)]))
         return EXIT_OK
-    rows: list[tuple[str, str, str, str]] = [
-        (one.record.role, one.record.name, one.record.tier, _place(one)) for one in found
-    ]
+    rows: list[tuple[str, ...]] = [(one.record.role, one.record.name, one.record.tier, _place(one)) for one in found]
     rows += [(one.role, one.file.name, "import", f"{one.command}  {one.reason}") for one in others]
     if invocation.screen:
         from qmd.render.columns import next_steps, shown, tabulate
@@ -79,13 +76,9 @@ def _place(state: ModelState) -> str:
 
 
 def _model_object(state: ModelState) -> dict[str, object]:
+    names = ("name", "role", "tier", "repository", "licence", "languages")
     return {
-        "name": state.record.name,
-        "role": state.record.role,
-        "tier": state.record.tier,
-        "repository": state.record.repository,
-        "licence": state.record.licence,
-        "languages": list(state.record.languages),
+        **{name: getattr(state.record, name) for name in names},
         "present": state.is_present,
         "path": str(state.folder) if state.is_present else None,
         "formats": list(state.formats),
@@ -96,19 +89,9 @@ def _model_object(state: ModelState) -> dict[str, object]:
 
 def _other_object(other: Importable) -> dict[str, object]:
     """Return the JSON object of another program's model, with the command that imports it."""
-    return {
-        "name": other.file.name,
-        "role": other.role,
-        "tier": "import",
-        "repository": other.file.owner,
-        "licence": "unknown",
-        "languages": [],
-        "present": False,
-        "path": str(other.file.path),
-        "formats": [],
-        "prepared": [],
-        "import": other.command,
-    }
+    identity = {"name": other.file.name, "role": other.role, "tier": "import", "repository": other.file.owner}
+    facts = {"licence": "unknown", "languages": [], "present": False, "path": str(other.file.path)}
+    return {**identity, **facts, "formats": [], "prepared": [], "import": other.command}
 
 
 def pull(
@@ -135,9 +118,7 @@ def pull(
 
     models_dir = invocation.locate(index).models
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
-    records = [find_record(name) for name in names or ()] or [
-        full_model(role) for role in ("embed", "rerank", "expand")
-    ]
+    records = [find_record(name) for name in names or ()] or [full_model(role) for role in get_args(Role)]
     to_make: list[tuple[ModelRecord, Path, FormName]] = []
     for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
@@ -154,7 +135,7 @@ def pull(
             )
         for note in report.notes:
             say(f"note: {note}")
-        state = f"{report.fetched_bytes / MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
+        state = f"{report.fetched_bytes / 1e6:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if form and form_to_make(record, report.folder, has_cuda=has_cuda):
             to_make.append((record, report.folder, form))
@@ -195,7 +176,7 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
 
     models_dir = invocation.locate(index).models
     freed = remove_model(find_record(name, models_dir), models_dir)
-    out(f"✓ Removed {name} ({freed / MEGABYTE:.1f} MB)\n")
+    out(f"✓ Removed {name} ({freed / 1e6:.1f} MB)\n")
     return EXIT_OK
 
 

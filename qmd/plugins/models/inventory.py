@@ -19,7 +19,7 @@ from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
     folder_size,
-    mapped_os_errors,
+    map_os_errors,
     measure_file,
     model_path,
     read_manifest,
@@ -123,7 +123,7 @@ def remove_model(record: ModelRecord, models_dir: Path) -> int:
         raise NotFoundError(f"model '{record.name}' is not on this machine", "see: qmd models list")
     size = folder_size(folder)
     # Renamed first: an interrupted deletion must not leave half a model under its name.
-    with mapped_os_errors(folder):
+    with map_os_errors(folder):
         if folder.is_symlink():
             folder.unlink()
             return 0

@@ -109,7 +109,7 @@ class Graph(Struct, frozen=True, kw_only=True):
     output: Annotated[tuple[ValueInfo, ...], 12] = ()
 
 
-class OperatorSet(Struct, frozen=True):
+class Opset(Struct, frozen=True):
     """`OperatorSetIdProto`."""
 
     domain: Annotated[str, 1] = ""
@@ -122,7 +122,7 @@ class Model(Struct, frozen=True, kw_only=True):
     ir_version: Annotated[int, 1] = 0
     producer_name: Annotated[str, 2] = ""
     graph: Annotated[Graph | None, 7] = None
-    opset_import: Annotated[tuple[OperatorSet, ...], 8] = ()
+    opset_import: Annotated[tuple[Opset, ...], 8] = ()
 
 
 def value_info(name: str, data_type: int, dims: Sequence[int | str]) -> ValueInfo:

@@ -5,14 +5,9 @@ The package feeds and samples tokens. It must not know where models come from, o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from qmd.inference.base import EngineProvider
-
-if TYPE_CHECKING:
-    from qmd.inference.base import Expander, Reranker
-    from qmd.inference.records import ModelChoice
-    from qmd.inference.settings import EngineSettings
+from qmd.inference.base import EngineProvider, Expander, Reranker
+from qmd.inference.records import ModelChoice
+from qmd.inference.settings import EngineSettings
 
 
 class QwenProvider(EngineProvider):

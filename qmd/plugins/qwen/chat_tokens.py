@@ -20,7 +20,6 @@ _END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>", "<|end|>", "<|eot_id|>", "
 _MARKUP = re.compile(r"<\|[^|<>]{1,32}\|>|</?think>")
 _BYTE_TOKEN = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
 
-
 _OPEN: WeakValueDictionary[str, ChatTokenizer] = WeakValueDictionary()
 """Open tokenizers by the digest of the file: reranker and expander share one, which takes .3 s to read."""
 
@@ -117,9 +116,7 @@ def load_chat_tokenizer(folder: Path) -> ChatTokenizer:
 
 def _spell(token: str) -> bytes:
     match = _BYTE_TOKEN.match(token)
-    if match:
-        return bytes([int(match[1], 16)])
-    return token.replace("▁", " ").encode("utf-8")
+    return bytes([int(match[1], 16)]) if match else token.replace("▁", " ").encode("utf-8")
 
 
 def _byte_letters() -> dict[int, int]:

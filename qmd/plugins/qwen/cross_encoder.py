@@ -7,21 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
+from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.tokenization import read_json
+from qmd.inference.settings import EngineSettings
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import configured_context, open_language_model
 from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner, RerankPrompt, ScoreHead
-
-if TYPE_CHECKING:
-    from qmd.inference.records import ModelRecord
-    from qmd.inference.settings import EngineSettings
 
 _ROUND_CAPACITY_TO = 256
 _WARM_UP_TOKENS = 64
@@ -105,9 +103,8 @@ class QwenReranker:
             for indexes, logits in self._runner.run(prefix, endings):
                 for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
                     if math.isnan(probability):
-                        raise ModelError(
-                            f"model '{self.description.model}' returns values that are not numbers", "qmd models verify"
-                        )
+                        reason = f"model '{self.description.model}' returns values that are not numbers"
+                        raise ModelError(reason, "qmd models verify")
                     scores[distinct[index]] = probability
                 if is_cancelled is not None and is_cancelled():
                     break
@@ -138,16 +135,16 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
         runner = SharedPrefixRunner(Decoder(session))
     else:
         pad_id = tokenizer.token_id("<|endoftext|>")
-        limit = _BATCH_TOKENS if signature.logits_rank == 2 else _BATCH_TOKENS_WITH_VOCABULARY
-        batch_tokens = limit if session.got == "cuda" else 0
+        most = _BATCH_TOKENS if signature.logits_rank == 2 else _BATCH_TOKENS_WITH_VOCABULARY
+        batch_tokens = most if session.got == "cuda" else 0
         pad_id = min(tokenizer.end_ids) if pad_id is None else pad_id
         runner = BatchRunner(session, signature, pad_id, batch_tokens)
         if session.got == "cuda":
             # The first run chooses and loads kernels, which the first query should not wait for.
             runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
     prompt = RerankPrompt(tokenizer)
-    asked = configured_context(model, folder, settings, prompt.context - _SPARE_TOKENS)
-    return QwenReranker(runner, head, prompt.within(asked) if asked else prompt, model.description)
+    limit = configured_context(model, folder, settings, prompt.context - _SPARE_TOKENS)
+    return QwenReranker(runner, head, prompt.within(limit) if limit else prompt, model.description)
 
 
 def _find_head(folder: Path, tokenizer: ChatTokenizer, width: int | None) -> ScoreHead:

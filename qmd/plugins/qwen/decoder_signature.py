@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-
-if TYPE_CHECKING:
-    from qmd.inference.runtime.sessions import Session
+from qmd.inference.runtime.sessions import Session
 
 _PAST = re.compile(r"^past(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
 _PRESENT = re.compile(r"^present(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")

@@ -25,7 +25,6 @@ _PROBE_TOLERANCE = 0.02
 """Largest difference, in standard deviations of the logits, that counts as the same result. The compared ways differ
 only in rounding (about 1e-5 in fp32, 5e-3 in fp16); a wrong mask or position moves logits by whole deviations."""
 
-
 _ALIKE, _LEAST_ALIKE = 0.999, 0.99
 """Correlation of logits from which a row of a batch counts as the row alone. 8-bit products reach 0.9998, as does the
 same row read in one run and token by token; if these two differ by more, a batch may too, down to the second."""

@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
+from qmd.inference.records import ModelRecord, PromptStyle
+from qmd.inference.settings import EngineSettings
 from qmd.plugins.qwen.chat_tokens import ChatTokenizer
 from qmd.plugins.qwen.decoding import Chooser, Decoder, Generation, Limits, generate_branches
 from qmd.plugins.qwen.expansion_checks import check_expansions, query_scripts
@@ -27,10 +29,6 @@ from qmd.plugins.qwen.language_models import configured_context, open_language_m
 from qmd.plugins.qwen.sampling import Sampler
 from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, SamplingSettings, differences, read_sampling
 from qmd.records import SubQuery, SubQueryKind
-
-if TYPE_CHECKING:
-    from qmd.inference.records import ModelRecord, PromptStyle
-    from qmd.inference.settings import EngineSettings
 
 _SYSTEM = (
     "You expand search queries over a collection of notes and documents. Write in the language of the query.\n"
@@ -102,9 +100,7 @@ class QwenExpander:
         self.tokenizer = tokenizer
         self.description = description
         self.session = decoder.session
-        self._sampling = sampling
-        self._options = options
-        self._prompt = prompt
+        self._sampling, self._options, self._prompt = sampling, options, prompt
         self._spellings = tokenizer.token_bytes()
         self._breakers = self._tokens_with(sampling.dry_breakers) if sampling.dry_multiplier else frozenset()
         self._grammar = LineGrammar(self._spellings, tokenizer.end_ids)
@@ -223,10 +219,8 @@ class QwenExpander:
             words = self.tokenizer.decode(result.tokens, self._spellings).split()
             # The budget may end within a word.
             text = " ".join(words[:-1] if result.stop == "budget" and len(words) > 2 else words)
-            is_usable = result.stop in ("end", "budget") or (
-                branch.kind == "hyde" and len(text.split()) >= _MIN_HYDE_WORDS
-            )
-            if is_usable:
+            is_sentence = branch.kind == "hyde" and len(text.split()) >= _MIN_HYDE_WORDS
+            if is_sentence or result.stop in ("end", "budget"):
                 lines.append(SubQuery(branch.kind, text, len(lines) + 1))
             else:
                 cut.append((text, "cut short by the time limit" if result.stop == "deadline" else "cancelled"))
@@ -245,8 +239,8 @@ def load_expander(
     prompt = PROMPTS[record.prompt_style]
     sampling = read_sampling(settings.sampling)
     whole = sum(branch.max_tokens for branch in options.branches)
-    asked = settings.number("generate.max_tokens", _LEAST_WRITTEN, _MOST_WRITTEN) or whole
-    lines = (replace(branch, max_tokens=branch.max_tokens * asked // whole) for branch in options.branches)
+    limit = settings.number("generate.max_tokens", _LEAST_WRITTEN, _MOST_WRITTEN) or whole
+    lines = (replace(branch, max_tokens=branch.max_tokens * limit // whole) for branch in options.branches)
     options = replace(options, branches=tuple(lines))
     expander = QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)
     least = expander.context - _SPARE_TOKENS

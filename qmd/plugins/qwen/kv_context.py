@@ -38,8 +38,7 @@ class KeyValueContext(ABC):
     """
 
     def __init__(self, session: Session, signature: DecoderSignature, batch: int) -> None:
-        self._session = session
-        self._signature = signature
+        self._session, self._signature = session, signature
         self._binding: Any = session.ort.io_binding()
         self._device = session.got
         self._runtime = import_runtime()
@@ -83,9 +82,8 @@ class KeyValueContext(ABC):
         if self._session.head is not None:
             logits = self._session.head.finish(logits)
         if np.isnan(logits).any():
-            raise ModelError(
-                f"model '{self._session.name}' returns values that are not numbers", "check it: qmd models verify"
-            )
+            reason = f"model '{self._session.name}' returns values that are not numbers"
+            raise ModelError(reason, "check it: qmd models verify")
         result: npt.NDArray[np.float32] = logits
         return result
 
@@ -111,10 +109,10 @@ class KeyValueContext(ABC):
         """Forget every token read since the checkpoint."""
 
     @abstractmethod
-    def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
+    def fork(self, tails: Rows, n_more: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
         """Return a batch in which row i is this single sequence followed by `tails[i]`, and its logits.
 
-        This context does not change. `room` is the number of tokens that each row may get beyond its tail.
+        This context does not change. Each row may get `n_more` tokens beyond its tail.
         """
 
     @abstractmethod
@@ -199,9 +197,9 @@ class InPlaceContext(KeyValueContext):
     def restore(self, state: Checkpoint) -> None:
         self._forget(state.lengths)
 
-    def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
+    def fork(self, tails: Rows, n_more: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
         start = self.lengths[0]
-        capacity = start + max(map(len, tails)) + room
+        capacity = start + max(map(len, tails)) + n_more
         branches = InPlaceContext(self._session, self._signature, len(tails), capacity)
         if not self._arrays:
             return branches, branches.append(self._full_rows(tails))
@@ -217,7 +215,9 @@ class InPlaceContext(KeyValueContext):
         return branches, np.concatenate([read[tuple(tail)] for tail in tails])
 
     def keep(self, rows: Sequence[int]) -> KeyValueContext:
-        arrays = [_rows_of(array, rows) for array in self._arrays]
+        # Adjacent rows need no copy.
+        chosen = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] < len(rows) else list(rows)
+        arrays = [array[chosen] for array in self._arrays]
         kept = InPlaceContext(self._session, self._signature, len(rows), self.capacity, arrays)
         kept.tokens = [self.tokens[row] for row in rows]
         return kept
@@ -253,7 +253,7 @@ class GrowingContext(KeyValueContext):
         self._past, self._seen = list(state.past), state.seen
         self._forget(state.lengths)
 
-    def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
+    def fork(self, tails: Rows, n_more: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
         branches = GrowingContext(self._session, self._signature, len(tails))
         if self._device != "cpu":
             return branches, branches.append(self._full_rows(tails))
@@ -301,9 +301,3 @@ class GrowingContext(KeyValueContext):
         self._binding.clear_binding_inputs()
         self._binding = self._session.ort.io_binding()
         return outputs[0]
-
-
-def _rows_of(array: npt.NDArray[Any], rows: Sequence[int]) -> npt.NDArray[Any]:
-    """Return some rows of an array: a view if they are adjacent, else a copy."""
-    span: npt.NDArray[Any] = array[rows[0] : rows[-1] + 1]
-    return span if len(span) == len(rows) else array[list(rows)]

@@ -70,8 +70,8 @@ class RerankPrompt(Struct, frozen=True):
     def within(self, context: int) -> RerankPrompt:
         """Return a prompt of at most `context` tokens, with at most a quarter each for the query and the intent."""
         texts = 2 * self.max_query_tokens + self.max_passage_tokens + context - self.context
-        asked = min(self.max_query_tokens, texts // 4)
-        return replace(self, max_query_tokens=asked, max_passage_tokens=texts - 2 * asked)
+        most = min(self.max_query_tokens, texts // 4)
+        return replace(self, max_query_tokens=most, max_passage_tokens=texts - 2 * most)
 
     def prefix(self, query: str, intent: str | None = None) -> list[int]:
         """Return the prompt up to the passage."""

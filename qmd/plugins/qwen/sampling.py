@@ -101,10 +101,7 @@ class Sampler:
         self._random = np.random.default_rng(settings.seed)
 
     def choose(
-        self,
-        logits: npt.NDArray[np.float32],
-        generated: Sequence[int],
-        allowed: npt.NDArray[np.bool_] | None = None,
+        self, logits: npt.NDArray[np.float32], generated: Sequence[int], allowed: npt.NDArray[np.bool_] | None = None
     ) -> int:
         """Choose the next token.
 

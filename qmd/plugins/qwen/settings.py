@@ -26,10 +26,6 @@ def _within(least: float | None, most: float | None, effect: str) -> Meta:
     return Meta(ge=least, le=most, description=effect)
 
 
-def _above_zero(effect: str) -> Meta:
-    return Meta(gt=0, le=100, description=effect)
-
-
 class SamplingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of a draw. The defaults change nothing and draw from the whole distribution.
 
@@ -44,7 +40,9 @@ class SamplingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     top_n_sigma: Annotated[float, _within(0, 100, "no logit so many deviations below the largest; 0: all")] = 0.0
     xtc_probability: Annotated[float, _within(0, 1, "how often the likeliest tokens are removed")] = 0.0
     xtc_threshold: Annotated[float, _within(0, 1, "least probability of a likely token there")] = 0.1
-    repetition_penalty: Annotated[float, _above_zero("divisor of the logits of written tokens; 1: none")] = 1.0
+    repetition_penalty: Annotated[
+        float, Meta(gt=0, le=100, description="divisor of the logits of written tokens; 1: none")
+    ] = 1.0
     presence_penalty: Annotated[float, _within(-100, 100, "subtracted from the logits of written tokens")] = 0.0
     frequency_penalty: Annotated[float, _within(-100, 100, "the same, for each time")] = 0.0
     penalty_last_n: Annotated[int, _within(-1, None, "last tokens that these three use; -1: all")] = -1
@@ -63,8 +61,7 @@ class SamplingSettings(Struct, frozen=True, forbid_unknown_fields=True):
         Mapping[int, float], Meta(description="token numbers, and the bias added to their logits")
     ] = field(default_factory=dict)
     seed: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(description="seed of the random numbers; null: a new one each time"),
+        Annotated[int, Meta(ge=0)] | None, Meta(description="seed of the random numbers; null: a new one each time")
     ] = 0
 
     @property
@@ -78,13 +75,7 @@ DEFAULT_SAMPLING = SamplingSettings(temperature=0.7, top_k=20, top_p=0.8, presen
 
 SAMPLING_NAMES = SamplingSettings.__struct_fields__
 
-_WORDS = {
-    "`float`": "a number",
-    "`int`": "a whole number",
-    "`array`": "a list",
-    "`str`": "text",
-    "`object`": "a mapping",
-}
+_WORDS = {"float": "a number", "int": "a whole number", "array": "a list", "str": "text", "object": "a mapping"}
 
 
 def read_sampling(written: Mapping[str, object]) -> SamplingSettings:
@@ -101,7 +92,7 @@ def expected_sampling(name: str, value: object) -> str | None:
             return f"{' or '.join(ORDERS)} or a list of {', '.join(get_args(Step))}"
         expected = str(exc).partition(" - at ")[0].removeprefix("Expected ").partition(", got ")[0]
         for kind, words in _WORDS.items():
-            expected = expected.replace(kind, words)
+            expected = expected.replace(f"`{kind}`", words)
         return expected
     return None
 

@@ -34,9 +34,8 @@ def read_mail(path: str, raw: bytes) -> Decoded:
         if deepest == 0 or n_parts > _MOST_PARTS or len(parts) > enough:
             continue
         part, body = _parse_part(raw)
-        parts += (
-            [_front_matter(part)] if n_parts == 1 else [f"**{escape(_decode(part['subject']))}**"] * ("subject" in part)
-        )
+        subject = [f"**{escape(_decode(part['subject']))}**"] * ("subject" in part)
+        parts += [_front_matter(part)] if n_parts == 1 else subject
         kind, name = part.get_content_type(), _decode(part.get_filename())
         if kind == "message/rfc822" or kind.startswith("multipart/"):
             enough = len(parts) if kind == "multipart/alternative" else inf

@@ -239,12 +239,8 @@ class _Page:
     def _link_text(self, text: str, address: str, mark: str = "") -> str:
         """Return a link, or its text if it leads to a program or contains the picture itself."""
         is_inner = self._is_part and ":" not in address
-        if (
-            not text.strip()
-            or not address
-            or is_inner
-            or re.match(r"(?:javascript|data|vbscript|blob|cid):", address, re.I)
-        ):
+        is_program = re.match(r"(?:javascript|data|vbscript|blob|cid):", address, re.I) is not None
+        if not text.strip() or not address or is_inner or is_program:
             return text
         address = one_line(address).replace("<", "%3C").replace(">", "%3E")
         return f"{mark}[{text.strip()}]({f'<{address}>' if re.search(r'[ ()]', address) else address})"

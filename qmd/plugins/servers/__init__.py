@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
-from qmd.inference.base import EngineProvider
+from qmd.inference.base import Embedder, EngineProvider, Expander, Reranker
+from qmd.inference.records import EmbedOverrides, ModelChoice, Role
+from qmd.inference.settings import AUTO, BUILT_IN, WORK, EngineSettings
 
 if TYPE_CHECKING:
-    from qmd.inference.base import Embedder, Expander, Reranker
-    from qmd.inference.records import ModelChoice, Role
-    from qmd.inference.settings import EngineSettings
     from qmd.plugins.servers.client import RemoteClient
 
 
@@ -40,14 +39,12 @@ class ServerProvider(EngineProvider):
 
 
 def _client(role: Role, settings: EngineSettings) -> RemoteClient:
-    from qmd.inference.records import EmbedOverrides
-    from qmd.inference.settings import AUTO, BUILT_IN, WORK
     from qmd.plugins.servers.client import RemoteClient
     from qmd.plugins.servers.settings import remote_settings
 
-    asked = settings.model_for(role)
+    name = settings.model_for(role)
     overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
-    server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env, overrides)
+    server = remote_settings(role, "" if name in (AUTO, BUILT_IN) else name, settings.env, overrides)
     if server is None:
-        raise ModelError(f"'{asked}' is not the address of a server")
+        raise ModelError(f"'{name}' is not the address of a server")
     return RemoteClient(server, WORK[role])

@@ -79,9 +79,9 @@ class Slot(NamedTuple):
     yes: object = True
     no: object = False
 
-    def fill(self, ask: Struct) -> object:
+    def fill(self, call: Struct) -> object:
         """Return the value for this place in a request."""
-        value: object = getattr(ask, self.attribute)
+        value: object = getattr(call, self.attribute)
         return (self.yes if value else self.no) if isinstance(value, bool) else value
 
 
@@ -110,14 +110,14 @@ class Api(Struct, frozen=True):
         return any(isinstance(value, Slot) and value.attribute == attribute for value in self.request.values())
 
 
-def fill_request(template: Mapping[str, object], ask: Struct) -> dict[str, object]:
-    """Return the body of a request for `ask`."""
+def fill_request(template: Mapping[str, object], call: Struct) -> dict[str, object]:
+    """Return the body of a request for `call`."""
     body: dict[str, object] = {}
     for name, value in template.items():
         if isinstance(value, Slot):
-            value = value.fill(ask)
+            value = value.fill(call)
         elif isinstance(value, Mapping):
-            value = fill_request(value, ask)
+            value = fill_request(value, call)
         if value is not None:
             body[name] = value
     return body
@@ -253,12 +253,12 @@ def read_chat(api: Api, answer: Any) -> ChatAnswer:
     Raises:
         KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
     """
-    said = answer if api.name == "ollama" else answer["choices"][0]
-    content = said["message"].get("content")
+    choice = answer if api.name == "ollama" else answer["choices"][0]
+    content = choice["message"].get("content")
     if isinstance(content, list):
         # Some servers send a text in parts, thinking among them.
         content = "".join(str(part["text"]) for part in content if part.get("type") == "text")
-    return ChatAnswer(str(content or ""), "length" in (said.get("finish_reason"), said.get("done_reason")))
+    return ChatAnswer(str(content or ""), "length" in (choice.get("finish_reason"), choice.get("done_reason")))
 
 
 def endpoints(url: str, api: str | None, apis: Sequence[Api]) -> tuple[tuple[Api, str], ...]:

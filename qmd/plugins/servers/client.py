@@ -117,8 +117,7 @@ class RemoteClient:
         self._work = work
         self._keys = [settings.api_key or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
         self._opener = build_opener(_NoRedirect, *([ProxyHandler({})] if is_local else []))
-        self._sleep = sleep
-        self._clock = clock
+        self._sleep, self._clock = sleep, clock
         self._failures = 0
         self._closed_until = -math.inf
         self._lock = threading.Lock()
@@ -128,12 +127,7 @@ class RemoteClient:
         return f"{self._work} server '{hide_query(address)}'"
 
     def post(
-        self,
-        address: str,
-        body: Mapping[str, Any],
-        *,
-        deadline_s: float | None = None,
-        limit_s: float | None = None,
+        self, address: str, body: Mapping[str, Any], *, deadline_s: float | None = None, limit_s: float | None = None
     ) -> Any:
         """Send `body`, return the answer's JSON.
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from qmd.batching import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.records import Role
+from qmd.inference.records import Role, Vectors
 from qmd.plugins.servers.apis import (
     EMBED_APIS,
     RERANK_APIS,
@@ -69,7 +69,7 @@ class ServerEngine(Generic[AnswerT]):
     def _name(self) -> str:
         return self.client.label(self._endpoints[0][1])
 
-    def ask(self, ask: Struct, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
+    def ask(self, call: Struct, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
         """Return the answer, and keep the interface that gave it, so that no failing one is tried twice.
 
         Raises:
@@ -82,7 +82,7 @@ class ServerEngine(Generic[AnswerT]):
             if address in absent:
                 continue
             try:
-                raw = self.client.post(address, fill_request(api.request, ask), deadline_s=deadline_s, limit_s=limit_s)
+                raw = self.client.post(address, fill_request(api.request, call), deadline_s=deadline_s, limit_s=limit_s)
                 answer = self._read(api, address, raw)
             except RefusalError as exc:
                 if not exc.may_be_other_api or (exc.status in (400, 422) and not self.also_by_form):
@@ -113,8 +113,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
     def __init__(self, client: RemoteClient) -> None:
         super().__init__(client, EMBED_APIS, read_vectors)
         self._dim = client.settings.dim
-        self._asks_for_dim = False
-        self._truncates = False
+        self._asks_for_dim = self._truncates = False
         self._cut: str | None = None
         self.max_tokens = client.settings.max_tokens
 
@@ -142,9 +141,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         """Return starts of estimated tokens: the server's tokenizer is not available, so the estimate is short."""
         return [match.start() for match in _TOKEN.finditer(text)]
 
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> Vectors:
         """Return vectors, shape (len(texts), dim), L2-normalised, in the order given.
 
         A text that is too long for the server's model is cut, which `warnings` reports.
@@ -152,13 +149,11 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         Raises:
             ModelError: If the server fails, or returns vectors of another number or size.
         """
-        prompted = [f"{self.settings.document_prompt}{text}" for text in texts]
-        return self._embed(prompted, on_progress, is_query=False)
+        return self._embed([self.settings.document_prompt + text for text in texts], on_progress, is_query=False)
 
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Return vectors, shape (len(texts), dim), L2-normalised. A user waits, so one timeout covers all tries."""
-        prompted = [f"{self.settings.query_prompt}{text}" for text in texts]
-        return self._embed(prompted, None, is_query=True)
+        return self._embed([self.settings.query_prompt + text for text in texts], None, is_query=True)
 
     def embeds(self, text: str) -> bool:
         """Return True: the languages of the server's model are unknown."""
@@ -168,12 +163,10 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         """Return 1: the user chose the server's model."""
         return 1.0
 
-    def _embed(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None, *, is_query: bool
-    ) -> npt.NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str], on_progress: Callable[[int], None] | None, *, is_query: bool) -> Vectors:
         if not texts:
             return np.zeros((0, self.dim), np.float32)
-        parts: list[npt.NDArray[np.float32]] = []
+        parts: list[Vectors] = []
         done = 0
         for batch in batches(texts, self.settings.batch_size):
             parts.append(self._embed_batch(batch, is_query))
@@ -182,7 +175,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
                 on_progress(done)
         return np.concatenate(parts)
 
-    def _embed_batch(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float32]:
+    def _embed_batch(self, texts: Sequence[str], is_query: bool) -> Vectors:
         try:
             return self._vectors(texts, is_query).astype(np.float32)
         except RefusalError as exc:
@@ -191,7 +184,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
                 return self._embed_smaller(texts, is_query, exc)
             raise
 
-    def _embed_smaller(self, texts: Sequence[str], is_query: bool, refusal: RefusalError) -> npt.NDArray[np.float32]:
+    def _embed_smaller(self, texts: Sequence[str], is_query: bool, refusal: RefusalError) -> Vectors:
         """Embed in two halves; the server cuts a text alone if it can, else the text is halved."""
         if len(texts) > 1:
             middle = len(texts) // 2
@@ -201,9 +194,8 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
             message = f"{refusal.message} (for a text of {len(text)} characters: '{' '.join(text.split())[:40]}')"
             raise ModelError(message, refusal.hint)
         if self._cut is None:
-            self._cut = (
-                f"{self._name} takes shorter texts: the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
-            )
+            cut = "the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
+            self._cut = f"{self._name} takes shorter texts: {cut}"
         if self._endpoints[0][0].asks_for("truncates") and not self._truncates:
             self._truncates = True
             return self._embed_batch(texts, is_query)
@@ -229,8 +221,8 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
 
     def _vectors_of_server(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
         dim = self._dim if self._asks_for_dim else None
-        ask = EmbedCall(self.settings.model, texts, is_query, dim, self._truncates)
-        rows = self.ask(ask, limit_s=self.settings.timeout_s if is_query else None)
+        call = EmbedCall(self.settings.model, texts, is_query, dim, self._truncates)
+        rows = self.ask(call, limit_s=self.settings.timeout_s if is_query else None)
         if len(rows) != len(texts):
             raise self._invalid_answer(f"{len(rows)} vectors for {len(texts)} texts")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
@@ -273,13 +265,13 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
             ModelError: If the server fails or does not score every passage.
         """
         distinct = list(dict.fromkeys(passages))
-        asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
+        wanted = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
         raw: dict[str, float] = {}
         for batch in batches(distinct, self.settings.batch_size):
             if is_cancelled is not None and is_cancelled():
                 break
             try:
-                raw.update(zip(batch, self._score_batch(asked, batch, deadline_s), strict=True))
+                raw.update(zip(batch, self._score_batch(wanted, batch, deadline_s), strict=True))
             except DeadlineError:
                 break
         if any(not 0.0 <= score <= 1.0 for score in raw.values()):
@@ -289,9 +281,9 @@ class RemoteReranker(ServerEngine[dict[int, float]]):
         return [raw.get(passage) for passage in passages]
 
     def _score_batch(self, query: str, passages: Sequence[str], deadline_s: float | None) -> list[float]:
-        ask = RerankCall(self.settings.model, query, passages)
+        call = RerankCall(self.settings.model, query, passages)
         try:
-            scores = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
+            scores = self.ask(call, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
         except RefusalError as exc:
             if len(passages) > 1 and (exc.is_too_large or exc.status == 422):
                 middle = len(passages) // 2

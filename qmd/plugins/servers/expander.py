@@ -60,11 +60,11 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         """
         if not query.strip() or (is_cancelled is not None and is_cancelled()):
             return Expansion(())
-        asked = f"Query: {query.strip()}" + (f"\nIntent: {intent.strip()}" if intent and intent.strip() else "")
+        request = f"Query: {query.strip()}" + (f"\nIntent: {intent.strip()}" if intent and intent.strip() else "")
         if "qwen3" in self.settings.model.lower():
-            asked += " /no_think"
+            request += " /no_think"
         try:
-            answer = self._complete(asked, deadline_s)
+            answer = self._complete(request, deadline_s)
         except DeadlineError:
             return Expansion((), ((query, "no time was left for expansion"),))
         proposed, other = parse_typed_lines(answer.text)
@@ -74,14 +74,14 @@ class RemoteExpander(ServerEngine[ChatAnswer]):
         dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
         return Expansion(checked.subqueries, dropped)
 
-    def _complete(self, asked: str, deadline_s: float | None) -> ChatAnswer:
+    def _complete(self, request: str, deadline_s: float | None) -> ChatAnswer:
         """Return the model's answer; after a refusal, requests change or omit the refused field from then on."""
-        messages = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}]
+        messages = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": request}]
         while True:
             limit = {self._limit_name: self._limit}
-            ask = ChatCall(self.settings.model, messages, self._limit, draws=self._draws, **limit)
+            call = ChatCall(self.settings.model, messages, self._limit, draws=self._draws, **limit)
             try:
-                answer = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
+                answer = self.ask(call, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
             except RefusalError as exc:
                 if not self._adapts(exc):
                     raise

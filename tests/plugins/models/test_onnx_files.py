@@ -23,7 +23,7 @@ from qmd.plugins.onnx.model import (
     Model,
     Node,
     OnnxFile,
-    OperatorSet,
+    Opset,
     Tensor,
     attribute,
     tensor_of,
@@ -100,7 +100,7 @@ def test_a_graph_of_standard_operators_passes_the_checker_of_onnx(tmp_path: Path
     )
     weight = tensor_of("w", np.array([1, -2], np.float32))
     graph = Graph(node=nodes, name="g", initializer=(weight,), input=inputs, output=outputs)
-    opsets = (OperatorSet("", 21),)
+    opsets = (Opset("", 21),)
     (tmp_path / "m.onnx").write_bytes(encode(Model(ir_version=10, graph=graph, opset_import=opsets)))
     onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
 

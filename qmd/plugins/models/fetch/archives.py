@@ -27,7 +27,7 @@ from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
     check_space,
-    mapped_os_errors,
+    map_os_errors,
     model_path,
     read_manifest,
     staged,
@@ -62,7 +62,7 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
     manifest = read_manifest(folder) or measure_files(
         record, None, folder, [item.path for item in expected_files(record, folder, None)]
     )
-    with mapped_os_errors(target):
+    with map_os_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as staging:
             write_manifest(Path(staging), manifest)
@@ -72,10 +72,8 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
             partly = Path(staging, "partial")
             if target.name.endswith((".tar", ".tar.gz", ".tgz")):
                 # Weights hardly shrink, so the least effort is best.
-                options: dict[str, Any] = (
-                    {"mode": "w"} if target.suffix == ".tar" else {"mode": "w:gz", "compresslevel": 1}
-                )
-                with tarfile.open(partly, **options) as archive:
+                least: dict[str, Any] = {} if target.suffix == ".tar" else {"mode": "w:gz", "compresslevel": 1}
+                with tarfile.open(partly, **{"mode": "w", **least}) as archive:
                     for name, source in sources.items():
                         archive.add(source.resolve(), f"{record.folder}/{name}", recursive=False)
             else:
@@ -101,7 +99,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
     """
     if not source.is_dir() and not source.is_file():
         raise NotFoundError(f"'{source}' is no file and no folder", "name what 'qmd models export' wrote")
-    with mapped_os_errors(models_dir), reading(source.name), contextlib.ExitStack() as stack:
+    with map_os_errors(models_dir), reading(source.name), contextlib.ExitStack() as stack:
         make_private_folder(models_dir)
         is_archive = source.is_file()
         folder = _unpack(source, stack.enter_context(staged(models_dir, "archive"))) if is_archive else source
@@ -134,10 +132,8 @@ def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, sour
         if record.repository.startswith(f"{OWNER}/"):
             # Forms are made here; a file in their place would run as one.
             return fold_name(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
-        named = [item.path for item in record.files] + graphs
-        return path in named or any(
-            path == sibling(graph, name) for graph in graphs for name in external_files(folder / graph)
-        )
+        siblings = (sibling(graph, name) for graph in graphs for name in external_files(folder / graph))
+        return path in [item.path for item in record.files] + graphs or path in siblings
 
     wanted = [item for item in expected_files(record, folder, manifest) if is_own(item.path)]
     if not {item.path for item in wanted} & set(graphs):
@@ -208,10 +204,5 @@ def _unpack(archive: Path, staging: Path) -> Path:
                 shutil.copyfileobj(source, copy)
             if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
                 folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
-    return _only_folder(staging) if folder == staging else folder
-
-
-def _only_folder(place: Path) -> Path:
-    """Return the only folder in a place, else the place."""
-    entries = list(place.iterdir())
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else place
+    entries = [*staging.iterdir()] * (folder == staging)
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder

@@ -17,15 +17,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
-from qmd.inference.models.folders import (
-    STAGING,
-    Manifest,
-    check_space,
-    locked,
-    mapped_os_errors,
-    read_manifest,
-    sha256_of,
-)
+from qmd.inference.models.folders import STAGING, Manifest, check_space, locked, map_os_errors, read_manifest, sha256_of
 from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.models.weights import file_size
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
@@ -81,15 +73,14 @@ def pull_model(
             f"unpack it and take the folder: qmd models import FOLDER --name {record.name}",
         )
     if offline := next((name for name in ("QMD_OFFLINE", "HF_HUB_OFFLINE") if is_on(env.get(name))), None):
-        raise ModelError(
-            f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
-        )
+        hint = "bring it by file: qmd models import FILE"
+        raise ModelError(f"model '{record.name}' is not fetched: {offline} is set", hint)
     weights = _weights_to_fetch(record, models_dir, formats, refresh=refresh)
     optional = {item.path for item in record.files} - {"tokenizer.json"}
     lock = models_dir / STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
-    with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
-        pull = _Pull(record, models_dir, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
+    with map_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
+        pull = _Pull(record, models_dir, env.get("HF_ENDPOINT"), on_progress, refresh)
         pull.fetch_all([*record.files, *weights], optional, form_share)
         pull.fetch_all(pull.sibling_files(weights))
         pull.install()
@@ -124,13 +115,7 @@ class _Pull:
     """
 
     def __init__(
-        self,
-        record: ModelRecord,
-        models_dir: Path,
-        endpoint: str | None,
-        on_progress: Progress | None,
-        *,
-        refresh: bool,
+        self, record: ModelRecord, models_dir: Path, endpoint: str | None, on_progress: Progress | None, refresh: bool
     ) -> None:
         self.fetched: dict[str, ModelFile] = {}
         self._record, self._endpoint, self._on_progress = record, endpoint, on_progress
@@ -222,10 +207,8 @@ class _Pull:
         self._commit = remote.commit or self._commit
         expected = pinned or remote.sha256
         if expected and remote.sha256 not in (None, expected):
-            raise ModelError(
-                f"{title} is not the pinned one: sha256 {remote.sha256:.12}… instead of {expected:.12}…",
-                self._hint(file.path),
-            )
+            difference = f"sha256 {remote.sha256:.12}… instead of {expected:.12}…"
+            raise ModelError(f"{title} is not the pinned one: {difference}", self._hint(file.path))
         if pinned is None and self._is_here(file.path, expected):
             return None
         size = file.size_bytes if remote.size_bytes is None else remote.size_bytes
@@ -277,10 +260,8 @@ class _Pull:
         digest = sha256_of(partial)
         if item.sha256 is not None and digest != item.sha256:
             partial.unlink()
-            raise ModelError(
-                f"{item.title} is not what was expected: sha256 {digest[:12]}… instead of {item.sha256[:12]}…",
-                self._hint(item.path),
-            )
+            difference = f"sha256 {digest:.12}… instead of {item.sha256:.12}…"
+            raise ModelError(f"{item.title} is not what was expected: {difference}", self._hint(item.path))
         size = partial.stat().st_size
         partial.replace(final)
         return ModelFile(item.path, size, digest)

@@ -81,7 +81,7 @@ def describe_file(
         token = get_token()
         login = {"Authorization": f"Bearer {token}"} if token else {}
         for tries_left in reversed(range(_HUB_TRIES)):
-            answer, said = _ask(url, login, file.title)
+            answer, head = _ask(url, login, file.title)
             if answer.status_code not in RETRIED_STATUS or not tries_left:
                 break
             pause = retry_pause(answer, file.title)
@@ -89,27 +89,27 @@ def describe_file(
     except (OSError, ValueError, RuntimeError, httpx.HTTPError, httpx.InvalidURL) as exc:
         hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
         raise ModelError(f"model hub cannot be reached for '{repository}': {error_text(exc)}", hint) from exc
-    if answer.status_code == HTTPStatus.NOT_FOUND and said.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
+    if answer.status_code == HTTPStatus.NOT_FOUND and head.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
         return None
     if answer.is_error:
         raise refusal(answer, file, has_token=bool(token))
-    return _complete_file(file, answer, said, login)
+    return _complete_file(file, answer, head, login)
 
 
-def _complete_file(file: HubFile, answer: httpx.Response, said: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
+def _complete_file(file: HubFile, answer: httpx.Response, head: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
     """Return the file described by the answers; it may be on another host, which must not receive the token."""
     elsewhere = answer.next_request
     if elsewhere is None:
         # Another host may allow nothing but GET, so it is contacted only for the download.
         check_is_file(answer, file)
-    size = said.get("X-Linked-Size") or ("" if elsewhere else said.get("Content-Length", ""))
-    tag = (said.get("X-Linked-ETag") or said.get("ETag", "")).removeprefix("W/").strip('"').lower()
+    size = head.get("X-Linked-Size") or ("" if elsewhere else head.get("Content-Length", ""))
+    tag = (head.get("X-Linked-ETag") or head.get("ETag", "")).removeprefix("W/").strip('"').lower()
     return replace(
         file,
         url=str(elsewhere.url if elsewhere else answer.url),
         size_bytes=int(size) if size.isdecimal() else None,
         sha256=tag if re.fullmatch("[0-9a-f]{64}", tag) else None,
-        commit=commit_of(said.get("X-Repo-Commit")),
+        commit=commit_of(head.get("X-Repo-Commit")),
         headers=login if elsewhere is None and "Authorization" in answer.request.headers else {},
     )
 
@@ -145,30 +145,26 @@ def _ask(url: str, headers: Mapping[str, str], title: str) -> tuple[httpx.Respon
 
     with hub_client(title) as client:
         answer = client.head(url, headers={**headers, "Accept-Encoding": "identity"})
-        said = answer.headers
+        head = answer.headers
         for _ in range(client.max_redirects):
             request = answer.next_request
-            is_described = "X-Repo-Commit" in said or "X-Linked-Size" in said
+            is_described = "X-Repo-Commit" in head or "X-Linked-Size" in head
             if request is None or (is_described and request.url.netloc != answer.url.netloc):
-                return answer, said
-            linked = {name: value for name, value in said.items() if name.startswith("x-")}
+                return answer, head
+            linked = {name: value for name, value in head.items() if name.startswith("x-")}
             answer = client.send(request)
-            said = httpx.Headers({**answer.headers, **linked})
+            head = httpx.Headers({**answer.headers, **linked})
         raise httpx.TooManyRedirects("too many redirects", request=answer.request)
 
 
 def retry_pause(answer: httpx.Response, title: str) -> float | None:
-    """Return the seconds to wait by the answer's `Retry-After`, None without one.
-
-    Raises:
-        ModelError: It asks for more than a minute.
-    """
-    asked = answer.headers.get("Retry-After", "").strip()
-    if asked.isdecimal():
-        pause = float(asked)
+    """Return the seconds to wait by the answer's `Retry-After`, None without one; a ModelError for over a minute."""
+    wait = answer.headers.get("Retry-After", "").strip()
+    if wait.isdecimal():
+        pause = float(wait)
     else:
         try:
-            pause = (parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds()
+            pause = (parsedate_to_datetime(wait) - datetime.now(UTC)).total_seconds()
         except (ValueError, TypeError):  # none, or one without a time zone
             return None
     if pause > _MOST_PAUSE_S:

@@ -79,16 +79,12 @@ def fetch(
                 if tries >= _MAX_TRIES or retries > _MAX_RETRIES or (fault.is_address and not file.repository):
                     raise ModelError(f"download of {file.title} stopped: {fault}", fault.hint) from fault
                 if fault.is_address:
-                    download.file = _with_retries(download.file)
+                    download.file = _with_new_address(download.file)
                 sleep(min(8.0, 0.5 * 2 ** (tries - 1)) if fault.pause_s is None else fault.pause_s)
 
 
-def _with_retries(file: HubFile) -> HubFile:
-    """Return the file with a new address from the hub.
-
-    Raises:
-        ModelError: If the hub refuses, or now has another file.
-    """
+def _with_new_address(file: HubFile) -> HubFile:
+    """Return the file with a new address; a ModelError if the hub refuses, or now has another file."""
     assert file.repository is not None
     found = describe_file(file.repository, file.path, file.commit or file.revision, file.endpoint)
     digests = {file.sha256, found.sha256 if found else None} - {None}

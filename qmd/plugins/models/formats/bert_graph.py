@@ -6,6 +6,8 @@ positions and a gate in the feed-forward half (nomic-bert).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from qmd.inference.onnx_files import INT32
@@ -64,9 +66,8 @@ class BertWriter(StoredWriter):
         else:
             q, k, v = self.project(x, prefix, "q", "k", "v")
         if self._is_rotary:
-            q, k = (
-                self.op("RotaryEmbedding", [y, *self._rotary], domain=MS_DOMAIN, num_heads=heads)[0] for y in (q, k)
-            )
+            rotate = partial(self.op, "RotaryEmbedding", domain=MS_DOMAIN, num_heads=heads)
+            q, k = (rotate([one, *self._rotary])[0] for one in (q, k))
         inputs = [q, k, v, self._bias(parts), self._mask]
         attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, num_heads=heads)[0]
         return self.linear(attended, f"{prefix}.o")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -14,16 +15,12 @@ from qmd.cli.output import out, say
 from qmd.cli.progress import progress_callback
 from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
 from qmd.inference.models.folders import find_record, model_path
+from qmd.inference.models.prepared import FormName, exact_source, form_to_make, forms_for
+from qmd.inference.records import ModelRecord, Role
 from qmd.inference.settings import BUILT_IN, SLOTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qmd.inference.models.prepared import FormName
-    from qmd.inference.records import ModelRecord, Role
     from qmd.plugins.models.formats.sources import ImportSource
-
-_MEGABYTE = 1_000_000
 
 
 def prepare(
@@ -61,7 +58,6 @@ def prepare_fetched(invocation: Invocation, record: ModelRecord, folder: Path, f
 
 def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequence[str] | None) -> bool:
     """Make forms and report each result; return True when all are kept."""
-    from qmd.inference.models.prepared import forms_for
     from qmd.inference.models.weights_choice import is_used_by_default
     from qmd.plugins.models.formats.preparing import prepare_model
     from qmd.process import usable_cpus
@@ -78,7 +74,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
         if form.reason is not None:
             out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
             continue
-        size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
+        size = f"{form.size_bytes / 1e6:.1f} MB"
         out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
         if not is_used_by_default(record):
             option = f"{SLOTS[record.role]}_form: {form.name}"
@@ -87,12 +83,7 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
 
 
 def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
-    """Return the models on this machine that have forms, or all of `forms` if given.
-
-    Raises:
-        NotFoundError: There are none.
-    """
-    from qmd.inference.models.prepared import exact_source, forms_for
+    """Return the models on this machine that have forms, or all of `forms` if given; a NotFoundError if none has."""
     from qmd.plugins.models.inventory import list_models
 
     present = [state for state in list_models(models_dir) if state.is_present and state.record.tier != BUILT_IN]
@@ -126,16 +117,22 @@ def import_(
     Models of GGUF and safetensors files are converted once into ONNX graphs; their weights keep their values. Supported
     are Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
     """
+    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
     from qmd.plugins.models.fetch.archives import import_model
     from qmd.plugins.models.formats.sources import import_sources
 
-    chosen = _role(role)
+    roles: tuple[Role, ...] = get_args(Role)
+    chosen = next((one for one in roles if one == role), None)
+    if role != chosen:
+        raise UsageError(f"'{role}' is not a role", f"choose from: {', '.join(roles)}")
     locations = invocation.locate(index)
     sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
     if not sources:
         record = import_model(source, locations.models, find_record(name) if name else None)
         out(f"✓ Imported {record.name}\n")
-        _hint_form(invocation, record, locations.models)
+        has_cuda = gpu_allowed(invocation.environ) and cuda_works()
+        if form_to_make(record, locations.models / record.folder, has_cuda=has_cuda):
+            say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
     if name is not None and len(sources) > 1:
         raise UsageError(f"'{source}' contains {len(sources)} models: --name is for one", "import them one by one")
     status = EXIT_OK
@@ -161,27 +158,9 @@ def _import_one(
         report = import_weights(
             source.path, models_dir, address=source.address, name=name, role=role, on_progress=line.update
         )
-    record, formats = report.model.record, ", ".join(report.number_formats)
-    state = f"{report.size_bytes / _MEGABYTE:.1f} MB from {formats}" if report.is_new else "already imported"
+    record, formats = report.model.record, ", ".join(report.model.number_formats)
+    state = f"{report.size_bytes / 1e6:.1f} MB from {formats}" if report.is_new else "already imported"
     out(f"✓ Imported {record.name} ({record.role}) -> {report.folder} ({state})\n")
     if report.note is not None:
         say(f"note: {report.note}")
     say(f"hint: to use it, write '{SLOTS[record.role]}: {record.name}' under 'models:' in index.yml")
-
-
-def _role(name: str | None) -> Role | None:
-    from qmd.inference.records import Role
-
-    roles: tuple[Role, ...] = get_args(Role)
-    if name is not None and name not in roles:
-        raise UsageError(f"'{name}' is not a role", f"choose from: {', '.join(roles)}")
-    return next((role for role in roles if role == name), None)
-
-
-def _hint_form(invocation: Invocation, record: ModelRecord, models_dir: Path) -> None:
-    from qmd.inference.models.prepared import form_to_make
-    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-
-    has_cuda = gpu_allowed(invocation.environ) and cuda_works()
-    if form_to_make(record, models_dir / record.folder, has_cuda=has_cuda):
-        say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")

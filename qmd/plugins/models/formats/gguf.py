@@ -37,20 +37,8 @@ _MOST_BYTES = 256 << 20
 """Most bytes from the file's start to its first tensor."""
 
 _TYPES = {item.number: name for name, item in FORMATS.items()}
-_OTHER_TYPES = {
-    10: "Q2_K",
-    11: "Q3_K",
-    16: "IQ2_XXS",
-    17: "IQ2_XS",
-    18: "IQ3_XXS",
-    19: "IQ1_S",
-    20: "IQ4_NL",
-    21: "IQ3_S",
-    22: "IQ2_S",
-    23: "IQ4_XS",
-    29: "IQ1_M",
-    39: "MXFP4",
-}
+_OTHER_NAMES = "Q2_K Q3_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS IQ1_M MXFP4"
+_OTHER_TYPES = dict(zip((10, 11, *range(16, 24), 29, 39), _OTHER_NAMES.split(), strict=True))
 """Names of unsupported formats, for the message."""
 
 
@@ -67,9 +55,8 @@ class GgufFile:
         n_tensors = cursor.begin()
         self.settings: dict[str, Any] = dict(cursor.settings())
         if int(self.settings.get("split.count", 1)) > 1:
-            raise ModelError(
-                f"'{path.name}' is one of {self.settings['split.count']} parts", "join them: llama-gguf-split --merge"
-            )
+            parts = f"'{path.name}' is one of {self.settings['split.count']} parts"
+            raise ModelError(parts, "join them: llama-gguf-split --merge")
         listed = [cursor.tensor() for _ in range(n_tensors)]
         alignment = int(self.settings.get("general.alignment", _ALIGNMENT)) or _ALIGNMENT
         begin = -(-cursor.at // alignment) * alignment
@@ -104,11 +91,8 @@ class GgufFile:
         n_rows, row_bytes = math.prod(shape[:-1]), shape[-1] // block * block_bytes
         end = start + n_rows * row_bytes
         if end > len(whole):
-            raise ModelError(
-                f"'{self.path.name}' is cut short: tensor '{short(name)}' of type '{kind}' ends at byte {end}"
-                f" of {len(whole)}",
-                "fetch or copy the file again",
-            )
+            place = f"tensor '{short(name)}' of type '{kind}' ends at byte {end} of {len(whole)}"
+            raise ModelError(f"'{self.path.name}' is cut short: {place}", "fetch or copy the file again")
         return StoredTensor(name, shape, kind, whole[start:end].reshape(n_rows, row_bytes))
 
 

@@ -13,17 +13,7 @@ from msgspec.structs import replace
 
 from qmd.inference.onnx_files import encode
 from qmd.plugins.models.formats.quantize import FINER, BlockQuantized, quantize_blocks, quantize_rows
-from qmd.plugins.onnx.model import (
-    Graph,
-    Model,
-    Node,
-    OperatorSet,
-    Tensor,
-    ValueInfo,
-    attribute,
-    external_tensor,
-    tensor_of,
-)
+from qmd.plugins.onnx.model import Graph, Model, Node, Opset, Tensor, ValueInfo, attribute, external_tensor, tensor_of
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
@@ -98,11 +88,8 @@ class GraphWriter:
         weights: Weights,
         on_weight: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self.path = path
-        self.shape = shape
-        self.form = form
-        self.weights = weights
-        self._on_weight = on_weight
+        self.path, self.shape, self.form = path, shape, form
+        self.weights, self._on_weight = weights, on_weight
         self.nodes: list[Node] = []
         self.initializers: dict[str, Tensor] = {}
         self.inputs: list[ValueInfo] = []
@@ -280,7 +267,7 @@ class GraphWriter:
             input=tuple(self.inputs),
             output=tuple(self.outputs),
         )
-        opsets = (OperatorSet("", 21), OperatorSet(MS_DOMAIN, 1))
+        opsets = (Opset("", 21), Opset(MS_DOMAIN, 1))
         model = Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets)
         self.path.write_bytes(encode(model))
 

@@ -99,13 +99,11 @@ class Qwen3Writer(GraphWriter):
         q, k, v = self.project(normed, prefix, "q", "k", "v")
         q = self._head_norm(q, shape.heads, f"{prefix}.q_norm")
         k = self._head_norm(k, shape.kv_heads, f"{prefix}.k_norm")
-        attended = self.attention(index, q, k, v)
-        attended = self.linear(attended, f"{prefix}.o")
+        attended = self.linear(self.attention(index, q, k, v), f"{prefix}.o")
         normed, residual = self.add_norm(attended, residual, f"{prefix}.post_norm")
         gate, up = self.project(normed, prefix, "gate", "up")
         gated = self.op("Mul", [gate, self.op("Sigmoid", [gate])[0]])[0]
-        product = self.op("Mul", [gated, up])[0]
-        return self.linear(product, f"{prefix}.down"), residual
+        return self.linear(self.op("Mul", [gated, up])[0], f"{prefix}.down"), residual
 
     def project(self, x: str, prefix: str, *parts: str) -> list[str]:
         """Add several projections of `x`. One product that is cut apart takes as long or longer."""
@@ -137,9 +135,8 @@ class Qwen3Writer(GraphWriter):
 
     def declare_past(self, index: int) -> tuple[list[str], list[str]]:
         """Declare a layer's key and value as inputs and as outputs; return the names of both."""
-        past, present = (
-            [f"{stem}.{index}.{kind}" for kind in ("key", "value")] for stem in ("past_key_values", "present")
-        )
+        stems = ("past_key_values", "present")
+        past, present = ([f"{stem}.{index}.{kind}" for kind in ("key", "value")] for stem in stems)
         for names, place, length in ((past, self.inputs, "past"), (present, self.outputs, "total")):
             dims: list[int | str] = ["batch", self.shape.kv_heads, length, self.shape.head_size]
             place += [value_info(name, FLOAT, dims) for name in names]

@@ -23,7 +23,7 @@ from qmd.inference.models.catalogue import chunk_tokens, find_model
 from qmd.inference.models.folders import (
     Manifest,
     check_space,
-    mapped_os_errors,
+    map_os_errors,
     measure_file,
     read_manifest,
     sha256_of,
@@ -65,8 +65,6 @@ _COPIED = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation
 class ImportReport(Struct, frozen=True):
     model: ImportedModel
     folder: Path
-    number_formats: tuple[str, ...]
-    """Formats of the source's matrices, the most bytes first."""
     size_bytes: int
     is_new: bool
     note: str | None = None
@@ -97,11 +95,11 @@ def import_weights(
     """
     name = name or (path.resolve().name if path.is_dir() else model_name(path))
     _check_name(name, models_dir)
-    with mapped_os_errors(path), reading(path.name):
+    with map_os_errors(path), reading(path.name):
         network = read_network(path, role, name)
     record = _record(name, network)
     folder = models_dir / record.folder
-    with mapped_os_errors(models_dir), reading(path.name):
+    with map_os_errors(models_dir), reading(path.name):
         make_private_folder(models_dir)
         with staged(models_dir, record.folder) as staging:
             before = _made_before(folder)
@@ -109,7 +107,7 @@ def import_weights(
                 check_space(models_dir, _graph_bytes(network))  # before reading a possible terabyte of zeros
             source = _source(path, address or str(path.resolve()))
             if before is not None and before.source.sha256 == source.sha256 and before.record == record:
-                return ImportReport(before, folder, network.number_formats, source.size_bytes, False, _note(network))
+                return ImportReport(before, folder, source.size_bytes, False, _note(network))
             check_space(models_dir, _graph_bytes(network))
             model = ImportedModel(record, source, __version__, network.number_formats)
             files = _make(staging / "ready", network, model, on_progress)
@@ -118,7 +116,7 @@ def import_weights(
                 folder.rename(staging / "replaced")
             (staging / "ready").rename(folder)
     size = sum(file.size_bytes or 0 for file in files)
-    return ImportReport(model, folder, network.number_formats, size, True, _note(network))
+    return ImportReport(model, folder, size, True, _note(network))
 
 
 def _make(
@@ -237,11 +235,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
 
 
 def _try(place: Path, record: ModelRecord) -> None:
-    """Run the new model once: it must load, read a word and answer with numbers.
-
-    Raises:
-        ModelError: It does not.
-    """
+    """Run the new model once; a ModelError if it does not load, read a word and answer with numbers."""
     graph, format = place / _GRAPH, record.formats[0].name
     if record.role == "embed":
         session = open_session(graph, format=format, threads=1, allow_gpu=False, fuse=False)

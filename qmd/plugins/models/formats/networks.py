@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.foreign import short
-from qmd.inference.models.catalogue import MAX_CONTEXT, Family
+from qmd.inference.models.catalogue import INSTRUCTION, MAX_CONTEXT, Family
 from qmd.inference.records import Pooling, Role
 from qmd.plugins.models.formats.gemma_graph import GemmaShape
 from qmd.plugins.models.formats.gguf import GgufFile
@@ -22,7 +22,6 @@ from qmd.plugins.models.formats.number_formats import Floats
 from qmd.plugins.models.formats.stored_weights import StoredTensor
 
 _YES = ("yes", "relevant", "true", "label_1")
-_QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 _ANY = Family("", "", "mean", MAX_CONTEXT, "")
 """Defaults of an unknown encoder."""
 _LEAST_CONTEXT = 64
@@ -117,7 +116,7 @@ def _qwen3(source: NetworkSource, sizes: Qwen3Shape) -> Network:
     network = Network(source.path, source.role, sizes, source.tensors, made, gguf=source.gguf)
     if source.role != "embed":
         return network
-    query, document = source.prompts or (_QWEN_QUERY, "")
+    query, document = source.prompts or (INSTRUCTION, "")
     return replace(network, pooling=source.pooling or "last", query_prompt=query, document_prompt=document)
 
 

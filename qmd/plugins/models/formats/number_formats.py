@@ -86,27 +86,6 @@ def _fifth_bits(block: Bytes, start: int) -> Bytes:
     return np.unpackbits(block[:, start : start + 4], axis=1, bitorder="little") << np.uint8(4)
 
 
-def _q8_0(block: Bytes) -> Quantized:
-    # The signed byte plus 128: flipping its sign bit.
-    return Quantized(block[:, 2:] ^ np.uint8(128), 128, _half(block, 0))
-
-
-def _q4_0(block: Bytes) -> Quantized:
-    return Quantized(_nibbles(block[:, 2:]), 8, _half(block, 0))
-
-
-def _q4_1(block: Bytes) -> Quantized:
-    return Quantized(_nibbles(block[:, 4:]), 0, _half(block, 0), _half(block, 2))
-
-
-def _q5_0(block: Bytes) -> Quantized:
-    return Quantized(_nibbles(block[:, 6:]) | _fifth_bits(block, 2), 16, _half(block, 0))
-
-
-def _q5_1(block: Bytes) -> Quantized:
-    return Quantized(_nibbles(block[:, 8:]) | _fifth_bits(block, 4), 0, _half(block, 0), _half(block, 2))
-
-
 def _six_bit_pairs(block: Bytes) -> tuple[Floats, Floats]:
     """Return scales and offsets of the eight runs of a 256-weight block: 6-bit numbers in 12 bytes, times 2 halves."""
     low, mid, high = block[:, 4:8], block[:, 8:12], block[:, 12:16]
@@ -140,11 +119,16 @@ FORMATS: Mapping[str, NumberFormat] = {
     "F32": NumberFormat(0),
     "F16": NumberFormat(1, block_bytes=2),
     "BF16": NumberFormat(30, block_bytes=2),
-    "Q8_0": NumberFormat(8, 32, 34, _q8_0),
-    "Q4_0": NumberFormat(2, 32, 18, _q4_0, bits=4),
-    "Q4_1": NumberFormat(3, 32, 20, _q4_1, bits=4, middle=8),
-    "Q5_0": NumberFormat(6, 32, 22, _q5_0),
-    "Q5_1": NumberFormat(7, 32, 24, _q5_1, middle=16),
+    # The signed byte plus 128: flipping its sign bit.
+    "Q8_0": NumberFormat(8, 32, 34, lambda b: Quantized(b[:, 2:] ^ np.uint8(128), 128, _half(b, 0))),
+    "Q4_0": NumberFormat(2, 32, 18, lambda b: Quantized(_nibbles(b[:, 2:]), 8, _half(b, 0)), bits=4),
+    "Q4_1": NumberFormat(
+        3, 32, 20, lambda b: Quantized(_nibbles(b[:, 4:]), 0, _half(b, 0), _half(b, 2)), bits=4, middle=8
+    ),
+    "Q5_0": NumberFormat(6, 32, 22, lambda b: Quantized(_nibbles(b[:, 6:]) | _fifth_bits(b, 2), 16, _half(b, 0))),
+    "Q5_1": NumberFormat(
+        7, 32, 24, lambda b: Quantized(_nibbles(b[:, 8:]) | _fifth_bits(b, 4), 0, _half(b, 0), _half(b, 2)), middle=16
+    ),
     "Q4_K": NumberFormat(12, 256, 144, _q4_k, bits=4, middle=8),
     "Q5_K": NumberFormat(13, 256, 176, _q5_k, middle=16),
     "Q6_K": NumberFormat(14, 256, 210, _q6_k, run=16),

@@ -28,7 +28,7 @@ from qmd.inference.models.folders import (
     file_list,
     folder_size,
     locked,
-    mapped_os_errors,
+    map_os_errors,
     measure_file,
     sha256_of,
 )
@@ -105,12 +105,12 @@ def prepare_model(
     """
     chosen = _chosen_forms(record, forms)
     source_format, source = _source(record, folder)
-    tell = on_progress or (lambda what, done, total: None)
-    logits = partial(_logits, record, folder, threads, tell)
+    report = on_progress or (lambda what, done, total: None)
+    logits = partial(_logits, record, folder, threads, report)
     compare = compare_scores if record.role == "rerank" else compare_logits
     place, lock = folder / PREPARED_FOLDER, folder / ".prepare.lock"
     # Two runs would take the memory of both, and each would delete the other's files.
-    with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
+    with map_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
         place.mkdir(exist_ok=True)
         for left in (*place.glob(".*"), *(place / name for name in DROPPED_FORMS)):
             # Left by an interrupted run, or forms that are no longer read; the lock excludes another writer.
@@ -137,7 +137,7 @@ def prepare_model(
 
                 def count(weight: str) -> None:
                     written.add(weight)
-                    tell(f"writing {name}", len(written), len(weights))
+                    report(f"writing {name}", len(written), len(weights))
 
                 Qwen3Writer(staged / "model.onnx", weights.shape, form, weights, count).write()
                 agreement = compare(expected, logits(f"checking {name}", staged / "model.onnx", name))
@@ -161,16 +161,16 @@ def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[Form
 
 
 def _logits(
-    record: ModelRecord, folder: Path, threads: int | None, tell: Progress, what: str, path: Path, format: str
+    record: ModelRecord, folder: Path, threads: int | None, report: Progress, what: str, path: Path, format: str
 ) -> npt.NDArray[np.float32]:
     """Return the logits of the check prompts' last tokens, shape (prompts, width), each run alone and on the CPU."""
     # A vocabulary's logits contain more than one score, so fewer prompts are enough.
     pairs = CHECK_PAIRS[:12] if record.role == "expand" else CHECK_PAIRS
-    tell(what, 0, len(pairs))
+    report(what, 0, len(pairs))
     rows = []
     for logits in hooks.prompt_logits(folder, path, format, pairs, threads):
         rows.append(logits)
-        tell(what, len(rows), len(pairs))
+        report(what, len(rows), len(pairs))
     return np.concatenate(rows)
 
 

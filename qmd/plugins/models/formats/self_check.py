@@ -83,7 +83,7 @@ def _kendall(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
     """
     rows, columns = np.triu_indices(len(a), 1)
     first, second = a[rows] - a[columns], b[rows] - b[columns]
-    told_apart = np.abs(first) > 0.01 * (float(np.ptp(a)) or 1.0)
-    if not told_apart.any():
+    is_apart = np.abs(first) > 0.01 * (float(np.ptp(a)) or 1.0)
+    if not is_apart.any():
         return 1.0
-    return float(np.sign(first[told_apart] * second[told_apart]).mean())
+    return float(np.sign(first[is_apart] * second[is_apart]).mean())

@@ -61,8 +61,8 @@ class Importable(Struct, frozen=True):
         return f"take it over from {self.file.owner} ({self.file.size_bytes / 1_000_000:.0f} MB)"
 
 
-def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[ImportSource, ...]:
-    """Return the models that `asked` means; none if it is no GGUF or safetensors: an archive, a folder of ONNX files.
+def import_sources(source: str, models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[ImportSource, ...]:
+    """Return the models that `source` means; none if it is no GGUF or safetensors: an archive, a folder of ONNX files.
 
     Raises:
         NotFoundError: There is no such file, or Ollama has no such model.
@@ -70,18 +70,18 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
     from qmd.plugins.models.formats.gguf import is_gguf
     from qmd.plugins.models.formats.safetensors import has_safetensors
 
-    if asked.strip().lower().startswith(_OLLAMA):
-        found = find_ollama(asked, home, env)
+    if source.strip().lower().startswith(_OLLAMA):
+        found = find_ollama(source, home, env)
         if found is None:
             folder = ollama_folder(home, env)
-            raise NotFoundError(f"Ollama has no model '{asked.partition(':')[2]}' in '{folder}'", "see: ollama list")
+            raise NotFoundError(f"Ollama has no model '{source.partition(':')[2]}' in '{folder}'", "see: ollama list")
         return (found,)
-    path = expand_home(asked)
-    if not path.exists() and is_gguf_address(asked):
-        cached = find_cached_file(asked, models_dir)
+    path = expand_home(source)
+    if not path.exists() and is_gguf_address(source):
+        cached = find_cached_file(source, models_dir)
         if cached is None:
-            raise NotFoundError(f"'{asked}' is not on this machine", "fetch the file, then: qmd models import FILE")
-        return (ImportSource(cached, asked, model_name(cached)),)
+            raise NotFoundError(f"'{source}' is not on this machine", "fetch the file, then: qmd models import FILE")
+        return (ImportSource(cached, source, model_name(cached)),)
     if not path.exists():
         raise NotFoundError(f"'{path}' does not exist", "see what lies here: qmd models list")
     if path.is_file():
@@ -187,10 +187,8 @@ def gguf_remedy(address: str, models_dir: Path) -> str:
 
 def model_name(path: Path) -> str:
     """Return the name of an imported file, without a downloader's prefix."""
-    stem = path.stem
-    if stem.startswith("hf_") and stem.count("_") >= 2:
-        return stem.split("_", 2)[2]
-    return stem
+    parts = path.stem.split("_", 2)
+    return parts[2] if parts[0] == "hf" and len(parts) == 3 else path.stem
 
 
 def _files(folder: Path, owner: str, depth: int) -> Iterator[FoundFile]:

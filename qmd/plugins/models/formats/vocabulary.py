@@ -241,8 +241,8 @@ def _template(vocabulary: _Vocabulary, kind: str, *, ends: bool) -> dict[str, An
     names = ("bos", "<s>"), ("eos", "</s>")
     if kind == "bert":
         names = ("cls", "[CLS]"), ("seperator", "[SEP]")
-    asked = {"bos": kind in ("llama", "t5"), "eos": ends or kind == "t5"}.items()
-    wanted = [kind == "bert" or vocabulary.setting(f"add_{key}_token", default) for key, default in asked]
+    defaults = {"bos": kind in ("llama", "t5"), "eos": ends or kind == "t5"}.items()
+    wanted = [kind == "bert" or vocabulary.setting(f"add_{key}_token", default) for key, default in defaults]
     ids = {key: vocabulary.mark(*name) for key, name, on in zip(("bos", "eos"), names, wanted, strict=True) if on}
     if "eos" in ids and vocabulary.setting("add_eos_token") is None and _QWEN_END in vocabulary.tokens:
         ids["eos"] = vocabulary.tokens.index(_QWEN_END)
@@ -251,8 +251,7 @@ def _template(vocabulary: _Vocabulary, kind: str, *, ends: bool) -> dict[str, An
     pieces: dict[str, Any] = {name: {"SpecialToken": {"id": name, "type_id": 0}} for name in ids}
     text: dict[str, Any] = {"Sequence": {"id": "A", "type_id": 0}}
     single = [*([pieces["bos"]] if "bos" in pieces else []), text, *([pieces["eos"]] if "eos" in pieces else [])]
-    specials = {
-        name: {"id": name, "ids": [int(index)], "tokens": [vocabulary.tokens[index]]} for name, index in ids.items()
-    }
+    tokens = vocabulary.tokens
+    specials = {name: {"id": name, "ids": [int(index)], "tokens": [tokens[index]]} for name, index in ids.items()}
     second = {"Sequence": {"id": "B", "type_id": 0}}
     return {"type": "TemplateProcessing", "single": single, "pair": [*single, second], "special_tokens": specials}
