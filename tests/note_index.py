@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
-from qmd.records import Collection, Document, MetadataValue, SearchResponse, StoredDocument
-from qmd.store.records import NewDocument
+from qmd.records import Collection, MetadataValue, SearchResponse, StoredDocument
 from qmd.store.sqlite.opening import open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.parsing import parse_document
@@ -59,17 +58,13 @@ class NoteIndex(SqliteWriter):
             self.mirror_config([*known, added], self.global_context(), "test")
         parsed = parse_document(path, text.encode("utf-8", "surrogatepass"))
         document = replace(parsed, metadata={**parsed.metadata, **(metadata or {})})
-        self.put_documents(collection, [_new_document(document, title, modified_at)])
+        stored = replace(stored_form(document, len(document.text), 0, 0, 0), title=title or document.title)
+        self.put_documents(collection, [replace(stored, created_at=modified_at, modified_at=modified_at)])
         if embed and self.embedder is not None:
             embed_pending(self, self.embedder, collections=[collection])
         found = self.find_path(collection, path)
         assert found is not None
         return found
-
-
-def _new_document(document: Document, title: str | None, modified_at: str) -> NewDocument:
-    stored = stored_form(document, len(document.text), 0, 0, 0)
-    return replace(stored, title=title or document.title, created_at=modified_at, modified_at=modified_at)
 
 
 def paths(answer: SearchResponse) -> list[str]:

@@ -21,9 +21,7 @@ SCORES = st.dictionaries(st.integers(1, 40), st.floats(0, 30), max_size=30)
 
 
 @given(st.lists(st.tuples(SCORES, st.sampled_from(["bm25", "dense"]), st.floats(0, 1)), max_size=5), st.randoms())
-def test_the_order_of_the_rankings_does_not_matter(
-    inputs: list[tuple[dict[int, float], str, float]], random: Random
-) -> None:
+def test_the_order_of_rankings_is_irrelevant(inputs: list[tuple[dict[int, float], str, float]], random: Random) -> None:
     pairs = [(ranking(scores, source), weight) for scores, source, weight in inputs]
     shuffled = list(pairs)
     random.shuffle(shuffled)
@@ -66,9 +64,7 @@ def test_the_cosine_that_words_make_likely_rises_no_faster_than_they_do() -> Non
     words = {1: 10.0, 2: 9.9, 3: 9.8, 4: 9.7, 5: 9.6, 6: 20.0}
     meaning = {1: 0.9, 2: 0.7, 3: 0.5, 4: 0.3, 5: 0.1}
     fused = fuse_zscores([ranking(words, "bm25"), ranking(meaning)], [1.0, 1.0], unknown={6})
-    by_words, by_meaning = (
-        {one.document_id: one.contributions[place].contribution for one in fused} for place in range(2)
-    )
+    by_words, by_meaning = ({one.document_id: one.contributions[at].contribution for one in fused} for at in range(2))
     # About 3 deviations by words; by the slope of the others it would be a hundred by meaning.
     level = (sum(by_meaning[n] for n in meaning) - sum(by_words[n] for n in meaning)) / len(meaning)
     assert by_meaning[6] == pytest.approx(by_words[6] + level)

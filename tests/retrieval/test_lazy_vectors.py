@@ -33,17 +33,16 @@ def notes() -> NoteIndex:
     return index
 
 
-def ask(index: NoteIndex, text: str, options: SearchRequest = HYBRID, *, keeps: bool = True) -> SearchResponse:
+def ask(index: NoteIndex, text: str, options: SearchRequest = HYBRID, embedder: Embedder = EMBEDDER) -> SearchResponse:
     opened: list[PrecomputedChunks] = []
 
     def open_source(embedder: Embedder) -> PrecomputedChunks:
         opened.append(PrecomputedChunks(embedder))
         return opened[-1]
 
-    answer = search(index, fakes.fake_engines(EMBEDDER), parse_query(text), options, open_source=open_source)
+    answer = search(index, fakes.fake_engines(embedder), parse_query(text), options, open_source=open_source)
     for ahead in opened:
-        if keeps:
-            ahead.store(index)
+        ahead.store(index)
     return answer
 
 
@@ -115,15 +114,7 @@ def test_a_part_computed_for_one_query_serves_another_that_finds_it_by_meaning_a
 
 
 def test_nothing_is_computed_for_a_script_that_the_model_does_not_read() -> None:
-    index = notes()
-    foreign = fakes.HashingEmbedder(trust=0.0)
-    answer = search(
-        index,
-        fakes.fake_engines(foreign),
-        parse_query("engine"),
-        HYBRID,
-        open_source=lambda _: PrecomputedChunks(foreign),
-    )
+    answer = ask(notes(), "engine", embedder=fakes.HashingEmbedder(trust=0.0))
     assert len(answer.hits) == 4
     assert not any("computed now" in warning for warning in answer.warnings)
 
@@ -141,13 +132,7 @@ def test_a_model_that_fails_meanwhile_is_a_warning() -> None:
         def embed_documents(self, texts, on_progress=None):  # type: ignore[no-untyped-def]
             raise ModelError("out of memory")
 
-    answer = search(
-        notes(),
-        fakes.fake_engines(Failing()),
-        parse_query("engine"),
-        HYBRID,
-        open_source=lambda e: PrecomputedChunks(e),
-    )
+    answer = ask(notes(), "engine", embedder=Failing())
     assert len(answer.hits) == 4
     assert any("embed skipped: out of memory" in warning for warning in answer.warnings)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from qmd.analysis.query import analyze_query, parse_lex
 from qmd.records import LexicalTerm, SearchResponse
 from qmd.retrieval import literal_matches as literal
 from qmd.retrieval.calibration import GOOD
@@ -84,10 +85,8 @@ def test_literal_matches_respect_exclusions_and_filters() -> None:
 
 
 def test_a_question_is_ranked_by_all_evidence_and_its_quotes_by_their_words() -> None:
-    typed = [
-        term.text for term in literal.select_typed_terms(_terms("how many adherent points has a closed bounded set"))
-    ]
-    assert typed == []
+    question = _terms("how many adherent points has a closed bounded set")
+    assert literal.select_typed_terms(question) == []
     quoted = _terms('many "adherent points" have closed bounded sets', lex_syntax=True)
     assert [term.text for term in literal.select_typed_terms(quoted)] == ["adherent points"]
 
@@ -110,6 +109,4 @@ def test_words_far_apart_are_no_whole_answer() -> None:
 
 
 def _terms(text: str, *, lex_syntax: bool = False) -> tuple[LexicalTerm, ...]:
-    from qmd.analysis.query import analyze_query, parse_lex
-
     return parse_lex(text) if lex_syntax else analyze_query(text)

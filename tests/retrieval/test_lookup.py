@@ -79,9 +79,7 @@ def test_of_copies_one_is_taken_and_the_others_are_named() -> None:
     assert caught.value.hint.startswith("name the collection, or use the docid: qmd get '#")
 
 
-@pytest.mark.parametrize(
-    "name", ["#" * 50_000, "[[" + "q|" * 50_000 + "]]", "q#b" * 20_000, ":1" * 50_000, "q/" * 50_000]
-)
+@pytest.mark.parametrize("name", ["#" * 50_000, f"[[{'q|' * 50_000}]]", "q#b" * 20_000, ":1" * 50_000, "q/" * 50_000])
 def test_a_hostile_reference_is_refused_at_once(name: str) -> None:
     started = process_time()
     with pytest.raises(NotFoundError):
@@ -118,11 +116,8 @@ def test_any_file_name_round_trips_through_its_uri(name: str) -> None:
 def test_line_ranges_are_split_off() -> None:
     assert parse_line_range("a.md") == ParsedReference("a.md")
     assert parse_line_range("a.md:0") == ParsedReference("a.md", 1)
-    assert (
-        parse_line_range("qmd://c/a.md:3:4")
-        == parse_line_range("qmd://c/a.md:6-3")
-        == ParsedReference("qmd://c/a.md", 3, 4)
-    )
+    assert parse_line_range("qmd://c/a.md:3:4") == ParsedReference("qmd://c/a.md", 3, 4)
+    assert parse_line_range("qmd://c/a.md:6-3") == ParsedReference("qmd://c/a.md", 3, 4)
 
 
 def test_a_comma_list_keeps_its_order_and_names_failures() -> None:

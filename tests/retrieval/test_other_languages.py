@@ -42,9 +42,8 @@ def test_a_word_is_found_in_another_form_of_its_language_behind_notes_that_have_
 
 
 def test_unknown_words_are_reported_in_one_line_next_to_their_corrections() -> None:
-    warnings = answer(
-        german(), "warum ist das Kaninchen und der Igel im Gartenhaus und das Brot nicht gebakken"
-    ).warnings
+    text = "warum ist das Kaninchen und der Igel im Gartenhaus und das Brot nicht gebakken"
+    warnings = answer(german(), text).warnings
     assert "'gebakken' does not appear in any note: searched for 'gebacken' instead" in warnings
     assert (
         "the query is read as German: no note has 'kaninchen', 'igel', 'gartenhaus'" in warnings and len(warnings) == 2

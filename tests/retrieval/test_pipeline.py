@@ -23,11 +23,7 @@ HYBRID = SearchRequest()
 
 def notes(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
     reader = NoteIndex(embedder=embedder)
-    reader.add(
-        "limiter.md",
-        "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
-        title="Rate limiter",
-    )
+    reader.add("limiter.md", "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n")
     reader.add("garden.md", "# Garden\n\nTomatoes need sun and water.\n", metadata={"tags": ("home",)})
     reader.add("work/engine.md", "# Automobile\n\nThe automobile engine needs oil.\n", modified_at="2026-05-01")
     return reader
@@ -239,9 +235,7 @@ def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
     ],
     ids=["it fails", "it does not know the script"],
 )
-def test_a_query_that_the_model_cannot_embed_is_left_to_words_with_a_warning(
-    embedder: fakes.HashingEmbedder, expected: str
-) -> None:
+def test_a_query_that_the_model_cannot_embed_is_left_to_words(embedder: fakes.HashingEmbedder, expected: str) -> None:
     answer = ask(notes(embedder), "tomatoes", HYBRID, embedder=embedder)
     assert paths(answer) == ["garden.md"]
     assert any(expected in warning for warning in answer.warnings)
@@ -257,12 +251,10 @@ def test_a_failing_reranker_leaves_the_fused_order() -> None:
 
 def test_a_script_the_built_in_reranker_does_not_know_is_not_reranked() -> None:
     reranker = fakes.OverlapReranker(tier="built-in")
-    reader = notes(EMBEDDER)
+    reader, foreign = notes(EMBEDDER), fakes.HashingEmbedder(trust=0.0)
     reader.add("a.md", "番茄 炒蛋")
     reader.add("b.md", "番茄")
-    answer = ask(
-        reader, "番茄", replace(HYBRID, rerank=True), embedder=fakes.HashingEmbedder(trust=0.0), reranker=reranker
-    )
+    answer = ask(reader, "番茄", replace(HYBRID, rerank=True), embedder=foreign, reranker=reranker)
     assert len(answer.hits) == 2
     assert not reranker.calls
 

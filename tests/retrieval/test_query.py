@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -101,11 +100,8 @@ def test_empty_query_is_refused(text: str) -> None:
 def test_filters_may_be_anywhere_and_are_removed_from_the_text() -> None:
     query = parse_query('rotate tag:#security keys after:2026-3 -title:"old notes"')
     assert query.text == "rotate keys"
-    assert query.scope.filters == (
-        TagFilter("security"),
-        DateFilter("after", "2026-03", "2026-03"),
-        TextFilter("title", "old notes", True),
-    )
+    dates = DateFilter("after", "2026-03", "2026-03")
+    assert query.scope.filters == (TagFilter("security"), dates, TextFilter("title", "old notes", True))
 
 
 def test_collections_unite() -> None:
@@ -122,26 +118,23 @@ def test_filter_lines_join_a_query_document_and_are_a_query_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("after:yesterday", ("after", "2026-03-17", "2026-03-17")),
-        ('since:"last week"', ("after", "2026-03-09", "2026-03-09")),
-        ("since:last-week", ("after", "2026-03-09", "2026-03-09")),
-        ('before:"17. Oktober 2018"', ("before", "2018-10-17", "2018-10-17")),
-        ("on:2024-02-02", ("on", "2024-02-02", "2024-02-02")),
-        ("on:2024-2", ("on", "2024-02", "2024-02")),
-        ('on:"July 2019"', ("on", "2019-07-01", "2019-07-31")),
-        ("on:上周", ("on", "2026-03-09", "2026-03-15")),
-        ("on:10/17/2018", ("on", "2018-10-17", "2018-10-17")),
+        ("after:yesterday", DateFilter("after", "2026-03-17", "2026-03-17")),
+        ('since:"last week"', DateFilter("after", "2026-03-09", "2026-03-09")),
+        ("since:last-week", DateFilter("after", "2026-03-09", "2026-03-09")),
+        ('before:"17. Oktober 2018"', DateFilter("before", "2018-10-17", "2018-10-17")),
+        ("on:2024-02-02", DateFilter("on", "2024-02-02", "2024-02-02")),
+        ("on:2024-2", DateFilter("on", "2024-02", "2024-02")),
+        ('on:"July 2019"', DateFilter("on", "2019-07-01", "2019-07-31")),
+        ("on:上周", DateFilter("on", "2026-03-09", "2026-03-15")),
+        ("on:10/17/2018", DateFilter("on", "2018-10-17", "2018-10-17")),
     ],
 )
 def test_date_filters_take_dates_as_people_say_them(
-    text: str,
-    expected: tuple[Literal["after", "before", "on"], str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    set_zone: Callable[[str], None],
+    text: str, expected: DateFilter, monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]
 ) -> None:
     set_zone("UTC")
     monkeypatch.setattr(times, "utc_now", lambda: datetime(2026, 3, 18, 12, tzinfo=UTC))
-    assert parse_query(f"x {text}").scope.filters == (DateFilter(*expected),)
+    assert parse_query(f"x {text}").scope.filters == (expected,)
 
 
 def test_a_filter_that_may_be_two_days_is_refused() -> None:

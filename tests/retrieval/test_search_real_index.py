@@ -1,73 +1,37 @@
 """The pipeline over a real index: scopes, round trips, any query, and languages."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from qmd.analysis.index import analyze_document
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.records import Collection, Scope, SearchResponse
+from qmd.records import Scope, SearchResponse
 from qmd.retrieval.lookup import resolve_document
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import SearchRequest
-from qmd.store.base import IndexReader
-from qmd.store.opening import open_reader, open_writer
-from qmd.store.records import NewDocument, pack_text
-from tests.parsing import parse_document
+from tests.note_index import NoteIndex, paths
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
+TYPED = (*WORDS, "limitr", "gard", "-oil", '"water key"')
 NO_ENGINES = Engines(None, None, None)
 LEXICAL = SearchRequest(mode="lexical", explain=True)
 
-Build = Callable[[Mapping[str, Mapping[str, str]]], IndexReader]
+
+def build(collections: Mapping[str, Mapping[str, str]]) -> NoteIndex:
+    """Return an index of collection → path → text."""
+    reader = NoteIndex()
+    for name, files in collections.items():
+        for path, text in files.items():
+            reader.add(path, text, collection=name)
+    return reader
 
 
-def new_document(path: str, text: str) -> NewDocument:
-    """Return a markdown file as the index takes it."""
-    document = parse_document(path, text.encode())
-    return NewDocument(
-        path=path,
-        title=document.title,
-        hash=hashlib.sha256(text.encode()).hexdigest(),
-        n_chars=len(document.text),
-        doc=pack_text(document.text),
-        terms=analyze_document(document),
-        metadata_json="{}",
-        size_bytes=len(text.encode()),
-        mtime_ns=0,
-        created_at="2026-01-01T00:00:00Z",
-        modified_at="2026-01-01T00:00:00Z",
-    )
-
-
-@pytest.fixture
-def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
-    """Return an open index of collection → path → text."""
-    opened: list[IndexReader] = []
-
-    def index(collections: Mapping[str, Mapping[str, str]]) -> IndexReader:
-        path = tmp_path_factory.mktemp("index") / "index.sqlite"
-        with open_writer(path) as writer:
-            writer.mirror_config([Collection(name, Path("/srv") / name) for name in collections], None, "test")
-            for name, files in collections.items():
-                with writer.transaction():
-                    writer.put_documents(name, [new_document(file, text) for file, text in files.items()])
-        opened.append(open_reader(path))
-        return opened[-1]
-
-    yield index
-    for reader in opened:
-        reader.close()
-
-
-def ask(reader: IndexReader, text: str, *collections: str) -> SearchResponse:
+def ask(reader: NoteIndex, text: str, *collections: str) -> SearchResponse:
     query = parse_query(text)
     if collections:
         query = replace(query, scope=replace(query.scope, collections=collections))
@@ -76,30 +40,28 @@ def ask(reader: IndexReader, text: str, *collections: str) -> SearchResponse:
 
 bodies = st.lists(st.sampled_from(WORDS), min_size=1, max_size=30).map(" ".join)
 folders = st.dictionaries(st.sampled_from([f"n{number}.md" for number in range(9)]), bodies, min_size=1, max_size=9)
-queries = st.lists(st.sampled_from([*WORDS, "limitr", "gard", "-oil", '"water key"']), min_size=1, max_size=4).map(
-    " ".join
-)
+queries = st.lists(st.sampled_from(TYPED), min_size=1, max_size=4).map(" ".join)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(folders, folders, queries)
 @example(
     {"n0.md": f"{'limiter ' * 9}window water key", "n1.md": "water key"}, {"n0.md": "limiter"}, 'window "water key"'
 )
-def test_an_unrelated_collection_changes_nothing_of_a_scoped_answer(
-    build: Build, own: dict[str, str], other: dict[str, str], text: str
+def test_an_unrelated_collection_changes_no_scoped_answer(
+    own: dict[str, str], other: dict[str, str], text: str
 ) -> None:
     alone = ask(build({"own": own}), text, "own")
     # Next to a collection that repeats some words a hundred times, indexed first or last.
     loud = {name: f"{body} " * 100 for name, body in other.items()}
     for both in (build({"own": own, "other": loud}), build({"other": loud, "own": own})):
         answer = ask(both, text, "own")
-        assert [hit.document.path for hit in answer.hits] == [hit.document.path for hit in alone.hits]
+        assert paths(answer) == paths(alone)
         assert [hit.relevance for hit in answer.hits] == pytest.approx([hit.relevance for hit in alone.hits])
         assert answer.warnings == alone.warnings
 
 
-def test_scoped_scores_are_those_of_the_collection_alone(build: Build) -> None:
+def test_scoped_scores_are_those_of_the_collection_alone() -> None:
     own = {"a.md": "limiter window", "b.md": "limiter limiter engine", "c.md": "garden water oil"}
     alone = ask(build({"own": own}), "limiter water", "own").hits
     both = ask(build({"own": own, "other": {f"{n}.md": "limiter " * n for n in range(1, 20)}}), "limiter water", "own")
@@ -110,17 +72,17 @@ def test_scoped_scores_are_those_of_the_collection_alone(build: Build) -> None:
         assert after.score == pytest.approx(before.score)
 
 
-def test_a_scope_of_everything_ranks_as_no_scope_does(build: Build) -> None:
+def test_a_scope_of_everything_ranks_as_no_scope_does() -> None:
     files = {f"{n}.md": f"{'window ' * n} {'oil ' * (8 - n)}" for n in range(1, 8)}
     reader = build({"own": {**files, **{f"other{n}.md": "engine cache token " * 3 for n in range(12)}}})
-    whole = [hit.document.path for hit in ask(reader, "window").hits]
+    whole = paths(ask(reader, "window"))
     assert whole[0] == "7.md"
-    assert [hit.document.path for hit in ask(reader, "window", "own").hits] == whole
+    assert paths(ask(reader, "window", "own")) == whole
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(st.text(max_size=60) | st.text(alphabet='ab"+-*:()^~ \n中の', max_size=30), st.booleans())
-def test_no_query_raises_anything_but_a_usage_error(any_index: IndexReader, text: str, is_scoped: bool) -> None:
+def test_no_query_raises_anything_but_a_usage_error(any_index: NoteIndex, text: str, is_scoped: bool) -> None:
     try:
         query = parse_query(text)
     except UsageError:
@@ -130,8 +92,8 @@ def test_no_query_raises_anything_but_a_usage_error(any_index: IndexReader, text
     search(any_index, NO_ENGINES, query, LEXICAL)
 
 
-@pytest.fixture
-def any_index(build: Build) -> IndexReader:
+@pytest.fixture(scope="module")
+def any_index() -> NoteIndex:
     return build({"own": {"a.md": "# A b\n\nab 中の文字 a+b", "b.md": "tomatoes"}})
 
 
@@ -142,9 +104,9 @@ names = st.text(
 ).filter(lambda name: name.strip() == name and name not in (".", ".."))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(st.lists(names, min_size=1, max_size=4, unique_by=str.casefold))
-def test_a_hit_is_fetched_by_docid_and_by_address(build: Build, stems: list[str]) -> None:
+def test_a_hit_is_fetched_by_docid_and_by_address(stems: list[str]) -> None:
     reader = build({"own": {f"{stem}.md": f"# Note\n\nmarker number {n}\n" for n, stem in enumerate(stems)}})
     hits = ask(reader, "marker").hits
     assert len(hits) == len(stems)
@@ -258,9 +220,9 @@ LANGUAGES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_recall_at_5_is_whole_in_every_language(build: Build, language: str) -> None:
+def test_recall_at_5_is_whole_in_every_language(language: str) -> None:
     # The index has every other language, too, so five results are not arbitrary.
     reader = build({name: files for name, (files, _) in LANGUAGES.items()})
     asked = LANGUAGES[language][1]
-    found = {text: [hit.document.path for hit in ask(reader, text).hits[:5]] for text in asked}
+    found = {text: paths(ask(reader, text))[:5] for text in asked}
     assert [text for text, wanted in asked.items() if wanted not in found[text]] == []

@@ -215,9 +215,7 @@ def test_a_long_section_is_filled_as_far_as_there_is_room() -> None:
 
 
 def test_a_short_note_is_shown_whole_over_its_headings_but_for_the_last_ones() -> None:
-    text = (
-        "# Worktree\n\nSeveral branches.\n\n## Add\n\ngit worktree add\n\n## Remove\n\ngit worktree prune\n\n## Empty\n"
-    )
+    text = "# Worktree\n\nSeveral branches.\n\n## Add\n\nworktree add\n\n## Remove\n\nworktree prune\n\n## Empty\n"
     _, (whole,) = choose_passages(text, query_terms("several branches"))
     assert whole.text == text.removesuffix("\n\n## Empty\n")
 
@@ -241,9 +239,8 @@ def test_the_chunk_has_a_passage_of_its_own_where_words_say_little() -> None:
 
 def test_a_note_that_its_names_find_is_shown_from_its_body_where_that_begins_with_code() -> None:
     text = "---\ncreated: 2023-05-30\n---\n```scala\nval x = 1\n```\n"
-    passage, passages = choose_passages(
-        text, query_terms("created"), matched=match_text(text, query_terms("created"), before="created\n")
-    )
+    terms = query_terms("created")
+    passage, passages = choose_passages(text, terms, matched=match_text(text, terms, before="created\n"))
     assert passage.text.startswith("```scala") and (passage.start_line, passage.end_line) == (4, 6)
     assert passages[0].text.startswith("```scala")
 
@@ -266,10 +263,7 @@ def test_words_next_to_the_name_still_choose_the_passage() -> None:
 @pytest.mark.parametrize(
     ("heading", "is_shown"),
     [
-        ("Conclusion/Resolution", True),
-        ("Summary", True),
-        ("Zusammenfassung", True),
-        ("結論", True),
+        *((name, True) for name in ("Conclusion/Resolution", "Summary", "Zusammenfassung", "結論")),
         ("Decision trees", False),
     ],
 )

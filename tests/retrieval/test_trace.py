@@ -1,7 +1,8 @@
 """The caller of a search receives its stages and can end it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,18 +42,9 @@ class LeavingReranker(OverlapReranker):
     listener: Recorder = field(default_factory=Recorder)
     n_read: int = 0
 
-    def score(
-        self,
-        query: str,
-        passages: Sequence[str],
-        *,
-        intent: str | None = None,
-        deadline_s: float | None = None,
-        is_cancelled: Callable[[], bool] | None = None,
-    ) -> Sequence[float | None]:
-        assert is_cancelled is not None
+    def score(self, query: str, passages: Sequence[str], **options: Any) -> Sequence[float | None]:
         for _ in passages:
-            if is_cancelled():
+            if options["is_cancelled"]():
                 break
             self.n_read += 1
             self.listener.has_gone = self.n_read == 2

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from qmd.records import IndexTerms
+from qmd.records import IndexTerms, LexicalTerm
 from qmd.store.records import NewDocument, pack_text
 from qmd.store.sqlite.opening import open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 
 MakeDocument = Callable[..., NewDocument]
+
+
+def word(text: str, *, required: bool = False, excluded: bool = False) -> LexicalTerm:
+    return LexicalTerm(text, f'"{text}"', required=required, excluded=excluded)
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def writer(index_path: Path) -> Iterator[SqliteWriter]:
 
 
 @pytest.fixture
-def make_document() -> MakeDocument:
+def make() -> MakeDocument:
     def make(
         path: str, text: str, *, title: str = "", modified_at: str = "2025-06-01T12:00:00.000Z", **metadata: object
     ) -> NewDocument:

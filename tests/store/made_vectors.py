@@ -22,20 +22,24 @@ def key_of(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def fill(
-    writer: IndexWriter, make: Callable[..., NewDocument], n: int, per: int = 3, collection: str = "n"
-) -> npt.NDArray[np.float32]:
+def put_late(writer: IndexWriter, make: Callable[..., NewDocument], vector: npt.NDArray[np.float32]) -> None:
+    """Add the document `late.md` with this one vector."""
+    late = make("late.md", "late text")
+    writer.put_documents("n", [late])
+    writer.put_vectors("f", DIM, {b"late" * 4: vector})
+    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+
+
+def fill(writer: IndexWriter, make: Callable[..., NewDocument], n: int, per: int = 3) -> npt.NDArray[np.float32]:
     """Return `n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
-    documents = [
-        make(f"d/{number}.md", f"text {number}", status="even" if number % 2 == 0 else "odd") for number in range(n)
-    ]
+    documents = [make(f"d/{number}.md", f"text {number}", status=("even", "odd")[number % 2]) for number in range(n)]
     matrix = unit_vectors(n * per)
     contents = {
         document.hash: [ChunkRecord(seq, seq * 10, seq * 10 + 9, key_of(number * per + seq)) for seq in range(per)]
         for number, document in enumerate(documents)
     }
     with writer.transaction():
-        writer.put_documents(collection, documents)
+        writer.put_documents("n", documents)
         writer.put_vectors("f", DIM, dict(zip(map(key_of, range(n * per)), matrix, strict=True)))
         writer.put_chunks("f", DIM, contents)
     return matrix.reshape(n, per, DIM)

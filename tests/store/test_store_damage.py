@@ -55,9 +55,9 @@ def damage(path: Path, table: str, share: float) -> None:
 
 @pytest.mark.parametrize("table", ["terms_data", "content", "vectors_1_vector_chunks00", "documents", "chunks"])
 def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, table: str
 ) -> None:
-    vectors = fill(writer, make_document, 400)
+    vectors = fill(writer, make, 400)
     writer.close()
     damage(index_path, table, 0.5)
     with open_reader(index_path) as reader:
@@ -72,38 +72,34 @@ def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
 
 
 @pytest.mark.parametrize(
-    ("table", "most_lost"), [("terms_data", 0), ("vectors_1_vector_chunks00", 64), ("vector_keys", 400)]
+    ("table", "lost"), [("terms_data", 0), ("vectors_1_vector_chunks00", 64), ("vector_keys", 400)]
 )
 def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, table: str, lost: int
 ) -> None:
-    vectors = fill(writer, make_document, 2_000)
+    vectors = fill(writer, make, 2_000)
     writer.close()
     damage(index_path, table, 0.5)
     rebuilt = rebuild(index_path, index_path.stat())
     assert rebuilt is not None
     assert rebuilt.aside == index_path.with_name("index.sqlite.damaged")
-    assert 2_000 - most_lost <= rebuilt.vectors <= 2_000
+    assert 2_000 - lost <= rebuilt.vectors <= 2_000
     with open_writer(index_path) as writer:
         assert writer.check() == []
         kept = writer.existing_keys("f", list(vectors))
         assert len(kept) == rebuilt.vectors
-        documents = [make_document(f"{number}.md", f"text{number} words") for number in range(2_000)]
+        documents = [make(f"{number}.md", f"text{number} words") for number in range(2_000)]
         writer.put_documents("n", documents)
-        contents = {
-            one.hash: [ChunkRecord(0, 0, 4, key)] for one, key in zip(documents, vectors, strict=True) if key in kept
-        }
-        writer.put_chunks("f", DIM, contents)
+        sound = [(one.hash, key) for one, key in zip(documents, vectors, strict=True) if key in kept]
+        writer.put_chunks("f", DIM, {content: [ChunkRecord(0, 0, 4, key)] for content, key in sound})
         for number, (key, vector) in list(enumerate(vectors.items()))[::97]:
             if key in kept:
                 [found] = writer.search_dense(vector, 1, Scope(), "f")
                 assert writer.documents([found.document_id])[found.document_id].path == f"{number}.md"
 
 
-def test_a_file_without_a_readable_schema_is_set_aside_whole(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    fill(writer, make_document, 50)
+def test_a_file_without_a_schema_is_set_aside(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    fill(writer, make, 50)
     writer.close()
     raw = bytearray(index_path.read_bytes())
     raw[100:4096] = bytes(3996)
@@ -130,16 +126,14 @@ def test_of_two_that_find_the_damage_at_once_one_rebuilds(index_path: Path) -> N
     assert rebuild(index_path, found) is None
 
 
-def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    fill(writer, make_document, 50)
+def test_a_reader_of_the_damaged_file_does_no_harm(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    fill(writer, make, 50)
     with open_reader(index_path) as reader:
         rebuild(index_path, index_path.stat())
         assert reader.count_documents() == 50
-        writer.put_documents("n", [make_document("late.md", "late")])
+        writer.put_documents("n", [make("late.md", "late")])
         with open_writer(index_path) as successor:
-            successor.put_documents("n", [make_document("new.md", "new")])
+            successor.put_documents("n", [make("new.md", "new")])
             writer.close()
             assert [one.path for one in successor.iter_documents()] == ["new.md"]
     with open_reader(index_path) as reader:
@@ -170,11 +164,9 @@ def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader_and_gets
     assert reserved_bytes(index_path) == CHECKSUM_BYTES
 
 
-def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and_loses_the_table(
-    index_path: Path, make_document: MakeDocument
-) -> None:
+def test_an_old_index_loses_the_table_of_answers_and_keeps_its_documents(index_path: Path, make: MakeDocument) -> None:
     with open_writer(index_path) as writer:
-        writer.put_documents("n", [make_document("a.md", "apple")])
+        writer.put_documents("n", [make("a.md", "apple")])
         take_back(writer.database.connection, 3)
         writer.database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
         # An older version may have ended between storing link texts and recording them.
@@ -200,11 +192,9 @@ def test_an_index_that_another_process_has_open_gets_its_checksums_with_the_next
     assert reserved_bytes(index_path) == CHECKSUM_BYTES
 
 
-def test_another_program_that_opens_the_index_after_a_search_has_written_does_not_damage_it(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
+def test_another_program_after_us_does_no_harm(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
     with open_reader(index_path) as reader:
-        fill(writer, make_document, 20)
+        fill(writer, make, 20)
         writer.close()
         assert reader.count_documents() == 20
     other = sqlite3.connect(index_path)

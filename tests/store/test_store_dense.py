@@ -19,33 +19,25 @@ from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_si
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.old_schema import take_back
 from tests.store.conftest import MakeDocument
-from tests.store.made_vectors import DIM, fill, unit_vectors
+from tests.store.made_vectors import DIM, fill, key_of, put_late, unit_vectors
 
 
-def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    matrix = fill(writer, make_document, 5)
+def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make: MakeDocument) -> None:
+    matrix = fill(writer, make, 5)
     with open_reader(writer.database.path) as reader:
         assert len(reader.search_dense(matrix[0, 0], 10, Scope(), "f")) == 5
-        late = make_document("late.md", "late text")
-        writer.put_documents("n", [late])
-        vector = unit_vectors(1, seed=77)
-        writer.put_vectors("f", DIM, {b"late" * 4: vector[0]})
-        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
-        assert reader.search_dense(vector[0], 10, Scope(), "f")[0].document_id == 6
+        vector = unit_vectors(1, seed=77)[0]
+        put_late(writer, make, vector)
+        assert reader.search_dense(vector, 10, Scope(), "f")[0].document_id == 6
 
 
-def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
-    writer: SqliteWriter, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sign_bits_answer_as_a_scan(writer: SqliteWriter, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     if not hasattr(np, "bitwise_count"):
         pytest.skip("numpy before 2.0 scans exactly")
     monkeypatch.setattr(vectors, "SIGNS_FROM", 3_000)
-    matrix = fill(writer, make_document, 2_000)
-    late = make_document("late.md", "late text")
-    writer.put_documents("n", [late])
+    matrix = fill(writer, make, 2_000)
     vector = unit_vectors(1, seed=77)[0]
-    writer.put_vectors("f", DIM, {b"late" * 4: vector})
-    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+    put_late(writer, make, vector)
     assert writer.database.value("SELECT count(*) FROM signs_1_rowids") == 6_001
     assert writer.search_dense(vector, 1, Scope(), "f")[0].document_id == 2_001
     query = unit_vectors(1, seed=8)[0]
@@ -79,19 +71,17 @@ def test_a_zero_vector_is_similar_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 400])
-def test_a_warm_reader_sees_vectors_after_re_embedding(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, n: int
-) -> None:
-    before = fill(writer, make_document, n)[:, 0]
+def test_a_warm_reader_sees_new_vectors(writer: SqliteWriter, index_path: Path, make: MakeDocument, n: int) -> None:
+    before = fill(writer, make, n)[:, 0]
     after = unit_vectors(n * 3, seed=7)
     with open_reader(index_path) as warm:
         assert warm.search_dense(before[1], 1, Scope(), "f")[0].document_id == 2
         # The same number of writes and of vectors, and the first free row id again: only the values differ.
         writer.keep_models({})
-        keys = [number.to_bytes(16, "big") for number in range(n * 3)]
+        keys = [key_of(number) for number in range(n * 3)]
         contents = {
-            make_document(f"d/{number}.md", f"text {number}").hash: [
-                ChunkRecord(seq, seq * 10, seq * 10 + 9, keys[number * 3 + seq]) for seq in range(3)
+            make("x", f"text {number}").hash: [
+                ChunkRecord(i, i * 10, i * 10 + 9, keys[number * 3 + i]) for i in range(3)
             ]
             for number in range(n)
         }
@@ -102,13 +92,12 @@ def test_a_warm_reader_sees_vectors_after_re_embedding(
 
 
 def test_vectors_of_an_older_version_are_brought_over_and_answer_alike(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(writer, make_document, 100)
+    fill(writer, make, 100)
     queries = unit_vectors(5, seed=3)
     before = [writer.search_dense(query, 20, Scope(), "f") for query in queries]
-    signs_from = 200
-    monkeypatch.setattr(vectors, "SIGNS_FROM", signs_from)
+    monkeypatch.setattr(vectors, "SIGNS_FROM", 200)
     take_back(writer.database.connection, 7)
     with open_reader(index_path) as reader:
         assert reader.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
@@ -118,9 +107,9 @@ def test_vectors_of_an_older_version_are_brought_over_and_answer_alike(
 
 
 def test_an_old_index_loses_its_vectors_alone_where_sqlite_vec_is_missing(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(writer, make_document, 3)
+    fill(writer, make, 3)
     take_back(writer.database.connection, 7)
     monkeypatch.setattr(vectors, "is_available", lambda: False)
     with open_reader(index_path) as reader:
@@ -129,9 +118,9 @@ def test_an_old_index_loses_its_vectors_alone_where_sqlite_vec_is_missing(
 
 
 def test_without_sqlite_vec_vectors_are_read_and_writing_them_reports_the_missing_package(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    matrix = fill(writer, make_document, 5)
+    matrix = fill(writer, make, 5)
     monkeypatch.setitem(sys.modules, "sqlite_vec", None)
     with open_writer(index_path) as second:
         assert second.search_dense(matrix[2, 0], 1, Scope(), "f")[0].document_id == 3
@@ -140,10 +129,8 @@ def test_without_sqlite_vec_vectors_are_read_and_writing_them_reports_the_missin
         assert second.existing_keys("f", [b"late" * 4]) == frozenset()
 
 
-def test_tables_of_an_unknown_layout_are_asked_through_the_extension(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    fill(writer, make_document, 50)
+def test_tables_of_unknown_layout_use_the_extension(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    fill(writer, make, 50)
     query = unit_vectors(1, seed=5)[0]
     search = [(10, Scope()), (3, Scope(path_prefix="d/1"))]
     with open_reader(index_path) as reader:
@@ -156,10 +143,10 @@ def test_tables_of_an_unknown_layout_are_asked_through_the_extension(
 
 
 def test_cleanup_gives_the_room_of_dropped_vectors_back_and_keeps_the_others_whole(
-    writer: SqliteWriter, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    writer: SqliteWriter, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "SIGNS_FROM", 3_000)
-    matrix = fill(writer, make_document, 2_000)
+    matrix = fill(writer, make, 2_000)
     writer.remove_documents("n", [f"d/{number}.md" for number in range(2_000) if number % 5])
     query = unit_vectors(1, seed=5)[0]
     assert writer.cleanup()["unused vectors"] == 4_800
@@ -171,18 +158,13 @@ def test_cleanup_gives_the_room_of_dropped_vectors_back_and_keeps_the_others_who
     found = {one.document_id for one in writer.search_dense(query, 10, Scope(), "f")}
     assert len(found & best) >= 9
     # Slots continue after the last, and a moved row is found by its slot.
-    late = make_document("late.md", "late text")
-    writer.put_documents("n", [late])
-    writer.put_vectors("f", DIM, {b"late" * 4: query})
-    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+    put_late(writer, make, query)
     assert writer.search_dense(query, 1, Scope(), "f")[0].document_id == 2_001
     assert writer.dense_scores(matrix[10, 0], [11], "f")[11].score == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_foreign_program_asks_the_vectors_by_sql(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    matrix = fill(writer, make_document, 50)
+def test_a_foreign_program_asks_the_vectors_by_sql(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    matrix = fill(writer, make, 50)
     writer.close()
     plain = apsw.Connection(str(index_path), flags=apsw.SQLITE_OPEN_READONLY)
     plain.enable_load_extension(True)

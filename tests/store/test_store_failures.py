@@ -111,24 +111,20 @@ def test_a_reader_cannot_write(writer: SqliteWriter, index_path: Path) -> None:
         connect_for_reading(index_path).run("DELETE FROM documents")
 
 
-def test_a_full_disk_is_named_and_the_index_stays_whole(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    writer.put_documents("n", [make_document("a", "apple")])
+def test_a_full_disk_is_named_and_does_no_damage(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    writer.put_documents("n", [make("a", "apple")])
     pages = writer.database.value("PRAGMA page_count")
     writer.database.run(f"PRAGMA max_page_count = {pages + 2}")
     random_text = " ".join(str(n * 7919) for n in range(20_000))
     with pytest.raises(StoreError, match="no space left") as caught:
-        writer.put_documents("n", [make_document("b", random_text)])
+        writer.put_documents("n", [make("b", random_text)])
     assert_one_line_with_hint(caught.value)
     assert [document.path for document in writer.iter_documents()] == ["a"]
     assert writer.check() == []
 
 
-def test_an_index_on_read_only_media_opens_as_an_immutable_file(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    writer.put_documents("n", [make_document("a", "apple")])
+def test_an_index_on_read_only_media_is_immutable(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    writer.put_documents("n", [make("a", "apple")])
     writer.close()
     # A folder in place of the shared-memory file keeps SQLite from opening the log, as read-only media do; permissions
     # would not stop the superuser.
@@ -159,9 +155,7 @@ def test_each_sqlite_failure_becomes_one_line(failure: apsw.Error, expected: typ
     ("value", "expected"),
     [("250", 250), ("", 120_000), ("soon", 120_000), ("-5", 120_000), ("9" * 12, 2**31 - 1), ("9" * 5000, 120_000)],
 )
-def test_the_busy_timeout_comes_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, value: str, expected: int
-) -> None:
+def test_the_busy_timeout_is_set_by_environment(monkeypatch: pytest.MonkeyPatch, value: str, expected: int) -> None:
     monkeypatch.setenv("QMD_SQLITE_BUSY_TIMEOUT", value)
     assert busy_timeout_ms() == expected
 
@@ -198,14 +192,12 @@ def test_who_opens_an_index_while_it_is_made_finds_none_or_a_whole_one(tmp_path:
     assert met == []
 
 
-def test_another_program_reads_the_documents_table_while_the_writer_is_open(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    writer.put_documents("notes", [make_document("a.md", "apple")])
+def test_another_program_reads_while_we_write(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+    writer.put_documents("notes", [make("a.md", "apple")])
     stored = writer.find_path("notes", "a.md")
     assert stored is not None
     with writer.transaction():
-        writer.put_documents("notes", [make_document("b.md", "banana")])
+        writer.put_documents("notes", [make("b.md", "banana")])
         foreign = sqlite3.connect(f"file:{index_path}?mode=ro", uri=True)
         sql = "SELECT collection, path FROM documents WHERE hash = ? AND active = 1"
         assert foreign.execute(sql, (stored.hash,)).fetchall() == [("notes", "a.md")]

@@ -136,9 +136,7 @@ def test_a_cleaning_gets_its_turn_from_a_server_that_computes_in_slices(database
         assert lock_holder(database) is None
 
 
-def test_who_finds_the_vectors_taken_learns_by_whom_and_what_for(
-    database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_on_vectors_says_by_whom_and_what_for(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
     works: dict[Runner, str] = {"embed": "computing vectors for", "cleanup": "cleaning", "copy": "filling"}
     for by, work in works.items():

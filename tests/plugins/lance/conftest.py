@@ -1,5 +1,5 @@
 """Fixtures shared by the tests of every engine."""
 
-from tests.store.conftest import make_document
+from tests.store.conftest import make
 
-__all__ = ["make_document"]
+__all__ = ["make"]

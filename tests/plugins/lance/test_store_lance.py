@@ -22,11 +22,10 @@ from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
 from qmd.records import LexicalTerm, Scope
 from qmd.status import SkippedFile
-from qmd.store.records import ChunkRecord
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
 from tests.store.contract.test_writers import finds, paths
-from tests.store.made_vectors import DIM, fill, unit_vectors
+from tests.store.made_vectors import fill, put_late, unit_vectors
 
 
 @pytest.fixture
@@ -61,22 +60,20 @@ def test_an_unusable_place_is_reported_without_the_librarys_source(text: str, re
     assert hint in reason_and_hint(text)[1]
 
 
-def test_a_writer_that_was_taken_for_dead_commits_nothing(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_taken_for_dead_is_refused(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim, "SILENT_S", 0.2)
     monkeypatch.setattr(claim, "BEAT_S", 60.0)
     with place.writer() as silent, place.writer(busy_timeout_ms=5_000) as other:
-        silent.put_documents("n", [make_document("a", "apple")])
+        silent.put_documents("n", [make("a", "apple")])
         for is_first in (True, False):
             with pytest.raises(BusyError, match="taken over"), silent.transaction():
-                silent.put_documents("n", [make_document("lost", "banana")])
+                silent.put_documents("n", [make("lost", "banana")])
                 if is_first:
                     assert finds(silent, "banana") == 1
-                other.put_documents("n", [make_document(f"kept{is_first}", "cherry")])
+                other.put_documents("n", [make(f"kept{is_first}", "cherry")])
                 silent.remove_documents("n", ["a"])
         assert finds(other, "banana") == 0
-        other.put_documents("n", [make_document("late", "cherry")])
+        other.put_documents("n", [make("late", "cherry")])
     with place.reader() as reader:
         assert paths(reader) == ["a", "keptFalse", "keptTrue", "late"]
         assert finds(reader, "banana") == 0
@@ -93,14 +90,12 @@ def test_an_index_of_a_newer_version_is_refused(place: Place) -> None:
         assert caught.value.hint == "upgrade qmd"
 
 
-def test_tidying_joins_files_and_keeps_what_readers_look_at(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tidying_keeps_files_in_use(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidying, "_VERSIONS", 3)
     with place.writer() as writer, ExitStack() as readers:
         before = []
         for n in range(8):
-            writer.put_documents("n", [make_document(f"{n}", f"apple number{n}")])
+            writer.put_documents("n", [make(f"{n}", f"apple number{n}")])
             before.append((n + 1, readers.enter_context(place.reader())))
             writer.mark_updated("n")
         writer.cleanup()
@@ -113,23 +108,19 @@ def test_tidying_joins_files_and_keeps_what_readers_look_at(
         assert reader.status(None).documents == 8
 
 
-def test_former_states_do_not_pile_up(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_former_states_do_not_pile_up(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidying, "_VERSIONS", 10)
     monkeypatch.setattr(tidying, "_STATES_KEPT", timedelta(milliseconds=1))
     with place.writer() as writer, place.reader() as reader:
         for n in range(20):
-            writer.put_documents("n", [make_document(f"{n}", "apple")])
+            writer.put_documents("n", [make(f"{n}", "apple")])
             writer.mark_updated("n")
         assert len(Connection(str(place.address)).open_state().list_versions()) < 20
         assert paths(reader) == []
         assert finds(writer, "apple") == 20
 
 
-def test_a_large_table_is_joined_after_more_changes(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_table_is_joined_more_rarely(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidying, "_VERSIONS", 2)
     monkeypatch.setattr(tidying, "_ROWS", 20)
     joined = []
@@ -150,13 +141,11 @@ def _state(place: Place) -> State:
     return connection.read_state(connection.open_state())
 
 
-def test_what_readers_of_a_process_keep_is_that_of_the_state_they_see(
-    place: Place, make_document: MakeDocument
-) -> None:
+def test_what_readers_of_a_process_keep_is_that_of_the_state_they_see(place: Place, make: MakeDocument) -> None:
     for round_, word in enumerate(("apple", "banana")):
         with place.writer() as writer:
             for n in range(3):
-                writer.put_documents("n", [make_document(f"{n}", f"{word} number{n}")])
+                writer.put_documents("n", [make(f"{n}", f"{word} number{n}")])
                 writer.mark_updated("n", f"2026-01-01T00:00:0{round_}.{n:03}Z")
                 with place.reader() as reader:
                     assert (len(paths(reader)), finds(reader, word)) == (n + 1, n + 1)
@@ -165,18 +154,13 @@ def test_what_readers_of_a_process_keep_is_that_of_the_state_they_see(
         shutil.rmtree(str(place.address).removeprefix("lance:"))
 
 
-def test_vectors_with_an_index_are_found_as_without(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_of_vectors_finds_the_same(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidying, "INDEXED_VECTORS", 1_000)
     with place.writer() as writer:
-        matrix = fill(writer, make_document, 600)
+        matrix = fill(writer, make, 600)
         writer.cleanup()
-        late = make_document("late.md", "late")
-        writer.put_documents("n", [late])
         vector = unit_vectors(1, seed=77)[0]
-        writer.put_vectors("f", DIM, {b"late" * 4: vector})
-        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+        put_late(writer, make, vector)
     with place.reader() as reader:
         assert reader.search_dense(vector, 1, Scope(), "f")[0].document_id == 601
         # Questions near to a chunk: between chunks that are alike by chance the index chooses by chance, too.
@@ -187,12 +171,10 @@ def test_vectors_with_an_index_are_found_as_without(
         assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601
 
 
-def test_the_vector_index_of_an_older_qmd_is_rebuilt(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_vector_index_is_rebuilt(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidying, "INDEXED_VECTORS", 1_000)
     with place.writer() as writer:
-        fill(writer, make_document, 600)
+        fill(writer, make, 600)
     connection = Connection(str(place.address))
     table = connection.open("vectors_1")
     table.create_index("vector", config=IvfRq(distance_type="cosine"))
@@ -206,15 +188,13 @@ def test_the_vector_index_of_an_older_qmd_is_rebuilt(
     assert sorted(one.name for one in indexes) == ["key_idx", "vector_2_bits"]
 
 
-def test_words_are_counted_once_for_each_state(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_counted_once_per_state(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     apple = LexicalTerm("apple", '"apple"')
     with place.writer() as writer:
-        writer.put_documents("n", [make_document("a", "apple")])
+        writer.put_documents("n", [make("a", "apple")])
         with writer.transaction():
             assert writer.document_frequencies([apple]) == [1]
-            writer.put_documents("n", [make_document("b", "apple")])
+            writer.put_documents("n", [make("b", "apple")])
             assert (writer.document_frequencies([apple]), writer.count_documents()) == ([2], 2)
     with place.reader() as reader:
         assert reader.document_frequencies([apple]) == [2]
@@ -224,19 +204,19 @@ def test_words_are_counted_once_for_each_state(
 
 
 def test_a_change_of_many_rows_by_id_brings_their_index_up_to_date_first(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "UNINDEXED", 2)
     made: list[str] = []
     create = LanceTable.create_index
 
-    def tell(table: LanceTable, column: str, **kwargs: object) -> None:
+    def record(table: LanceTable, column: str, **kwargs: object) -> None:
         made.append(column)
         create(table, column, **kwargs)
 
-    monkeypatch.setattr(LanceTable, "create_index", tell)
+    monkeypatch.setattr(LanceTable, "create_index", record)
     with place.writer() as writer:
-        writer.put_documents("n", [make_document(f"{n}", f"apple number{n}") for n in range(5)])
+        writer.put_documents("n", [make(f"{n}", f"apple number{n}") for n in range(5)])
         made.clear()
         with writer.transaction():
             for file in writer.known_files("n").values():

@@ -38,11 +38,11 @@ def flip(file: Path) -> None:
     file.write_bytes(raw)
 
 
-def fill_anew(file: Path) -> None:
+def fill_at_random(file: Path) -> None:
     file.write_bytes(random.Random(1).randbytes(file.stat().st_size))
 
 
-DAMAGES: tuple[Damage, ...] = (cut, flip, Path.unlink, fill_anew)
+DAMAGES: tuple[Damage, ...] = (cut, flip, Path.unlink, fill_at_random)
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +123,17 @@ def sound(home: Path) -> list[object]:
     return ask(home, home / "sound")
 
 
+@pytest.fixture
+def tables(home: Path, tmp_path: Path) -> Path:
+    """A copy of the sound index."""
+    return Path(shutil.copytree(home / "sound", tmp_path / "tables"))
+
+
 @pytest.mark.parametrize(("table", "kind", "damage"), CASES)
 def test_a_damaged_file_is_one_line_and_its_content_is_rebuilt(
     home: Path,
+    tables: Path,
     sound: list[object],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     table: str,
     kind: str,
@@ -136,8 +142,6 @@ def test_a_damaged_file_is_one_line_and_its_content_is_rebuilt(
     # The previous state names a writer, which has ended.
     monkeypatch.setattr(claim, "SILENT_S", 0.3)
     assert not [answer for answer in sound if isinstance(answer, StoreError)] and sound[-1] == []
-    tables = tmp_path / "tables"
-    shutil.copytree(home / "sound", tables)
     damage(newest(tables, table, kind))
     ask(home, tables)
     local, address = home / "state" / "index.sqlite", f"lance:{tables}"
@@ -159,12 +163,9 @@ def test_a_damaged_file_is_one_line_and_its_content_is_rebuilt(
 
 
 @pytest.mark.parametrize("table", ["documents", "chunks", "vectors_1", "places", "words"])
-def test_a_damaged_manifest_of_an_older_version_does_not_stop_cleanup_for_ever(
-    home: Path, tmp_path: Path, table: str
+def test_a_damaged_manifest_of_an_older_version_does_not_block_cleanup(
+    home: Path, tables: Path, sound: list[object], table: str
 ) -> None:
-    sound = ask(home, home / "sound")
-    tables = tmp_path / "tables"
-    shutil.copytree(home / "sound", tables)
     cut(sorted((tables / f"{table}.lance").glob(MANIFEST))[-1])
     local, address = home / "state" / "index.sqlite", f"lance:{tables}"
     with open_reader(local, address) as reader:
@@ -176,11 +177,7 @@ def test_a_damaged_manifest_of_an_older_version_does_not_stop_cleanup_for_ever(
     assert ask(home, tables) == sound
 
 
-def test_the_manifest_of_the_state_cut_at_any_place_is_one_line_though_the_library_panics_at_one(
-    home: Path, tmp_path: Path
-) -> None:
-    tables = tmp_path / "tables"
-    shutil.copytree(home / "sound", tables)
+def test_a_manifest_cut_at_any_place_is_one_line_also_where_the_library_panics(home: Path, tables: Path) -> None:
     manifest = newest(tables, "state", MANIFEST)
     for length in reversed(range(manifest.stat().st_size)):
         os.truncate(manifest, length)
@@ -189,11 +186,9 @@ def test_the_manifest_of_the_state_cut_at_any_place_is_one_line_though_the_libra
         one_line_of(caught.value)
 
 
-def test_a_command_that_meets_a_damaged_file_prints_no_warnings_of_the_library(home: Path, tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    shutil.copytree(home / "sound", tables)
+def test_a_command_that_meets_a_damaged_file_prints_no_warnings_of_the_library(tables: Path, tmp_path: Path) -> None:
     for file in (tables / "documents.lance" / "_indices").glob("*/metadata.lance"):
-        fill_anew(file)
+        fill_at_random(file)
     environ = environment(tmp_path, INDEX_PATH=f"lance:{tables}", QMD_DAEMON="off")
     command = [sys.executable, "-m", "qmd", "search", "river"]
     run = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)

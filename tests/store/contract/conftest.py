@@ -48,6 +48,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def contract_writer(place: Place) -> Iterator[IndexWriter]:
+def writer(place: Place) -> Iterator[IndexWriter]:
     with place.writer() as opened:
         yield opened

@@ -4,11 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from qmd.app.records import EmbedRequest
@@ -22,18 +20,7 @@ from tests.store.contract.conftest import Place
 
 Answers = list[list[tuple[str, float]]]
 WORDS = ("pricing", "river", "planet", "kettle")
-
-
-class Watched(HashingEmbedder):
-    """An embedder that reports every call before its vectors are stored."""
-
-    seen: Callable[[], None] = lambda: None
-
-    def embed_documents(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
-        type(self).seen()
-        return super().embed_documents(texts, on_progress)
+FORCE = EmbedRequest(force=True)
 
 
 def texts(n: int, word: str = "") -> dict[str, str]:
@@ -57,43 +44,39 @@ def answers(place: Place, embedder: HashingEmbedder) -> Answers:
         return [[(paths[one.document_id], round(one.score, 3)) for one in hits] for hits in found]
 
 
-FORCE = EmbedRequest(force=True)
-
-
 @pytest.mark.parametrize("collections", [None, ("n",)])
 def test_a_search_during_embed_by_force_answers_as_before_at_every_step(
-    place: Place, make_document: MakeDocument, collections: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+    place: Place, make: MakeDocument, collections: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qmd.indexing.embed._GROUP_CHUNKS", 6)
     steps: list[Answers] = []
     with place.writer() as writer:
-        put(writer, make_document, texts(30))
-        put(writer, make_document, texts(8, "elsewhere"), "other")
+        put(writer, make, texts(30))
+        put(writer, make, texts(8, "elsewhere"), "other")
         run(writer, HashingEmbedder())
         before = answers(place, HashingEmbedder())
         assert all(len(hits) > 5 for hits in before)
-        monkeypatch.setattr(Watched, "seen", lambda: steps.append(answers(place, HashingEmbedder())))
-        report = run(writer, Watched(), EmbedRequest(collections, force=True))
+        watched = HashingEmbedder(before=lambda _: steps.append(answers(place, HashingEmbedder())))
+        report = run(writer, watched, EmbedRequest(collections, force=True))
         assert (report.documents, report.reused) == (30 if collections else 38, 0)
         assert len(steps) >= 5
         assert all(step == before for step in steps)
         assert answers(place, HashingEmbedder()) == before
         assert writer.count_pending("0123456789abcdef")[0] == 0
-        assert run(writer, Watched()).documents == 0
+        assert run(writer, watched).documents == 0
 
 
 def test_a_new_model_is_not_seen_before_it_has_all_vectors_and_the_old_one_stays_whole(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qmd.indexing.embed._GROUP_CHUNKS", 6)
     old, new = HashingEmbedder(), HashingEmbedder(dim=64, fingerprint="fedcba9876543210")
-    computing = Watched(dim=64, fingerprint=new.fingerprint)
     steps: list[tuple[Answers, Answers]] = []
     with place.writer() as writer:
-        put(writer, make_document, texts(20))
+        put(writer, make, texts(20))
         run(writer, old)
         before = answers(place, old)
-        monkeypatch.setattr(Watched, "seen", lambda: steps.append((answers(place, old), answers(place, new))))
+        computing = replace(new, before=lambda _: steps.append((answers(place, old), answers(place, new))))
         assert run(writer, computing).documents == 20
         assert len(steps) >= 3
         assert all(step == (before, [[]] * len(WORDS)) for step in steps)
@@ -103,39 +86,34 @@ def test_a_new_model_is_not_seen_before_it_has_all_vectors_and_the_old_one_stays
         assert [one.fingerprint for one in writer.models()] == [new.fingerprint]
 
 
-def test_a_new_model_of_one_collection_waits_for_the_others(place: Place, make_document: MakeDocument) -> None:
+def test_a_new_model_of_one_collection_waits_for_the_others(place: Place, make: MakeDocument) -> None:
     new = HashingEmbedder(fingerprint="fedcba9876543210")
     with place.writer() as writer:
-        put(writer, make_document, texts(4))
-        put(writer, make_document, texts(4, "elsewhere"), "other")
+        put(writer, make, texts(4))
+        put(writer, make, texts(4, "elsewhere"), "other")
         run(writer, HashingEmbedder())
         report = run(writer, new, EmbedRequest(("n",), resumes=True))
-        assert report.warnings == (
-            "the new model's vectors are not used before all collections have them; run 'qmd embed'",
-        )
+        line = "the new model's vectors are not used before all collections have them; run 'qmd embed'"
+        assert report.warnings == (line,)
         assert [one.fingerprint for one in writer.models()] == ["0123456789abcdef"]
         assert run(writer, new, EmbedRequest(("other",), resumes=True)).warnings == ()
         assert writer.models()[-1].fingerprint == new.fingerprint
         assert writer.count_pending(new.fingerprint)[0] == 0
 
 
-def test_documents_added_during_re_embedding_keep_their_vectors(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    late = make_document("late.md", "kettle late")
+def test_documents_added_during_re_embedding_keep_their_vectors(place: Place, make: MakeDocument) -> None:
+    late = make("late.md", "kettle late")
 
-    def come() -> None:
+    def add_late(_: object) -> None:
         with place.writer() as other:
             if not other.find_docid(late.hash):
                 other.put_documents("n", [late])
-                monkeypatch.setattr(Watched, "seen", lambda: None)
                 run(other, HashingEmbedder(), EmbedRequest(resumes=True))
 
     with place.writer() as writer:
-        put(writer, make_document, texts(6))
+        put(writer, make, texts(6))
         run(writer, HashingEmbedder())
-        monkeypatch.setattr(Watched, "seen", come)
-        run(writer, Watched(), FORCE)
+        run(writer, HashingEmbedder(before=add_late), FORCE)
     assert "n/late.md" in [path for path, _ in answers(place, HashingEmbedder())[3]]
 
 
@@ -162,11 +140,9 @@ with open_writer(Path(sys.argv[1]), sys.argv[2] or None) as writer:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kills with SIGKILL")
-def test_embed_by_force_killed_in_the_middle_leaves_the_old_vectors_whole_and_the_next_run_finishes(
-    place: Place, make_document: MakeDocument
-) -> None:
+def test_embed_by_force_that_is_killed_leaves_the_old_vectors_and_can_go_on(place: Place, make: MakeDocument) -> None:
     with place.writer() as writer:
-        put(writer, make_document, texts(30))
+        put(writer, make, texts(30))
         run(writer, HashingEmbedder())
         before = answers(place, HashingEmbedder())
     command = [sys.executable, "-c", _FORCE_UNTIL_KILLED, str(place.path), place.address or "", "7"]

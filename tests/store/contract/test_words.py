@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
+from qmd.analysis.identifiers import symbol_terms
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.analysis.scripts import analyze_text
 from qmd.records import DateFilter, Filter, IndexTerms, LexicalTerm, Scope, TagFilter, TextFilter
 from qmd.retrieval.query import read_query
 from qmd.retrieval.request import SearchRequest
 from qmd.store.base import IndexWriter
-from tests.store.conftest import MakeDocument
-
-
-def word(text: str, *, required: bool = False, excluded: bool = False) -> LexicalTerm:
-    return LexicalTerm(text, f'"{text}"', required=required, excluded=excluded)
+from tests.store.conftest import MakeDocument, word
 
 
 def paths(writer: IndexWriter, terms: Sequence[LexicalTerm], k: int = 10, scope: Scope = Scope()) -> list[str]:
@@ -24,35 +22,32 @@ def paths(writer: IndexWriter, terms: Sequence[LexicalTerm], k: int = 10, scope:
     return [stored[candidate.document_id].path for candidate in candidates]
 
 
-def fill(writer: IndexWriter, make_document: MakeDocument, texts: dict[str, str]) -> None:
+def fill(writer: IndexWriter, make: MakeDocument, texts: dict[str, str]) -> None:
     filler = {f"filler{n}": f"filler number{n} sentence" for n in range(8)}
-    writer.put_documents("n", [make_document(path, text) for path, text in (texts | filler).items()])
+    writer.put_documents("n", [make(path, text) for path, text in (texts | filler).items()])
 
 
-def test_more_matches_rank_higher(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    fill(contract_writer, make_document, {"one": "apple", "both": "apple banana"})
-    assert paths(contract_writer, [word("apple"), word("banana")]) == ["both", "one"]
+def test_more_matches_rank_higher(writer: IndexWriter, make: MakeDocument) -> None:
+    fill(writer, make, {"one": "apple", "both": "apple banana"})
+    assert paths(writer, [word("apple"), word("banana")]) == ["both", "one"]
 
 
-def test_required_terms_select_and_optional_ones_rank(
-    contract_writer: IndexWriter, make_document: MakeDocument
-) -> None:
-    texts = {"a": "apple pie", "b": "apple banana", "c": "banana", "d": "cherry"}
-    fill(contract_writer, make_document, texts)
-    assert paths(contract_writer, [word("apple", required=True), word("banana")]) == ["b", "a"]
-    assert paths(contract_writer, [word("apple", required=True), word("nothing")]) == ["a", "b"]
-    assert paths(contract_writer, [word("nothing", required=True), word("apple")]) == []
+def test_required_terms_select_and_optional_ones_rank(writer: IndexWriter, make: MakeDocument) -> None:
+    fill(writer, make, {"a": "apple pie", "b": "apple banana", "c": "banana", "d": "cherry"})
+    assert paths(writer, [word("apple", required=True), word("banana")]) == ["b", "a"]
+    assert paths(writer, [word("apple", required=True), word("nothing")]) == ["a", "b"]
+    assert paths(writer, [word("nothing", required=True), word("apple")]) == []
 
 
-def test_excluded_terms_leave_documents_out(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    fill(contract_writer, make_document, {"a": "apple pie", "b": "apple banana"})
-    assert paths(contract_writer, [word("apple"), word("pie", excluded=True)]) == ["b"]
-    assert paths(contract_writer, [word("pie", excluded=True)]) == []
+def test_excluded_terms_leave_documents_out(writer: IndexWriter, make: MakeDocument) -> None:
+    fill(writer, make, {"a": "apple pie", "b": "apple banana"})
+    assert paths(writer, [word("apple"), word("pie", excluded=True)]) == ["b"]
+    assert paths(writer, [word("pie", excluded=True)]) == []
 
 
-def test_words_are_stemmed_and_accents_folded(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    fill(contract_writer, make_document, {"a": "Running in the café"})
-    assert paths(contract_writer, [word("runs")]) == paths(contract_writer, [word("cafe")]) == ["a"]
+def test_words_are_stemmed_and_accents_folded(writer: IndexWriter, make: MakeDocument) -> None:
+    fill(writer, make, {"a": "Running in the café"})
+    assert paths(writer, [word("runs")]) == paths(writer, [word("cafe")]) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -73,51 +68,33 @@ def test_words_are_stemmed_and_accents_folded(contract_writer: IndexWriter, make
     ],
 )
 def test_phrases_prefixes_and_scripts_find_what_they_mean(
-    contract_writer: IndexWriter, make_document: MakeDocument, query: str, expected: list[str]
+    writer: IndexWriter, make: MakeDocument, query: str, expected: list[str]
 ) -> None:
-    texts = {
-        "a": "state of the art, the state",
-        "b": "authentication",
-        "c": "全文检索",
-        "d": "templates",
-        "e": "cafés",
-        "f": "состояние",
-    }
-    documents = [make_document(path, text) for path, text in texts.items()]
-    from msgspec.structs import replace
-
-    from qmd.analysis.identifiers import symbol_terms
-
+    texts = {"a": "state of the art, the state", "b": "authentication", "c": "全文检索", "d": "templates", "e": "cafés"}
     extra = {"d": " ".join(symbol_terms("C++"))}
-    contract_writer.put_documents(
-        "n",
-        [
-            replace(one, terms=IndexTerms("", "", "", analyze_text(texts[one.path]), extra.get(one.path, "")))
-            for one in documents
-        ],
-    )
-    assert paths(contract_writer, parse_lex(query)) == expected
+    for path, text in (texts | {"f": "состояние"}).items():
+        terms = IndexTerms("", "", "", analyze_text(text), extra.get(path, ""))
+        writer.put_documents("n", [replace(make(path, text), terms=terms)])
+    assert paths(writer, parse_lex(query)) == expected
 
 
-def test_a_phrase_does_not_reach_from_one_field_into_the_next(
-    contract_writer: IndexWriter, make_document: MakeDocument
-) -> None:
-    contract_writer.put_documents("n", [make_document("red", "apple pie", title="green")])
-    assert paths(contract_writer, [LexicalTerm("x", '"red apple"')]) == []
-    assert paths(contract_writer, [LexicalTerm("x", '"apple pie"')]) == ["red"]
+def test_a_phrase_does_not_reach_from_one_field_into_the_next(writer: IndexWriter, make: MakeDocument) -> None:
+    writer.put_documents("n", [make("red", "apple pie", title="green")])
+    assert paths(writer, [LexicalTerm("x", '"red apple"')]) == []
+    assert paths(writer, [LexicalTerm("x", '"apple pie"')]) == ["red"]
 
 
-def test_a_title_counts_more_than_the_text(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    fill(contract_writer, make_document, {"body": "apple and other fruit"})
-    contract_writer.put_documents("n", [make_document("titled", "fruit and other things", title="apple")])
-    assert paths(contract_writer, [word("apple")]) == ["titled", "body"]
+def test_a_title_counts_more_than_the_text(writer: IndexWriter, make: MakeDocument) -> None:
+    fill(writer, make, {"body": "apple and other fruit"})
+    writer.put_documents("n", [make("titled", "fruit and other things", title="apple")])
+    assert paths(writer, [word("apple")]) == ["titled", "body"]
 
 
-def test_scope_is_applied_before_the_cut(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    contract_writer.put_documents("big", [make_document(f"b{n}", "apple apple apple") for n in range(50)])
-    contract_writer.put_documents("small", [make_document("s", "apple and a good many other words besides")])
-    assert paths(contract_writer, [word("apple")], 1, Scope(collections=("small",))) == ["s"]
-    assert paths(contract_writer, [word("apple")], 1, Scope(collections=())) == []
+def test_scope_is_applied_before_the_cut(writer: IndexWriter, make: MakeDocument) -> None:
+    writer.put_documents("big", [make(f"b{n}", "apple apple apple") for n in range(50)])
+    writer.put_documents("small", [make("s", "apple and a good many other words besides")])
+    assert paths(writer, [word("apple")], 1, Scope(collections=("small",))) == ["s"]
+    assert paths(writer, [word("apple")], 1, Scope(collections=())) == []
 
 
 @pytest.mark.parametrize(
@@ -125,11 +102,10 @@ def test_scope_is_applied_before_the_cut(contract_writer: IndexWriter, make_docu
     [("docs/", ["docs/a.md"]), ("Docs/", []), ("100%/", ["100%/b_c.md"]), ("100_/", []), ("o'", ["o'x.md"])],
 )
 def test_a_path_prefix_is_literal_and_case_sensitive(
-    contract_writer: IndexWriter, make_document: MakeDocument, prefix: str, expected: list[str]
+    writer: IndexWriter, make: MakeDocument, prefix: str, expected: list[str]
 ) -> None:
-    made = [make_document(path, "apple") for path in ("docs/a.md", "100%/b_c.md", "o'x.md")]
-    contract_writer.put_documents("n", made)
-    assert paths(contract_writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
+    writer.put_documents("n", [make(path, "apple") for path in ("docs/a.md", "100%/b_c.md", "o'x.md")])
+    assert paths(writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
 
 
 def make_filter(field: str, value: str, is_negated: bool) -> Filter:
@@ -179,20 +155,19 @@ def make_filter(field: str, value: str, is_negated: bool) -> Filter:
     ],
 )
 def test_filters_leave_what_they_name(
-    contract_writer: IndexWriter, make_document: MakeDocument, field: str, op: str, value: str, expected: list[str]
+    writer: IndexWriter, make: MakeDocument, field: str, op: str, value: str, expected: list[str]
 ) -> None:
-    late = "2025-09-09T12:00:00.000Z"
     made = [
-        make_document("a", "apple", title="The plan", tags=["work"], status="draft", priority=10, date="2024-02-01"),
-        make_document("b", "apple 2", title="Die lange Straße", status="it's", draft=True, priority=2, date="2024-02"),
-        make_document("c", "apple 3", tags=["#work/strategy"], priority="high"),
-        make_document("d", "apple 4", tag="workshop", date="2023-12-31", **{'odd"key': 1}),
-        make_document("sub/e.txt", "apple 5", modified_at=late),
+        make("a", "apple", title="The plan", tags=["work"], status="draft", priority=10, date="2024-02-01"),
+        make("b", "apple 2", title="Die lange Straße", status="it's", draft=True, priority=2, date="2024-02"),
+        make("c", "apple 3", tags=["#work/strategy"], priority="high"),
+        make("d", "apple 4", tag="workshop", date="2023-12-31", **{'odd"key': 1}),
+        make("sub/e.txt", "apple 5", modified_at="2025-09-09T12:00:00.000Z"),
     ]
-    contract_writer.put_documents("n", made)
+    writer.put_documents("n", made)
     scope = Scope(filters=(make_filter(field, value, op == "!="),))
-    assert sorted(paths(contract_writer, [word("apple")], scope=scope)) == expected
-    assert [one.path for one in contract_writer.iter_documents(scope)] == expected
+    assert sorted(paths(writer, [word("apple")], scope=scope)) == expected
+    assert [one.path for one in writer.iter_documents(scope)] == expected
 
 
 @pytest.mark.parametrize(
@@ -224,82 +199,68 @@ def test_filters_leave_what_they_name(
         ('{"field":"o\'d\\"\\n; DROP TABLE documents","operator":"eq","value":1}', "d"),
     ],
 )  # fmt: skip
-def test_front_matter_is_compared_by_its_types(
-    contract_writer: IndexWriter, make_document: MakeDocument, asked: str, expected: str
-) -> None:
+def test_front_matter_is_compared_by_type(writer: IndexWriter, make: MakeDocument, asked: str, expected: str) -> None:
     made = [
-        make_document(
+        make(
             "a", "apple", status="Draft", priority=10, due="2026-12-01", done=False, topics=["sqlite", "typescript"],
             scores=["3", "11"],
         ),
-        make_document("b", "apple", status="published", priority=2, due="2026-10-01T10:00", done=True),
-        make_document("c", "apple", priority="high", year=2026),
-        make_document("d", "apple", due="{{date}}", **{"o'd\"\n; drop table documents": 1}),
+        make("b", "apple", status="published", priority=2, due="2026-10-01T10:00", done=True),
+        make("c", "apple", priority="high", year=2026),
+        make("d", "apple", due="{{date}}", **{"o'd\"\n; drop table documents": 1}),
     ]  # fmt: skip
-    contract_writer.put_documents("n", made)
+    writer.put_documents("n", made)
     scope = read_query(SearchRequest("", filter=asked)).scope
-    assert "".join(one.path for one in contract_writer.iter_documents(scope)) == expected
-    assert "".join(sorted(paths(contract_writer, [word("apple")], scope=scope))) == expected
-    assert {"due", "scores", "o'd\"\n; drop table documents"} <= contract_writer.field_names()
+    assert "".join(one.path for one in writer.iter_documents(scope)) == expected
+    assert "".join(sorted(paths(writer, [word("apple")], scope=scope))) == expected
+    assert {"due", "scores", "o'd\"\n; drop table documents"} <= writer.field_names()
 
 
-def test_frequencies_are_those_of_the_collections(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    contract_writer.put_documents("n", [make_document("a", "apple pie"), make_document("b", "apple")])
-    contract_writer.put_documents("m", [make_document("c", "apples")])
+def test_frequencies_are_those_of_the_collections(writer: IndexWriter, make: MakeDocument) -> None:
+    writer.put_documents("n", [make("a", "apple pie"), make("b", "apple")])
+    writer.put_documents("m", [make("c", "apples")])
     terms = [word("apple"), word("pie"), word("plum"), LexicalTerm("app", '"app"*'), LexicalTerm("x", '"apple pie"')]
-    assert contract_writer.document_frequencies(terms) == [3, 1, 0, 3, 1]
-    assert contract_writer.document_frequencies(terms, Scope(collections=("m",))) == [1, 0, 0, 1, 0]
-    assert contract_writer.count_documents(Scope(collections=("n",), path_prefix="a")) == 2
-    assert contract_writer.search_lexical(terms, 5, Scope(collections=("gone",))) == []
-    assert contract_writer.document_frequencies(terms[:1], Scope(collections=("gone",))) == [0]
+    assert writer.document_frequencies(terms) == [3, 1, 0, 3, 1]
+    assert writer.document_frequencies(terms, Scope(collections=("m",))) == [1, 0, 0, 1, 0]
+    assert writer.count_documents(Scope(collections=("n",), path_prefix="a")) == 2
+    assert writer.search_lexical(terms, 5, Scope(collections=("gone",))) == []
+    assert writer.document_frequencies(terms[:1], Scope(collections=("gone",))) == [0]
 
 
-def test_only_documents_within_are_ranked(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    contract_writer.put_documents("n", [make_document(name, f"apple {name}") for name in "abcd"])
-    ids = {one.path: one.id for one in contract_writer.iter_documents()}
-    found = contract_writer.search_lexical([word("apple")], 10, Scope(), within=[ids["b"], ids["d"]])
+def test_only_documents_within_are_ranked(writer: IndexWriter, make: MakeDocument) -> None:
+    writer.put_documents("n", [make(name, f"apple {name}") for name in "abcd"])
+    ids = {one.path: one.id for one in writer.iter_documents()}
+    found = writer.search_lexical([word("apple")], 10, Scope(), within=[ids["b"], ids["d"]])
     assert {candidate.document_id for candidate in found} == {ids["b"], ids["d"]}
 
 
-def test_misspelt_words_are_suggested_as_documents_write_them(
-    contract_writer: IndexWriter, make_document: MakeDocument
-) -> None:
+def test_misspelt_words_are_suggested_as_documents_write_them(writer: IndexWriter, make: MakeDocument) -> None:
     texts = ["the kubernetes cluster", "Die Bevölkerung", "an integrated texture was joined", "a comet"]
-    contract_writer.put_documents("n", [make_document(str(n), text) for n, text in enumerate(texts)])
-    contract_writer.put_documents("m", [make_document("b", "two combats"), make_document("c", "combat")])
-    typed = {
-        "kubrenetes": "kubernetes",
-        "bevölkrung": "bevölkerung",
-        "ojined": "joined",
-        "exture": "texture",
-        "untegrated": "integrated",
-    }
-    for misspelt, meant in typed.items():
-        assert contract_writer.similar_terms(misspelt) == [meant]
-    assert contract_writer.similar_terms("comat", scope=Scope(collections=("m",)))[:1] == ["combat"]
-    assert contract_writer.similar_terms("zzz") == contract_writer.similar_terms('"') == []
-    contract_writer.remove_documents("n", ["0"])
-    assert contract_writer.similar_terms("kubrenetes") == []
+    writer.put_documents("n", [make(str(n), text) for n, text in enumerate(texts)])
+    writer.put_documents("m", [make("b", "two combats"), make("c", "combat")])
+    typed = {"kubrenetes": "kubernetes", "bevölkrung": "bevölkerung", "ojined": "joined", "exture": "texture"}
+    for misspelt, meant in (typed | {"untegrated": "integrated"}).items():
+        assert writer.similar_terms(misspelt) == [meant]
+    assert writer.similar_terms("comat", scope=Scope(collections=("m",)))[:1] == ["combat"]
+    assert writer.similar_terms("zzz") == writer.similar_terms('"') == []
+    writer.remove_documents("n", ["0"])
+    assert writer.similar_terms("kubrenetes") == []
 
 
-def test_terms_with_a_common_prefix_are_returned(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
-    contract_writer.put_documents("n", [make_document("a", "Fähre Fahrten"), make_document("b", "fahren Fahrten")])
-    assert {one.rstrip("e") for one in contract_writer.terms_from("fahr", 9)} >= {"fahren", "fahrten"}
-    assert not contract_writer.terms_from("zzz", 9) and not contract_writer.terms_from("\U0010fffe", 9)
+def test_terms_with_a_common_prefix_are_returned(writer: IndexWriter, make: MakeDocument) -> None:
+    writer.put_documents("n", [make("a", "Fähre Fahrten"), make("b", "fahren Fahrten")])
+    assert {one.rstrip("e") for one in writer.terms_from("fahr", 9)} >= {"fahren", "fahrten"}
+    assert not writer.terms_from("zzz", 9) and not writer.terms_from("\U0010fffe", 9)
 
 
-def test_the_language_of_most_documents_in_scope_is_known(
-    contract_writer: IndexWriter, make_document: MakeDocument
-) -> None:
-    assert contract_writer.main_language() is None
+def test_the_language_of_most_documents_in_scope_is_known(writer: IndexWriter, make: MakeDocument) -> None:
+    assert writer.main_language() is None
     for collection, text in (("n", "in0de0"), ("m", "words"), ("m", "in0xx0 in0"), ("m", "more")):
-        contract_writer.put_documents(collection, [make_document(f"{text}.md", text)])
-    assert contract_writer.main_language(Scope(collections=("n",))) == "de"
-    assert contract_writer.main_language() is contract_writer.main_language(Scope(collections=("m",))) is None
+        writer.put_documents(collection, [make(f"{text}.md", text)])
+    assert writer.main_language(Scope(collections=("n",))) == "de"
+    assert writer.main_language() is writer.main_language(Scope(collections=("m",))) is None
 
 
-def test_a_question_finds_the_document_that_holds_most_of_it(
-    contract_writer: IndexWriter, make_document: MakeDocument
-) -> None:
-    fill(contract_writer, make_document, {"a": "how bread is baked in an oven", "b": "bread", "c": "an oven"})
-    assert paths(contract_writer, analyze_query("How do I bake bread in the oven?"))[0] == "a"
+def test_a_question_finds_the_document_that_holds_most_of_it(writer: IndexWriter, make: MakeDocument) -> None:
+    fill(writer, make, {"a": "how bread is baked in an oven", "b": "bread", "c": "an oven"})
+    assert paths(writer, analyze_query("How do I bake bread in the oven?"))[0] == "a"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qmd.errors import BusyError, StoreError
@@ -24,11 +25,11 @@ def finds(reader: IndexReader, word: str) -> int:
     return len(reader.search_lexical([LexicalTerm(word, f'"{word}"')], 50, Scope()))
 
 
-def test_a_failed_transaction_leaves_nothing(place: Place, make_document: MakeDocument) -> None:
+def test_a_failed_transaction_leaves_nothing(place: Place, make: MakeDocument) -> None:
     with place.writer() as writer:
-        writer.put_documents("n", [make_document("a", "apple")])
+        writer.put_documents("n", [make("a", "apple")])
         with pytest.raises(RuntimeError), writer.transaction():
-            writer.put_documents("n", [make_document("b", "banana")])
+            writer.put_documents("n", [make("b", "banana")])
             writer.set_version_stamp("analysis:n", "9")
             assert finds(writer, "banana") == 1
             writer.remove_documents("n", ["a"])
@@ -37,18 +38,18 @@ def test_a_failed_transaction_leaves_nothing(place: Place, make_document: MakeDo
         assert (finds(writer, "banana"), finds(writer, "apple")) == (0, 1)
         assert writer.version_stamp("analysis:n") is None
         assert writer.check() == []
-        writer.put_documents("n", [make_document("c", "banana bread")])
+        writer.put_documents("n", [make("c", "banana bread")])
     with place.reader() as reader:
         assert paths(reader) == ["a", "c"]
         assert finds(reader, "banana") == 1
         assert reader.similar_terms("bananna") == ["banana"]
 
 
-def test_nothing_is_seen_of_a_transaction_before_its_end(place: Place, make_document: MakeDocument) -> None:
+def test_nothing_is_seen_of_a_transaction_before_its_end(place: Place, make: MakeDocument) -> None:
     with place.writer() as writer:
-        writer.put_documents("n", [make_document("a", "apple")])
+        writer.put_documents("n", [make("a", "apple")])
         with writer.transaction():
-            writer.put_documents("n", [make_document("b", "banana")])
+            writer.put_documents("n", [make("b", "banana")])
             assert paths(writer) == ["a", "b"]
             with place.reader() as reader:
                 assert paths(reader) == ["a"]
@@ -57,13 +58,13 @@ def test_nothing_is_seen_of_a_transaction_before_its_end(place: Place, make_docu
             assert paths(reader) == ["a", "b"]
 
 
-def test_a_snapshot_stays_as_it_is_while_a_writer_commits(place: Place, make_document: MakeDocument) -> None:
+def test_a_snapshot_stays_as_it_is_while_a_writer_commits(place: Place, make: MakeDocument) -> None:
     with place.writer() as writer:
-        writer.put_documents("n", [make_document("a", "apple"), make_document("b", "apple")])
+        writer.put_documents("n", [make("a", "apple"), make("b", "apple")])
         with place.reader() as reader, reader.snapshot():
             assert paths(reader) == ["a", "b"]
             writer.remove_documents("n", ["a"])
-            writer.put_documents("n", [make_document("c", "apple apple")])
+            writer.put_documents("n", [make("c", "apple apple")])
             assert paths(reader) == ["a", "b"]
             assert finds(reader, "apple") == 2
             found = reader.search_lexical([LexicalTerm("apple", '"apple"')], 50, Scope())
@@ -71,26 +72,26 @@ def test_a_snapshot_stays_as_it_is_while_a_writer_commits(place: Place, make_doc
         assert paths(writer) == ["b", "c"]
 
 
-def test_a_second_writer_waits_and_then_reports_busy(place: Place, make_document: MakeDocument) -> None:
+def test_a_second_writer_waits_and_then_reports_busy(place: Place, make: MakeDocument) -> None:
     with place.writer() as first, place.writer(busy_timeout_ms=50) as second:
         with first.transaction():
-            first.put_documents("n", [make_document("a", "apple")])
+            first.put_documents("n", [make("a", "apple")])
             assert paths(first) == ["a"]
             with pytest.raises(BusyError, match="in use by another process"):
                 second.mark_updated("n")
-        second.put_documents("n", [make_document("b", "banana")])
-        first.put_documents("n", [make_document("c", "cherry")])
+        second.put_documents("n", [make("b", "banana")])
+        first.put_documents("n", [make("c", "cherry")])
     with place.reader() as reader:
         assert paths(reader) == ["a", "b", "c"]
         assert len({document.id for document in reader.iter_documents()}) == 3
 
 
-def test_an_id_is_never_given_to_a_second_document(place: Place, make_document: MakeDocument) -> None:
+def test_an_id_is_never_given_to_a_second_document(place: Place, make: MakeDocument) -> None:
     with place.writer() as writer:
-        writer.put_documents("n", [make_document("a", "apple")])
+        writer.put_documents("n", [make("a", "apple")])
         [old] = writer.iter_documents()
         writer.remove_documents("n", ["a"])
-        writer.put_documents("n", [make_document("b", "banana")])
+        writer.put_documents("n", [make("b", "banana")])
         [new] = writer.iter_documents()
     assert new.id > old.id
 
@@ -114,21 +115,14 @@ with writer.transaction():
 
 
 def test_a_killed_writer_leaves_the_last_state_and_blocks_no_one(
-    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with place.writer() as writer:
-        writer.put_documents("n", [make_document("a", "apple")])
-    import msgspec
-
+        writer.put_documents("n", [make("a", "apple")])
     where = json.dumps([str(place.path), place.address])
-    killed = subprocess.run(
-        [sys.executable, "-c", _KILLED, where],
-        input=msgspec.json.encode([make_document("b", "banana"), make_document("c", "cherry")]),
-        capture_output=True,
-        env=unmeasured(),
-        check=False,
-    )
-    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"in the middle\n"), killed.stderr.decode()
+    command, made = [sys.executable, "-c", _KILLED, where], [make("b", "banana"), make("c", "cherry")]
+    done = subprocess.run(command, input=msgspec.json.encode(made), capture_output=True, env=unmeasured(), check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"in the middle\n"), done.stderr.decode()
     with place.reader() as reader:
         assert paths(reader) == ["a"]
         assert finds(reader, "banana") == 0
@@ -137,15 +131,15 @@ def test_a_killed_writer_leaves_the_last_state_and_blocks_no_one(
 
         monkeypatch.setattr(claim, "SILENT_S", 0.5)
     with place.writer(busy_timeout_ms=5_000) as writer:
-        writer.put_documents("n", [make_document("d", "date")])
+        writer.put_documents("n", [make("d", "date")])
         assert paths(writer) == ["a", "d"]
         assert (finds(writer, "banana"), finds(writer, "apple"), finds(writer, "date")) == (0, 1, 1)
         assert writer.check() == []
 
 
-def test_an_abandoned_search_ends(place: Place, make_document: MakeDocument) -> None:
+def test_an_abandoned_search_ends(place: Place, make: MakeDocument) -> None:
     with place.writer() as writer:
-        writer.put_documents("n", [make_document(str(n), f"apple {n}") for n in range(300)])
+        writer.put_documents("n", [make(str(n), f"apple {n}") for n in range(300)])
     with place.reader() as reader:
         reader.stop_when(lambda: True)
         with pytest.raises(StoreError, match="interrupted"):
