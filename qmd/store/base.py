@@ -17,7 +17,7 @@ from qmd.batching import batches
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile
-from qmd.store.records import COLLECTION_FACTS, PendingContent
+from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms
 from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
@@ -160,13 +160,7 @@ class IndexReader(Protocol):
         """Count the documents in the scope's collections, regardless of its other conditions."""
 
     def search_lexical(
-        self,
-        terms: Sequence[LexicalTerm],
-        k: int,
-        scope: Scope,
-        *,
-        within: Sequence[int] | None = None,
-        anchors: bool = False,
+        self, terms: Terms, k: int, scope: Scope, *, within: Sequence[int] | None = None, anchors: bool = False
     ) -> Sequence[Candidate]:
         """Return the top k by BM25: OR of optional terms, AND required, NOT excluded; scope applied before the cut.
 
@@ -175,7 +169,7 @@ class IndexReader(Protocol):
         documents. With `anchors` the texts of links to a document count, too.
         """
 
-    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
+    def document_frequencies(self, terms: Terms, scope: Scope = Scope()) -> Sequence[int]:
         """Count the documents that match each term, in the scope's collections regardless of its other conditions."""
 
     def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> Sequence[str]:

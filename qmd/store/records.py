@@ -14,11 +14,13 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from qmd.records import Candidate, IndexTerms, Link, MetadataValue, NameKind
+from qmd.records import Candidate, IndexTerms, LexicalTerm, Link, MetadataValue, NameKind
 from qmd.status import SkippedFile
 
 COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told")
 """Facts of the index that belong to a collection, whose name follows a colon."""
+
+Terms = Sequence[LexicalTerm]
 
 ANCHOR_WEIGHT = 2.0
 """Weight of the texts of links to a document, next to its own words. MRR of `search` with 0 and 2 on 275 written

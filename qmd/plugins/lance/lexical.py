@@ -17,7 +17,7 @@ from qmd.plugins.lance.documents import Documents, of_collections
 from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.records import ANCHOR_CANDIDATES, ANCHOR_WEIGHT, sort_candidates
+from qmd.store.records import ANCHOR_CANDIDATES, ANCHOR_WEIGHT, Terms, sort_candidates
 
 _PHRASE = re.compile(r'"([^"]*)"(\*?)')
 
@@ -34,13 +34,7 @@ class Lexical(Documents):
     """Read methods for lexical search."""
 
     def search_lexical(
-        self,
-        terms: Sequence[LexicalTerm],
-        k: int,
-        scope: Scope,
-        *,
-        within: Sequence[int] | None = None,
-        anchors: bool = False,
+        self, terms: Terms, k: int, scope: Scope, *, within: Sequence[int] | None = None, anchors: bool = False
     ) -> list[Candidate]:
         tables = self._tables
         query = _query(tables, terms, "terms")
@@ -58,7 +52,7 @@ class Lexical(Documents):
             found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
         return sort_candidates(Candidate(*one) for one in found.items())[:k]
 
-    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
+    def document_frequencies(self, terms: Terms, scope: Scope = Scope()) -> list[int]:
         tables = self._tables
         where = of_collections(scope.collections)
         return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
@@ -97,7 +91,7 @@ def _count(tables: Tables, term: LexicalTerm, column: str, where: str) -> int:
     return 0 if query is None else tables.once(key, lambda: len(tables.match(query, n, where, ("_score",))))
 
 
-def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> dict[int, float]:
+def _score_anchors(tables: Tables, terms: Terms, where: str) -> dict[int, float]:
     """Score documents by BM25 of the texts of links to them, best first, times the square of the query's share there.
 
     A link text is a name for its target, so one word of a long question means little.
@@ -122,7 +116,7 @@ def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> 
     return dict(sorted(scores.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _query(tables: Tables, terms: Sequence[LexicalTerm], column: str) -> FullTextQuery | None:
+def _query(tables: Tables, terms: Terms, column: str) -> FullTextQuery | None:
     """Return a query by all terms; None without a positive term, or if a required one can match nothing."""
     clauses: list[tuple[Occur, FullTextQuery]] = []
     for term in terms:

@@ -17,9 +17,9 @@ from qmd.store.records import sort_candidates
 from qmd.store.sqlite.chunks import SEARCHED
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.documents import SqlCondition, scope_condition
-from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, score_rows, sign_products
+from qmd.store.sqlite.quantisation import Floats, as_words, dequantise, hamming, pack_signs, score_rows, sign_products
 from qmd.store.sqlite.scoped_ranking import count_all
-from qmd.store.sqlite.vec0 import signs_of, vectors_of
+from qmd.store.sqlite.vec0 import Slots, signs_of, vectors_of
 
 NEAR_PER_HIT = 120
 LEAST_NEAR = 12_000
@@ -71,9 +71,9 @@ class _Model(Struct, frozen=True):
 class _Rows(Struct):
     """All vectors of a model: slots, ascending, shape (n,), rows, shape (n, dim), and once known their scales, (n,)."""
 
-    slots: npt.NDArray[np.int64]
+    slots: Slots
     rows: npt.NDArray[np.int8]
-    scales: npt.NDArray[np.float32] | None = None
+    scales: Floats | None = None
 
 
 class VectorCache:
@@ -83,11 +83,11 @@ class VectorCache:
         self._database = database
         self._key: tuple[int, int] | None = None
         self._all: _Rows | None = None
-        self._signs: tuple[npt.NDArray[np.int64], list[npt.NDArray[np.uint64]]] | None = None
+        self._signs: tuple[Slots, list[npt.NDArray[np.uint64]]] | None = None
         self._narrowed: tuple[tuple[SqlCondition, tuple[int, int]], _Rows] | None = None
         self._searches = 0
 
-    def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
+    def search(self, vector: Floats, k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
         """Return the top `k` documents in scope, best first, ties by id; empty without vectors of this model.
 
         Raises:
@@ -121,9 +121,7 @@ class VectorCache:
         length = float(np.linalg.norm(mean))
         return self.search(mean / length, k, scope, fingerprint) if length else []
 
-    def score(
-        self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
-    ) -> dict[int, Candidate]:
+    def score(self, vector: Floats, document_ids: Sequence[int], fingerprint: str) -> dict[int, Candidate]:
         """Return the best chunk of each given document; documents without vectors are absent."""
         model = self._model(fingerprint, vector)
         if model is None:
@@ -136,7 +134,7 @@ class VectorCache:
             _keep_better(best, Candidate(document_id, score, start, end))
         return best
 
-    def _model(self, fingerprint: str, vector: npt.NDArray[np.float32]) -> _Model | None:
+    def _model(self, fingerprint: str, vector: Floats) -> _Model | None:
         """Return the model's row; drop the cache of an older state."""
         sql = "SELECT id, dim, n_vectors, generation, centre FROM models WHERE fingerprint = ?"
         if (row := self._database.row(sql, (fingerprint,))) is None:
@@ -166,15 +164,11 @@ class VectorCache:
         self._narrowed = (condition, state), kept
         return kept
 
-    def _score(
-        self, model: _Model, vector: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float32]:
+    def _score(self, model: _Model, vector: Floats, slots: Slots) -> Floats:
         rows, scales = self._get_rows(model, slots)
         return score_rows(rows, vector, scales)[0]
 
-    def _get_rows(
-        self, model: _Model, slots: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32] | None]:
+    def _get_rows(self, model: _Model, slots: Slots) -> tuple[npt.NDArray[np.int8], Floats | None]:
         """Return the rows of the given slots, and their scales if known."""
         exceeds = model.n_vectors * model.dim > MAX_MATRIX_BYTES
         # Read all of them if later queries will share them.
@@ -195,12 +189,10 @@ class VectorCache:
         self._all = kept if stored.nbytes <= MAX_MATRIX_BYTES else None
         return kept
 
-    def _read_slots(self, model: int, dim: int, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    def _read_slots(self, model: int, dim: int, slots: Slots) -> npt.NDArray[np.int8]:
         return vectors_of(self._database, model, dim).read_slots(slots).view(np.int8)
 
-    def _nearest_by_signs(
-        self, model: _Model, vector: npt.NDArray[np.float32], k: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    def _nearest_by_signs(self, model: _Model, vector: Floats, k: int) -> tuple[Slots, Floats]:
         """Return the slots of the nearest rows by sign bits, ascending, and their cosines.
 
         The bits of rows are about the rows' mean. Those of the query are about zero, but without its component in the
@@ -234,12 +226,7 @@ class VectorCache:
             wanted *= 2
 
     def _rank_documents(
-        self,
-        model: _Model,
-        slots: npt.NDArray[np.int64],
-        scores: npt.NDArray[np.float32],
-        k: int,
-        condition: SqlCondition,
+        self, model: _Model, slots: Slots, scores: Floats, k: int, condition: SqlCondition
     ) -> list[Candidate]:
         """Return the documents of the best slots; continue until there are `k` of them or no slots are left.
 
@@ -261,7 +248,7 @@ class VectorCache:
         return sort_candidates(best.values())[:k]
 
 
-def _is_clear(estimates: npt.NDArray[np.float32], scores: npt.NDArray[np.float32], k: int) -> bool:
+def _is_clear(estimates: Floats, scores: Floats, k: int) -> bool:
     """Return whether rows of smaller estimates can hardly be among the best, by the line of scores over estimates."""
     sure = min(k, _SURE_HITS, len(scores))
     weakest = float(np.partition(scores, -sure)[-sure])
@@ -271,7 +258,7 @@ def _is_clear(estimates: npt.NDArray[np.float32], scores: npt.NDArray[np.float32
     return weakest >= float(scores.mean()) + slope * float(away.min()) + _MARGIN * float(np.std(off - slope * away))
 
 
-def _top_positions(scores: npt.NDArray[np.float32], take: int) -> npt.NDArray[np.int64]:
+def _top_positions(scores: Floats, take: int) -> Slots:
     """Return the positions of the `take` largest scores, ties by position: a longer list extends a shorter one."""
     if take >= len(scores):
         return np.argsort(-scores, kind="stable")

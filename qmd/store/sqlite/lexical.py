@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.records import ANCHOR_CANDIDATES, ANCHOR_WEIGHT, sort_candidates
+from qmd.store.records import ANCHOR_CANDIDATES, ANCHOR_WEIGHT, Terms, sort_candidates
 from qmd.store.sqlite.documents import Documents, SqlCondition, scope_condition
 from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
@@ -43,13 +43,7 @@ class Lexical(Documents):
         return len(counted.ids) if counted is not None else count_all(self.database)
 
     def search_lexical(
-        self,
-        terms: Sequence[LexicalTerm],
-        k: int,
-        scope: Scope,
-        *,
-        within: Sequence[int] | None = None,
-        anchors: bool = False,
+        self, terms: Terms, k: int, scope: Scope, *, within: Sequence[int] | None = None, anchors: bool = False
     ) -> list[Candidate]:
         if k <= 0 or scope.collections == ():
             return []
@@ -57,7 +51,7 @@ class Lexical(Documents):
             return self._search(self.prune_common_terms(terms, scope), k, scope, within, anchors=anchors)
 
     def _search(
-        self, kept: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None, *, anchors: bool
+        self, kept: Terms, k: int, scope: Scope, within: Sequence[int] | None, *, anchors: bool
     ) -> list[Candidate]:
         match = match_expression(kept)
         if match is None:
@@ -81,7 +75,7 @@ class Lexical(Documents):
             found = self._add_anchors(kept, found, match, counted, condition)
         return found[:k]
 
-    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
+    def document_frequencies(self, terms: Terms, scope: Scope = Scope()) -> list[int]:
         """See `IndexReader`; for a term in no document, the number of documents with it in the texts of their links."""
         counted = statistics(self.database, scope)
         return [
@@ -95,7 +89,7 @@ class Lexical(Documents):
         bounds = (start, start[:-1] + chr(ord(start[-1]) + 1), limit)
         return [term for term, _ in self.database.rows(f"SELECT * FROM ({rows}) ORDER BY doc DESC, term", bounds)]
 
-    def prune_common_terms(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:
+    def prune_common_terms(self, terms: Terms, scope: Scope = Scope()) -> list[LexicalTerm]:
         """Drop optional terms that are expensive and uninformative, as long as a rarer optional term remains."""
         total = self.count_documents(scope)
         optional = [term for term in terms if not term.required and not term.excluded]
@@ -114,12 +108,7 @@ class Lexical(Documents):
         return [term for term in terms if term.required or term.excluded or term in kept]
 
     def _add_anchors(
-        self,
-        terms: Sequence[LexicalTerm],
-        found: list[Candidate],
-        match: str,
-        counted: Statistics | None,
-        condition: SqlCondition,
+        self, terms: Terms, found: list[Candidate], match: str, counted: Statistics | None, condition: SqlCondition
     ) -> list[Candidate]:
         """Return `found`, the best by their own words, rescored with anchors, and the best by anchors alone."""
         anchored = score_anchors(self.database, terms, counted, condition)
@@ -154,7 +143,7 @@ def _ranking_sql(inside: str, limit: str) -> str:
     )
 
 
-def match_expression(terms: Sequence[LexicalTerm]) -> str | None:
+def match_expression(terms: Terms) -> str | None:
     """Return the FTS5 expression of a set of terms; None without a positive term."""
     required = _join("AND", (term for term in terms if term.required and not term.excluded))
     optional = _join("OR", (term for term in terms if not term.required and not term.excluded))

@@ -11,26 +11,26 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float32]
+
 _ROWS_AT_ONCE = 1_024
 """Rows that stay in the processor's cache as float32: twice as fast as one large product."""
 
 
-def quantise(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
+def quantise(vectors: Floats) -> npt.NDArray[np.int8]:
     """Convert vectors, shape (n, dim), to stored rows, shape (n, dim)."""
     peak = np.abs(vectors).max(axis=1, keepdims=True)
     return np.rint(vectors * (127.0 / np.where(peak > 0, peak, 1.0))).astype(np.int8)
 
 
-def dequantise(rows: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
+def dequantise(rows: npt.NDArray[np.int8]) -> Floats:
     """Convert stored rows to unit vectors, shape (n, dim)."""
-    vectors: npt.NDArray[np.float32] = rows.astype(np.float32)
+    vectors: Floats = rows.astype(np.float32)
     vectors *= _reciprocal(np.sqrt((vectors**2).sum(axis=1)))[:, None]
     return vectors
 
 
-def score_rows(
-    rows: npt.NDArray[np.int8], query: npt.NDArray[np.float32], scales: npt.NDArray[np.float32] | None = None
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def score_rows(rows: npt.NDArray[np.int8], query: Floats, scales: Floats | None = None) -> tuple[Floats, Floats]:
     """Return cosines and scales.
 
     Args:
@@ -55,7 +55,7 @@ def score_rows(
     return scores, scales
 
 
-def _reciprocal(norms: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _reciprocal(norms: Floats) -> Floats:
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
@@ -64,7 +64,7 @@ def sign_bytes(dim: int) -> int:
     return -(-dim // 8)
 
 
-def pack_signs(vectors: npt.NDArray[np.float32], centre: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+def pack_signs(vectors: Floats, centre: Floats) -> npt.NDArray[np.uint8]:
     """Return sign bits about `centre`, shape (n, sign_bytes(dim)), in the order of sqlite-vec; unused bits are zero.
 
     Centring matters: embedding models put most vectors into a narrow cone, where raw signs hardly differ.
@@ -105,9 +105,7 @@ def hamming(signs: Sequence[npt.NDArray[np.uint64]], query: npt.NDArray[np.uint6
     return distances
 
 
-def sign_products(
-    signs: Sequence[npt.NDArray[np.uint64]], places: npt.NDArray[np.int64], query: npt.NDArray[np.float32]
-) -> npt.NDArray[np.float32]:
+def sign_products(signs: Sequence[npt.NDArray[np.uint64]], places: npt.NDArray[np.int64], query: Floats) -> Floats:
     """Sum a query's values where a vector's bit is set: nearer to its cosine than the number of differing bits.
 
     Args:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import apsw
 from msgspec import Struct, field
 
-from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.records import sort_candidates
+from qmd.records import Candidate, Scope
+from qmd.store.records import Terms, sort_candidates
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.documents import SqlCondition
 
@@ -88,11 +88,7 @@ def count_matches(database: Database, counted: Statistics | None, expression: st
 
 
 def rescore(
-    database: Database,
-    terms: Sequence[LexicalTerm],
-    candidates: Sequence[Candidate],
-    counted: Statistics,
-    weights: Sequence[float],
+    database: Database, terms: Terms, candidates: Sequence[Candidate], counted: Statistics, weights: Sequence[float]
 ) -> list[Candidate]:
     """Score `candidates` by BM25 with the statistics of a scope, best first; ties by id.
 
@@ -115,7 +111,7 @@ def rescore(
 
 
 def score_anchors(
-    database: Database, terms: Sequence[LexicalTerm], counted: Statistics | None, condition: SqlCondition
+    database: Database, terms: Terms, counted: Statistics | None, condition: SqlCondition
 ) -> dict[int, float]:
     """Score documents by BM25 of the texts of links to them, by id, times the square of the query's share found there.
 
@@ -154,7 +150,7 @@ def _bm25(packed: str, idfs: Sequence[float], mean_tokens: float) -> float:
     return math.fsum(idf * f * (K1 + 1) / (f + long) for idf, f in zip(idfs, frequencies, strict=True) if f)
 
 
-def _count_phrases(terms: Sequence[LexicalTerm]) -> Counter[str]:
+def _count_phrases(terms: Terms) -> Counter[str]:
     """Return the scored phrases with their number in `match_expression`: FTS5 counts a repeated one twice."""
     required = [term for term in terms if term.required and not term.excluded]
     optional = [term for term in terms if not term.required and not term.excluded]

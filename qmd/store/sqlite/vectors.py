@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qmd.batching import batches
 from qmd.store.sqlite.chunks import keys_by_slot, known_model, model_id, slots_of
 from qmd.store.sqlite.connection import DamagedIndexError, Database
-from qmd.store.sqlite.quantisation import dequantise, pack_signs, quantise
+from qmd.store.sqlite.quantisation import Floats, dequantise, pack_signs, quantise
 from qmd.store.sqlite.vec0 import create_signs, create_vectors, is_available, signs_of, vectors_of
 
 SIGNS_FROM = 150_000
@@ -35,9 +35,7 @@ _BLOCKS_AT_ONCE = 16
 values."""
 
 
-def put_vectors(
-    database: Database, fingerprint: str, dim: int, vectors: Mapping[bytes, npt.NDArray[np.float32]]
-) -> None:
+def put_vectors(database: Database, fingerprint: str, dim: int, vectors: Mapping[bytes, Floats]) -> None:
     """Store the vectors whose keys have none yet.
 
     Raises:
@@ -54,7 +52,7 @@ def put_vectors(
     _append(database, model, dim, new, quantise(matrix))
 
 
-def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
+def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) -> dict[bytes, Floats]:
     """Return the vectors of those `keys` that have one."""
     row = database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))
     slots = slots_of(database, row[0], keys) if row else {}
@@ -63,12 +61,12 @@ def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) ->
     return dict(zip(slots, vectors_at(database, row[0], row[1], list(slots.values())), strict=True))
 
 
-def vectors_at(database: Database, model: int, dim: int, slots: Sequence[int]) -> npt.NDArray[np.float32]:
+def vectors_at(database: Database, model: int, dim: int, slots: Sequence[int]) -> Floats:
     """Return the vectors in the given slots of a model, shape (len(slots), dim)."""
     return dequantise(vectors_of(database, model, dim).read_slots(np.array(slots, dtype=np.int64)).view(np.int8))
 
 
-def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes, Floats]]:
     """Yield every vector of a model by key, in the order of their slots."""
     model = known_model(database, fingerprint)
     dim = database.value("SELECT dim FROM models WHERE id = ?", (model,))
