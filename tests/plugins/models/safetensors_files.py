@@ -31,11 +31,8 @@ def _write(path: Path, weights: Mapping[str, Floats], kind: str) -> None:
     content = b""
     for name, value in weights.items():
         raw = _bytes(value, kind)
-        header[name] = {
-            "dtype": kind,
-            "shape": list(value.shape),
-            "data_offsets": [len(content), len(content) + len(raw)],
-        }
+        span = [len(content), len(content) + len(raw)]
+        header[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
         content += raw
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content)

@@ -47,9 +47,7 @@ def test_one_command_takes_over_the_models_of_tobis_qmd(tobis: Path, qmd: Qmd) -
     assert qmd("models", "import", str(tobis)).out.count("already imported") == 3
 
 
-def test_the_configuration_of_tobis_qmd_is_served_by_its_own_models_once_they_are_imported(
-    tobis: Path, notes: Path, tmp_path: Path, qmd: Qmd
-) -> None:
+def test_imported_models_serve_a_configuration_of_tobis_qmd(tobis: Path, notes: Path, tmp_path: Path, qmd: Qmd) -> None:
     (tmp_path / "config" / "qmd").mkdir(parents=True)
     (tmp_path / "config" / "qmd" / "index.yml").write_text(
         "models:\n"

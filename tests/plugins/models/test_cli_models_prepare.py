@@ -58,9 +58,7 @@ def test_without_a_name_every_model_here_gets_its_default_form(qmd: Qmd, models:
     assert rows[QWEN_EXPANDER.name] == ["q4"]
 
 
-def test_a_prepared_form_is_listed_verified_used_and_removed(
-    qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_form_is_listed_verified_used_and_removed(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_FORCE_CPU", "1")
     assert " fp16 " in qmd("doctor").out
     qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
@@ -110,9 +108,7 @@ def test_a_form_that_disagrees_is_refused_with_the_reason(qmd: Qmd, models: Path
     assert "q8 (not used: the self-check refused it: correlation" in qmd("models", "list").out
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_written(
-    qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_refused_beforehand(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nearly_full(path: object) -> object:
         return shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)
 

@@ -48,9 +48,7 @@ def _rows(qmd: Qmd) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in qmd("models", "list", "--json").json}
 
 
-def test_a_pulled_reranker_has_its_fastest_form_at_once_and_is_prepared_once(
-    qmd: Qmd, hub: FakeHub, folder: Path
-) -> None:
+def test_a_pulled_reranker_has_its_fastest_form_and_is_prepared_once(qmd: Qmd, hub: FakeHub, folder: Path) -> None:
     run = qmd("pull", NAME)
     assert run.status == 0, run.err
     assert f"✓ {NAME} {FORM} -> {folder / 'prepared' / FORM}" in run.out
@@ -69,9 +67,7 @@ def test_a_pull_without_forms_is_made_whole_by_the_next_one(qmd: Qmd, hub: FakeH
     assert f"✓ {NAME} {FORM}" in qmd("models", "pull", NAME).out
 
 
-def test_a_refused_form_leaves_the_published_file_in_use_and_is_not_tried_again(
-    qmd: Qmd, hub: FakeHub, folder: Path
-) -> None:
+def test_a_refused_form_leaves_the_published_file_and_is_not_tried_again(qmd: Qmd, hub: FakeHub, folder: Path) -> None:
     hub.files["config.json"] = OTHER_BASE
     run = qmd("pull", NAME)
     assert run.status == 0
@@ -96,9 +92,7 @@ def test_nothing_is_made_of_the_expander_nor_on_a_machine_with_cuda() -> None:
     assert form_that_pays(QWEN_RERANKER, has_cuda=False) == FORM
 
 
-def test_room_for_the_form_is_asked_for_before_the_first_byte(
-    qmd: Qmd, hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_room_for_a_form_is_asked_first(qmd: Qmd, hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.files["model.onnx"] += b"\0" * (8 << 20)
     free = (64 << 20) + sum(map(len, hub.files.values())) + (1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, free))
@@ -111,9 +105,7 @@ def test_room_for_the_form_is_asked_for_before_the_first_byte(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
-def test_what_is_stopped_while_a_form_is_made_leaves_nothing_half_and_the_next_pull_finishes(
-    qmd: Qmd, hub: FakeHub, folder: Path, name: str
-) -> None:
+def test_a_pull_that_is_stopped_is_finished_by_the_next_one(qmd: Qmd, hub: FakeHub, folder: Path, name: str) -> None:
     process = subprocess.Popen([sys.executable, "-m", "qmd", "pull", NAME], env=dict(os.environ))
     deadline = time.monotonic() + 60
     while process.poll() is None and not list(folder.glob("prepared/.*/*/*_data")) and time.monotonic() < deadline:

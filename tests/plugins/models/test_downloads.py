@@ -67,9 +67,7 @@ def test_a_dropped_connection_is_resumed_at_the_next_byte(hub: FakeHub, tmp_path
     assert [byte_range for _, _, byte_range in hub.requests] == [None, "bytes=1000000-", "bytes=1500000-"]
 
 
-def test_a_connection_that_keeps_dropping_keeps_the_partial_file_and_says_how_to_go_on(
-    hub: FakeHub, tmp_path: Path
-) -> None:
+def test_a_connection_that_keeps_dropping_keeps_the_part_and_says_how_to_go_on(hub: FakeHub, tmp_path: Path) -> None:
     target = tmp_path / "partial"
     hub.drop_after = [1000] + [0] * 20
     with pytest.raises(ModelError) as caught:
@@ -106,9 +104,7 @@ def test_a_wrong_checksum_is_refused_and_the_earlier_file_stays(hub: FakeHub, tm
 
 
 @pytest.mark.parametrize("switch", ["QMD_OFFLINE", "HF_HUB_OFFLINE"])
-def test_offline_no_socket_is_opened(
-    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str
-) -> None:
+def test_offline_opens_no_socket(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError("a socket was opened")
 
@@ -119,9 +115,7 @@ def test_offline_no_socket_is_opened(
     assert hub.requests == []
 
 
-def test_a_full_disk_is_told_before_the_first_byte(
-    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named_at_the_start(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 1 << 20))
     with pytest.raises(ModelError, match="not enough space"):
         _pull(hub, tmp_path)

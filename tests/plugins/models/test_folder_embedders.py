@@ -84,7 +84,7 @@ def test_without_a_word_on_pooling_the_mean_is_taken(tmp_path: Path) -> None:
         ({"pooling_mode": "attention"}, "'attention'"),
     ],
 )
-def test_a_pooling_that_is_not_known_is_refused_and_left_to_a_graph_that_does_it(
+def test_an_unknown_pooling_is_refused_and_left_to_a_graph_that_does_it(
     tmp_path: Path, pooling: Mapping[str, object], named: str
 ) -> None:
     files = {**sentence_transformer("mean_tokens"), "1_Pooling/config.json": pooling}
@@ -93,9 +93,7 @@ def test_a_pooling_that_is_not_known_is_refused_and_left_to_a_graph_that_does_it
 
 
 @pytest.mark.parametrize("module", ["Dense", "LSTM", "WordWeights"])
-def test_a_module_behind_the_pooling_is_refused_by_name_and_left_to_a_graph_that_has_it(
-    tmp_path: Path, module: str
-) -> None:
+def test_a_module_behind_the_pooling_is_refused_by_name_without_a_graph_of_it(tmp_path: Path, module: str) -> None:
     files = sentence_transformer("mean_tokens", module)
     assert f"needs module '2_{module}'" in refused(make_folder(tmp_path / "x", files))
     opened(make_folder(tmp_path / "y", files, TinyGraph(pooled="sentence_embedding")))
@@ -119,9 +117,8 @@ def test_the_dot_product_of_normalised_vectors_is_a_cosine(tmp_path: Path) -> No
 
 def test_a_prompt_that_the_makers_leave_out_of_the_pooling_is_left_out(tmp_path: Path) -> None:
     files = sentence_transformer("mean_tokens", include_prompt=False)
-    folder = make_folder(
-        tmp_path / "x", {**files, "config_sentence_transformers.json": {"prompts": {"query": "ask: "}}}
-    )
+    prompts = {"prompts": {"query": "ask: "}}
+    folder = make_folder(tmp_path / "x", {**files, "config_sentence_transformers.json": prompts})
     query, document = vectors_of(opened(folder))
     rows = token_vectors(ids_of(folder, f"ask: {TEXT}"))
     # The first token and the five of the prompt.
@@ -210,9 +207,7 @@ def test_the_prompts_of_a_server_are_set_by_the_same_words(tmp_path: Path) -> No
         ({"config.json": {}}, 512),
     ],
 )
-def test_a_text_has_at_most_the_tokens_that_the_makers_allow(
-    tmp_path: Path, files: Mapping[str, object], context: int
-) -> None:
+def test_a_text_has_at_most_the_tokens_allowed(tmp_path: Path, files: Mapping[str, object], context: int) -> None:
     assert describe_folder(make_folder(tmp_path / "x", files)).context == context
 
 
@@ -220,9 +215,8 @@ def test_what_exceeds_the_length_is_cut_and_the_last_special_token_kept(tmp_path
     files = {**sentence_transformer("lasttoken"), "sentence_bert_config.json": {"max_seq_length": 20}}
     folder = make_folder(tmp_path / "x", files)
     ids = ids_of(folder, "word " * 30)
-    assert np.allclose(
-        opened(folder).embed_documents(["word " * 30])[0], unit(token_vectors([*ids[:19], ids[-1]])[-1]), atol=1e-5
-    )
+    expected = unit(token_vectors([*ids[:19], ids[-1]])[-1])
+    assert np.allclose(opened(folder).embed_documents(["word " * 30])[0], expected, atol=1e-5)
 
 
 def test_texts_are_put_into_small_letters_where_the_makers_do(tmp_path: Path) -> None:

@@ -111,9 +111,7 @@ def test_a_format_that_is_not_read_is_named_with_its_tensor(tmp_path: Path) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_damaged_head_never_ends_in_anything_but_one_line(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_a_damaged_head_is_always_one_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     whole, damaged = (tmp_path_factory.getbasetemp() / name for name in ("whole.gguf", "damaged.gguf"))
     if not whole.exists():
         write_qwen3(whole, "Q8_0")
@@ -218,9 +216,7 @@ def _sentence_piece(text: str) -> list[str]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from("thesearching 世界你é\n🙂 .,<"), max_size=24))
-def test_a_vocabulary_with_scores_gives_the_tokens_of_sentencepiece(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
+def test_scores_give_the_tokens_of_sentencepiece(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "gemma.gguf"
     if not path.exists():
         write_gemma(path)
@@ -251,9 +247,8 @@ def test_safetensors_are_read_in_one_file_or_several(tmp_path: Path, kind: str) 
     write_safetensors(tmp_path / "two", weights, kind, parts=2)
     for folder in ("one", "two"):
         found = read_safetensors(tmp_path / folder)
-        assert {name: tensor.floats().tolist() for name, tensor in found.items()} == {
-            name: value.tolist() for name, value in weights.items()
-        }
+        floats = {name: tensor.floats().tolist() for name, tensor in found.items()}
+        assert floats == {name: value.tolist() for name, value in weights.items()}
 
 
 @pytest.mark.parametrize("cut", [0, 5, 20, 100, -3])
@@ -276,8 +271,7 @@ def test_a_type_of_safetensors_that_is_not_read_is_named_with_its_tensor(tmp_pat
 
 def test_an_index_of_safetensors_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "in", {"a.weight": np.ones(4, np.float32)}, "F32", parts=1)
-    (tmp_path / "in" / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": {"a.weight": "../out.safetensors"}})
-    )
+    index = {"weight_map": {"a.weight": "../out.safetensors"}}
+    (tmp_path / "in" / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ModelError, match="not a file in its folder"):
         read_safetensors(tmp_path / "in")

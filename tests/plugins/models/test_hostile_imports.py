@@ -49,14 +49,9 @@ def _refusal(work: Callable[[], object]) -> str:
 def _record(**changes: Any) -> dict[str, Any]:
     """Return a record as an import writes it."""
     weights = {"path": "model.onnx", "size_bytes": None, "sha256": None}
-    record: dict[str, Any] = {
-        "name": "m",
-        "role": "embed",
-        "tier": "full",
-        "repository": "imported/m",
-        "revision": "local",
-    }
-    record |= {"licence": "x", "languages": [], "scripts": [], "files": [], "context": 9, "max_tokens": 9}
+    record: dict[str, Any] = {"name": "m", "role": "embed", "tier": "full", "repository": "imported/m"}
+    record |= {"revision": "local", "licence": "x", "languages": [], "scripts": [], "files": []}
+    record |= {"context": 9, "max_tokens": 9}
     return {**record, "formats": [{"name": "q8", "weights": weights, "device": "cpu"}], **changes}
 
 
@@ -135,9 +130,7 @@ def test_a_link_in_a_models_folder_is_not_followed_out_of_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("tier", ["built-in", "full"])
 @pytest.mark.parametrize("repository", ["..", "x/y", "/"])
-def test_an_imported_record_replaces_no_file_of_the_home_folder(
-    tmp_path: Path, packed: bool, tier: str, repository: str
-) -> None:
+def test_an_imported_record_replaces_no_other_file(tmp_path: Path, packed: bool, tier: str, repository: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / ".bashrc").write_text("mine")
@@ -168,9 +161,7 @@ def test_a_record_that_calls_itself_a_model_of_the_catalogue_or_nothing_is_refus
     _refused_model(tmp_path, source)
 
 
-def test_a_record_of_an_older_version_with_the_repository_of_the_catalogue_does_not_take_its_place(
-    tmp_path: Path,
-) -> None:
+def test_an_older_record_with_the_repository_of_the_catalogue_does_not_replace_it(tmp_path: Path) -> None:
     record = _record(repository=QWEN_RERANKER.repository, role="rerank")
     place = _model(tmp_path / "imported--mine", record, {"model.onnx": b"x", "tokenizer.json": b"{}"})
     (found,) = imported_models(tmp_path)
@@ -229,10 +220,8 @@ def test_a_manifest_of_an_archive_does_not_overrule_what_the_catalogue_pins(tmp_
 
 def test_verify_says_that_a_file_is_not_the_one_that_is_pinned(tmp_path: Path) -> None:
     _model(tmp_path / PINNED.folder, {}, {"model.onnx": b"no", "tokenizer.json": b"{}"}, PINNED.repository)
-    assert {check.path: check.status for check in verify_model(PINNED, tmp_path)} == {
-        "model.onnx": "differs",
-        "tokenizer.json": "ok",
-    }
+    checks = {check.path: check.status for check in verify_model(PINNED, tmp_path)}
+    assert checks == {"model.onnx": "differs", "tokenizer.json": "ok"}
 
 
 def test_an_archive_brings_no_form_and_nothing_that_the_model_does_not_have(tmp_path: Path) -> None:
@@ -348,7 +337,7 @@ def test_a_link_in_a_folder_that_leads_out_of_it_is_not_copied_and_one_of_the_hu
 
 
 @posix
-def test_a_pipe_anywhere_is_no_file_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_a_pipe_anywhere_is_no_file_to_wait_for(tmp_path: Path) -> None:
     home, models = tmp_path / "home", tmp_path / "models"
     manifests = home / ".ollama" / "models" / "manifests" / "registry.ollama.ai" / "library" / "x"
     studio = home / ".lmstudio" / "models"
@@ -459,27 +448,17 @@ def _folder(place: Path, tensors: Mapping[str, Any], kind: str = "F32", **settin
     return place
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("q", (256, 100)),
-        ("k", (256, 33)),
-        ("up", (100, 256)),
-        ("down", (256,)),
-        ("in_norm", (5,)),
-        ("q_norm", (0,)),
-        ("v", (1, 256)),
-    ],
-)
+MISFITS = {"q": (256, 100), "k": (256, 33), "up": (100, 256), "down": (256,), "in_norm": (5,), "q_norm": (0,)}
+
+
+@pytest.mark.parametrize(("name", "shape"), [*MISFITS.items(), ("v", (1, 256))])
 def test_tensors_that_do_not_fit_together_are_refused(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
     _refused_weights(tmp_path, _folder(tmp_path / "in", {name: np.ones(shape, np.float32)}))
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize(("value", "part"), [(np.nan, "q"), (np.inf, "q"), (-np.inf, "q"), (np.nan, "post_norm")])
-def test_weights_that_are_no_numbers_are_refused_in_one_line_that_names_them(
-    tmp_path: Path, kind: str, value: float, part: str
-) -> None:
+def test_weights_that_are_no_numbers_are_refused_by_name(tmp_path: Path, kind: str, value: float, part: str) -> None:
     broken = np.ones((256, 256) if part == "q" else 256, np.float32)
     broken.flat[77] = value
     message = _refused_weights(tmp_path, _folder(tmp_path / "in", {part: broken}, kind))

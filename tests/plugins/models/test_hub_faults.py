@@ -187,7 +187,7 @@ def test_a_connection_that_brings_next_to_nothing_counts_as_dead(hub: FakeHub, t
     assert hub.asked_for("GET", NAME) == 6
 
 
-def test_a_file_of_untold_size_is_whole_when_the_server_says_so_and_never_endless(
+def test_a_file_of_unknown_size_is_whole_when_the_server_says_so_and_never_endless(
     hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = HubFile(NAME, f"{hub.url}/{hub.repository}/resolve/main/{NAME}", None, None, None, {})
@@ -203,9 +203,7 @@ def test_an_empty_file_is_made_without_a_request(hub: FakeHub, tmp_path: Path) -
     assert (tmp_path / "empty").read_bytes() == b""
 
 
-def test_an_expired_address_is_asked_for_anew_and_the_download_goes_on_where_it_was(
-    hub: FakeHub, tmp_path: Path
-) -> None:
+def test_an_expired_address_is_renewed_and_the_download_goes_on(hub: FakeHub, tmp_path: Path) -> None:
     hub.use_store()
     hub.drop_after = [1_500_000]
     first = []

@@ -113,9 +113,7 @@ def _in_full_precision(path: Path) -> Path:
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("kinds", ["Q8_0", "Q4_0", "Q4_1", "Q5_K", Q4_K_M], ids=str)
-def test_a_decoder_goes_on_with_the_tokens_that_the_files_weights_say(
-    tmp_path: Path, kinds: dict[str, str] | str, tied: bool
-) -> None:
+def test_a_decoder_goes_on_as_the_files_weights_say(tmp_path: Path, kinds: dict[str, str] | str, tied: bool) -> None:
     kinds = kinds if isinstance(kinds, dict) else {"": kinds, "token_embd": "Q8_0"}
     held = write_qwen3(tmp_path / "m.gguf", kinds, tied=tied)
     report = import_weights(tmp_path / "m.gguf", tmp_path / "models")
@@ -152,9 +150,7 @@ def test_a_reranker_scores_by_its_labels_or_by_yes_and_no(tmp_path: Path, classe
 
 
 @pytest.mark.parametrize("kinds", ["Q8_0", Q4_K_M], ids=str)
-def test_an_embedder_of_qwen_takes_the_last_token_which_ends_the_text(
-    tmp_path: Path, kinds: dict[str, str] | str
-) -> None:
+def test_an_embedder_of_qwen_takes_the_last_token_of_the_text(tmp_path: Path, kinds: dict[str, str] | str) -> None:
     held = write_qwen3(tmp_path / "e.gguf", kinds, pooling=gguf.PoolingType.LAST)
     report = import_weights(tmp_path / "e.gguf", tmp_path / "models")
     record = report.model.record
@@ -275,9 +271,7 @@ def test_a_name_that_is_taken_or_no_name_is_refused(tmp_path: Path, name: str) -
         import_weights(tmp_path / "m.gguf", tmp_path / "models", name=name or " ")
 
 
-def test_an_import_that_fails_leaves_nothing_and_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_import_leaves_nothing_and_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_qwen3(tmp_path / "m.gguf", "Q8_0")
     report = import_weights(tmp_path / "m.gguf", tmp_path / "models")
     before = (report.folder / "model.onnx_data").read_bytes()

@@ -32,19 +32,8 @@ from qmd.plugins.onnx.model import (
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights
 
-NUMPY_TYPES = [
-    "float32",
-    "float64",
-    "float16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
+_NAMES = "float32 float64 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+NUMPY_TYPES = _NAMES.split()
 VALUES = {
     # type: values that come back, negative and large ones where it has them
     "FLOAT": [0.5, -2.0, 3e38],
@@ -78,9 +67,7 @@ def _opened(path: Path, *tensors: onnx.TensorProto) -> OnnxFile:
         (PUBLISHED, PlainWriter),
     ],
 )
-def test_a_graph_that_qmd_writes_is_the_same_bytes_when_onnx_writes_it_again(
-    tmp_path: Path, form: ExportForm, writer: type[PublishedWriter]
-) -> None:
+def test_onnx_writes_our_graphs_in_equal_bytes(tmp_path: Path, form: ExportForm, writer: type[PublishedWriter]) -> None:
     path = tmp_path / "model.onnx"
     writer(path, SHAPE, replace(form, block=32), random_weights(), external=True).write()
     model = onnx.load(str(path), load_external_data=False)
@@ -111,9 +98,8 @@ def test_an_array_is_to_onnx_what_it_was(tmp_path: Path, dtype: str, dims: tuple
     array = np.random.default_rng(0).integers(0, 100, dims).astype(dtype)
     theirs = TensorProto.FromString(encode(tensor_of("a", array)))
     assert np.array_equal(numpy_helper.to_array(theirs), array)
-    assert np.array_equal(
-        _opened(tmp_path / "m.onnx", numpy_helper.from_array(array, "a")).array(tensor_of("a", array)), array
-    )
+    opened = _opened(tmp_path / "m.onnx", numpy_helper.from_array(array, "a"))
+    assert np.array_equal(opened.array(tensor_of("a", array)), array)
 
 
 @pytest.mark.parametrize("kind", VALUES)
@@ -162,9 +148,8 @@ def test_what_a_record_does_not_name_is_skipped() -> None:
     class NameOnly(Struct, frozen=True):
         producer_name: Annotated[str, 2] = ""
 
-    assert read_model(locate_builtin() / "model.onnx", NameOnly) == NameOnly(
-        onnx.load(str(locate_builtin() / "model.onnx")).producer_name
-    )
+    path = locate_builtin() / "model.onnx"
+    assert read_model(path, NameOnly) == NameOnly(onnx.load(str(path)).producer_name)
 
 
 def _damaged(path: Path, content: bytes) -> str:

@@ -49,15 +49,11 @@ def _publish(hub: FakeHub, name: str, content: bytes) -> None:
     hub.files[name], hub.commit = content, NEWER
 
 
-def _pull(
-    hub: FakeHub, models_dir: Path, *formats: str, record: ModelRecord = RECORD, refresh: bool = False
-) -> PullReport:
-    return pull_model(record, models_dir, formats=formats or None, env=hub.env(), refresh=refresh)
+def _pull(hub: FakeHub, place: Path, *formats: str, record: ModelRecord = RECORD, refresh: bool = False) -> PullReport:
+    return pull_model(record, place, formats=formats or None, env=hub.env(), refresh=refresh)
 
 
-def test_a_second_pull_fetches_nothing_and_asks_only_whether_there_is_something_newer(
-    hub: FakeHub, tmp_path: Path
-) -> None:
+def test_a_second_pull_fetches_nothing_and_asks_only_for_something_newer(hub: FakeHub, tmp_path: Path) -> None:
     _pull(hub, tmp_path)
     hub.requests.clear()
     assert _pull(hub, tmp_path) == PullReport(tmp_path / RECORD.folder, (), 0)
@@ -86,9 +82,8 @@ def test_a_newer_version_is_told_and_taken_only_on_request(hub: FakeHub, tmp_pat
     )
     report = _pull(hub, tmp_path, refresh=True)
     assert (report.folder / "model.onnx").read_bytes() == WEIGHTS[:6000]
-    assert report.notes == (
-        f"'{RECORD.repository}' went from revision {COMMIT[:12]} to {NEWER[:12]}: other bytes in model.onnx",
-    )
+    line = f"'{RECORD.repository}' went from revision {COMMIT[:12]} to {NEWER[:12]}: other bytes in model.onnx"
+    assert report.notes == (line,)
     manifest = read_manifest(report.folder)
     assert manifest is not None and manifest.commit == NEWER
     assert all(check.status == "ok" for check in verify_model(RECORD, tmp_path))
@@ -100,9 +95,7 @@ def test_a_refresh_takes_every_format_that_is_here(hub: FakeHub, tmp_path: Path)
     assert "onnx/model.onnx" in _pull(hub, tmp_path, "q8", refresh=True).fetched
 
 
-def test_a_mirror_that_offers_other_bytes_for_the_same_version_is_refused_before_the_first_one(
-    hub: FakeHub, tmp_path: Path
-) -> None:
+def test_a_mirror_with_other_bytes_for_the_same_version_is_refused_at_the_start(hub: FakeHub, tmp_path: Path) -> None:
     _pull(hub, tmp_path)
     (tmp_path / RECORD.folder / "model.onnx").unlink()
     hub.files["model.onnx"] = WEIGHTS[:6000]
@@ -185,9 +178,7 @@ def _graph(*locations: str) -> bytes:
 @pytest.mark.parametrize(
     "names", [("model.onnx_data",), ("model.onnx.data",), ("model.onnx_data", "model.onnx_data_1")]
 )
-def test_the_files_that_a_graph_names_are_fetched_and_checked_with_it(
-    hub: FakeHub, tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_files_that_a_graph_names_are_fetched_and_checked(hub: FakeHub, tmp_path: Path, names: tuple[str, ...]) -> None:
     hub.files["onnx/model.onnx"] = _graph(*names)
     hub.files |= {f"onnx/{name}": WEIGHTS[:2000] for name in names}
     report = _pull(hub, tmp_path, "fp16")
@@ -211,9 +202,7 @@ def test_a_graph_whose_tensors_the_hub_lacks_is_refused(hub: FakeHub, tmp_path: 
 
 
 @pytest.mark.parametrize("location", [".", "a\0b", "../x", "a/../../b"])
-def test_a_graph_that_names_no_file_of_its_folder_leaves_nothing_behind(
-    hub: FakeHub, tmp_path: Path, location: str
-) -> None:
+def test_a_graph_that_names_no_file_of_its_folder_leaves_nothing(hub: FakeHub, tmp_path: Path, location: str) -> None:
     hub.files["model.onnx"] = _graph(location)
     with pytest.raises(ModelError, match="not a file in its folder"):
         _pull(hub, tmp_path)

@@ -145,9 +145,7 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("form", "difference"), [("q8", 2e-2), ("i16w8", 1e-2), ("i16w16", 4e-3), ("fp32", 4e-3)])
-def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(
-    tmp_path: Path, form: str, difference: float
-) -> None:
+def test_a_prepared_reranker_is_taken_and_scores_as_published(tmp_path: Path, form: str, difference: float) -> None:
     if form not in forms_for(QWEN_RERANKER):
         pytest.skip("this processor's sums of bytes saturate")
     folder = _folder(tmp_path, QWEN_RERANKER, replace(PUBLISHED_SCORE, activations="fp16"))
@@ -260,7 +258,7 @@ def test_a_file_that_says_it_is_exact_and_is_not_is_refused(tmp_path: Path) -> N
         prepare_model(QWEN_EXPANDER, folder, threads=1)
 
 
-def test_what_is_done_is_told_as_steps_that_count_up(tmp_path: Path) -> None:
+def test_progress_is_reported_as_steps_that_count_up(tmp_path: Path) -> None:
     folder = _folder(tmp_path, QWEN_RERANKER, PUBLISHED_SCORE)
     told: list[tuple[str, int, int]] = []
     prepare_model(
@@ -298,7 +296,7 @@ def test_a_folder_without_the_published_file_names_the_command(tmp_path: Path) -
         (None, [True, False]),
     ],
 )
-def test_a_processor_without_vnni_is_told_apart(
+def test_a_processor_without_vnni_is_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpuinfo: str | None, expected: list[bool]
 ) -> None:
     if cpuinfo is not None:
