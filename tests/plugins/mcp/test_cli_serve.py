@@ -27,9 +27,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*QMD, "serve", *arguments], env=environment(home), cwd=home, capture_output=True, text=True, timeout=60
-    )
+    command = [*QMD, "serve", *arguments]
+    return subprocess.run(command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=60)
 
 
 @contextmanager

@@ -99,9 +99,7 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(client: Http
         (b'{"searches":[{"type":"lex","query":"a\\nb"}]}', 400, "single-line"),
     ],
 )
-async def test_malformed_bodies_are_told_what_is_wrong(
-    client: HttpClient, body: bytes, status: int, expected: str
-) -> None:
+async def test_malformed_bodies_get_the_reason(client: HttpClient, body: bytes, status: int, expected: str) -> None:
     answer = await client.post("/query", content=body)
     assert answer.status_code == status
     assert expected in answer.json()["error"]
@@ -195,11 +193,8 @@ async def test_get_and_delete_on_mcp_are_not_allowed(client: HttpClient) -> None
     for method in ("GET", "DELETE"):
         answer = await client.request(method, "/mcp")
         assert answer.status_code == 405
-        assert answer.json() == {
-            "jsonrpc": "2.0",
-            "error": {"code": -32000, "message": "Method not allowed."},
-            "id": None,
-        }
+        error = {"code": -32000, "message": "Method not allowed."}
+        assert answer.json() == {"jsonrpc": "2.0", "error": error, "id": None}
 
 
 async def test_unknown_paths_are_not_found(client: HttpClient) -> None:
@@ -217,12 +212,8 @@ async def test_mcp_checks_version_headers_of_the_stateless_era(client: HttpClien
     prefix = "io.modelcontextprotocol"
     meta = {f"{prefix}/clientInfo": {"name": "test", "version": "1"}, f"{prefix}/clientCapabilities": {}}
     version = "2099-01-01"
-    request = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "tools/list",
-        "params": {"_meta": meta | {f"{prefix}/protocolVersion": version}},
-    }
+    params = {"_meta": meta | {f"{prefix}/protocolVersion": version}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
     headers = MCP_HEADERS | {"mcp-protocol-version": version, "mcp-method": "tools/list"}
     unknown = await client.post("/mcp", json=request, headers=headers)
     assert unknown.status_code == 400
@@ -248,9 +239,8 @@ async def test_sessions_of_2025_need_no_state(client: HttpClient) -> None:
     opened = await client.post("/mcp", json=INITIALIZE, headers=MCP_HEADERS)
     listed = await client.post("/mcp", json=listing, headers=MCP_HEADERS | {"mcp-protocol-version": "2025-06-18"})
     assert "mcp-session-id" not in opened.headers
-    first = json.loads(
-        next(line for line in opened.text.splitlines() if line.startswith("data:")).removeprefix("data:")
-    )
+    line = next(line for line in opened.text.splitlines() if line.startswith("data:"))
+    first = json.loads(line.removeprefix("data:"))
     assert first["result"]["protocolVersion"] == "2025-06-18"
     assert first["result"]["serverInfo"]["name"] == "qmd"
     assert '"multi_get"' in listed.text
@@ -277,9 +267,8 @@ async def test_an_answer_too_large_for_an_event_goes_out_as_json(index: Index, p
     async with running(index, policy) as http:
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode="legacy") as client:
-            read = await client.call_tool(
-                "multi_get", {"pattern": huge, "maxBytes": 10_000_000, "maxTokens": 10_000_000}
-            )
+            wanted = {"pattern": huge, "maxBytes": 10_000_000, "maxTokens": 10_000_000}
+            read = await client.call_tool("multi_get", wanted)
     (text,) = [block.text for block in read.content if isinstance(block, TextContent)]
     assert len(text) > 1024 * 1024
 

@@ -55,15 +55,10 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.parametrize(
-    "half",
-    [
-        b"",
-        b"POST /query HTTP/1.1\r\nHost: local",
-        b"POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
-        WHOLE + b"GET / HTT",
-    ],
-)
+HALF = b"POST /query HTTP/1.1\r\nHost: local"
+
+
+@pytest.mark.parametrize("half", [b"", HALF, HALF + b"host\r\nContent-Length: 100\r\n\r\n{", WHOLE + b"GET / HTT"])
 def test_half_a_request_is_not_waited_for(half: bytes) -> None:
     with serving(0.3, 16) as connect, connect() as connection:
         connection.sendall(half)

@@ -22,12 +22,9 @@ from tests.plugins.mcp.test_http import BASE, running
 
 pytestmark = pytest.mark.anyio
 FACT = "The boiler is serviced every May by Mr Fix."
-PAGES = (
-    {"origin": "http://localhost:3000"},
-    {"origin": BASE},
-    {"sec-fetch-site": "cross-site"},
-    {"sec-fetch-site": "same-origin"},
-)
+Connect = Callable[..., Any]
+PAGES = [{"origin": "http://localhost:3000"}, {"origin": BASE}]
+PAGES += [{"sec-fetch-site": site} for site in ("cross-site", "same-origin")]
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def opened(folder: Path, **switches: object) -> Index:
 
 
 @pytest.fixture(params=["legacy", "2026-07-28"])
-def connect(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def connect(request: pytest.FixtureRequest) -> Connect:
     @asynccontextmanager
     async def connected(index: Index, headers: dict[str, str] | None = None, token: str = "") -> AsyncIterator[Client]:
         if headers is None:
@@ -69,7 +66,7 @@ async def tools_of(client: Client) -> dict[str, Any]:
 
 @pytest.mark.parametrize("headers", [None, {}, {"authorization": "Bearer key"}])
 async def test_a_note_is_added_where_the_user_lets_agents_write(
-    folder: Path, connect: Callable[..., Any], headers: dict[str, str] | None
+    folder: Path, connect: Connect, headers: dict[str, str] | None
 ) -> None:
     token = "key" if headers else ""
     async with connect(opened(folder, agents_may_write=True), headers, token) as client:
@@ -90,9 +87,7 @@ async def test_a_note_is_added_where_the_user_lets_agents_write(
 
 
 @pytest.mark.parametrize("switches", [{}, {"agents_may_write": False}, {"agents_may_write": None}])
-async def test_without_the_switch_there_is_no_such_tool(
-    folder: Path, connect: Callable[..., Any], switches: dict[str, object]
-) -> None:
+async def test_without_the_switch_there_is_no_tool(folder: Path, connect: Connect, switches: dict[str, object]) -> None:
     async with connect(opened(folder, **switches)) as client:
         assert "add" not in await tools_of(client)
         refused = await client.call_tool("add", {"text": FACT})
@@ -102,9 +97,7 @@ async def test_without_the_switch_there_is_no_such_tool(
 
 
 @pytest.mark.parametrize("headers", PAGES)
-async def test_a_page_in_a_browser_cannot_write(
-    folder: Path, connect: Callable[..., Any], headers: dict[str, str]
-) -> None:
+async def test_a_page_in_a_browser_cannot_write(folder: Path, connect: Connect, headers: dict[str, str]) -> None:
     index = opened(folder, agents_may_write=True)
     for token in ("", "key"):
         async with connect(index, headers | {"authorization": "Bearer key"}, token) as client:
@@ -122,9 +115,7 @@ async def test_whoever_cannot_be_told_from_other_accounts_cannot_write(folder: P
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])
-async def test_the_switch_of_a_project_is_not_heard(
-    folder: Path, connect: Callable[..., Any], is_trusted: bool
-) -> None:
+async def test_the_switch_of_a_project_is_not_heard(folder: Path, connect: Connect, is_trusted: bool) -> None:
     (folder / ".qmd").mkdir()
     text = "collections: {open: {path: open, agents_may_write: true, update: 'true'}}\n"
     (folder / ".qmd" / "index.yml").write_text(text, "utf-8")

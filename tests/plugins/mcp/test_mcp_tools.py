@@ -91,9 +91,7 @@ async def test_query_rows_have_the_fields_clients_parse_and_nothing_twice(connec
     assert first["file"] == "docs/a.md"
     assert first["docid"].startswith("#") and len(first["docid"]) == 7
     assert first["context"] == "Global\n\nRoot ctx"
-    assert [row["context"] for row in others if "context" in row] == ["Sub ctx"] * any(
-        "sub/" in r["file"] for r in others
-    )
+    assert [r["context"] for r in others if "context" in r] == ["Sub ctx"] * any("sub/" in r["file"] for r in others)
     assert 0 <= first["score"] <= 1
 
 
@@ -280,12 +278,10 @@ async def test_files_of_the_folder_that_are_not_indexed_are_not_served(connect: 
         assert "hidden words" not in str(await call(connect, "multi_get", pattern=path))
 
 
-@pytest.mark.parametrize(
-    "pattern", ["../*.md", "docs/../../*.md", "/etc/*", "../secret.md, docs/../../secret.md", "~/*"]
-)
-async def test_multi_get_reads_nothing_outside_the_index(connect: Connect, notes: Path, pattern: str) -> None:
+@pytest.mark.parametrize("path", ["../*.md", "docs/../../*.md", "/etc/*", "../secret.md, docs/../../secret.md", "~/*"])
+async def test_multi_get_reads_nothing_outside_the_index(connect: Connect, notes: Path, path: str) -> None:
     (notes.parent / "secret.md").write_text("top secret", encoding="utf-8")
-    result = await call(connect, "multi_get", pattern=pattern)
+    result = await call(connect, "multi_get", pattern=path)
     assert read_by(result) == {}
     assert "top secret" not in str(result)
 
@@ -302,9 +298,8 @@ async def test_multi_get_by_glob_and_by_list(connect: Connect) -> None:
 async def test_multi_get_names_what_is_too_large(connect: Connect) -> None:
     result = await call(connect, "multi_get", pattern="docs/long.md", maxBytes=1024)
     assert read_by(result) == {}
-    assert text_of(result) == (
-        "[SKIPPED: docs/long.md - File too large (5KB > 1KB). Use 'get' with file=\"docs/long.md\" to retrieve.]"
-    )
+    line = "[SKIPPED: docs/long.md - File too large (5KB > 1KB). Use 'get' with file=\"docs/long.md\" to retrieve.]"
+    assert text_of(result) == line
 
 
 async def test_glob_without_match_is_no_error(connect: Connect) -> None:
@@ -329,7 +324,7 @@ async def test_status_counts_and_lists_used_collections(connect: Connect, notes:
     assert str(notes) in text_of(result) and "Total documents: 5" in text_of(result)
 
 
-async def test_status_tells_of_a_run_that_computes_vectors(connect: Connect, index: Index) -> None:
+async def test_status_reports_a_run_that_computes_vectors(connect: Connect, index: Index) -> None:
     assert "embedding" not in (await call(connect, "status")).structured_content
     with EmbeddingLock(index.path) as record:
         record.update(Progress(43, 100, 10.0, 4.3, 13.2))
@@ -346,10 +341,12 @@ async def test_status_tells_of_a_run_that_computes_vectors(connect: Connect, ind
 
 async def test_resource_template_reads_encoded_paths(connect: Connect) -> None:
     async with connect() as client:
-        templates = (await client.list_resource_templates()).resource_templates
-        assert [(t.name, t.uri_template, t.mime_type) for t in templates] == [
-            ("document", "qmd://{+path}", "text/markdown")
-        ]
+        (template,) = (await client.list_resource_templates()).resource_templates
+        assert (template.name, template.uri_template, template.mime_type) == (
+            "document",
+            "qmd://{+path}",
+            "text/markdown",
+        )
         (docs,) = [one for one in (await client.list_resources()).resources if one.name == "docs"]
         (listing,) = (await client.read_resource(docs.uri)).contents
         assert str(docs.uri) == "qmd://docs/" and "qmd://docs/we%20ird/c%20%26%20d.md" in listing.text.splitlines()
@@ -447,7 +444,7 @@ async def test_cancelled_search_stops_at_the_next_stage(index: Index, loader: Lo
     assert scored == [1]
 
 
-async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Path, loader: Loader) -> None:
+async def test_tools_report_a_missing_index_not_a_dead_session(tmp_path: Path, loader: Loader) -> None:
     server = build_server(open_with(tmp_path / "none.sqlite", loader))
     assert "There is no index yet" in (server.instructions or "")
     async with Client(server, mode="legacy") as client:
@@ -459,9 +456,9 @@ async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Pa
 def test_a_damaged_index_is_not_called_missing_at_the_start_of_a_session(tmp_path: Path, loader: Loader) -> None:
     path = tmp_path / "index.sqlite"
     path.write_bytes(b"not a database" * 400)
-    said = build_server(open_with(path, loader)).instructions or ""
-    assert "The index cannot be read" in said
-    assert "no index yet" not in said
+    instructions = build_server(open_with(path, loader)).instructions or ""
+    assert "The index cannot be read" in instructions
+    assert "no index yet" not in instructions
 
 
 async def test_structured_content_is_plain_json(connect: Connect) -> None:
@@ -481,9 +478,7 @@ async def test_an_answer_costs_no_more_than_asked_in_either_form(connect: Connec
 async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -> None:
     words = "cache teapots zebra word"
     every = (await call(connect, "query", query=words)).structured_content["results"]
-    cuts = [
-        (await call(connect, "query", query=words, maxTokens=most)).structured_content for most in range(60, 500, 20)
-    ]
+    cuts = [(await call(connect, "query", query=words, maxTokens=n)).structured_content for n in range(60, 500, 20)]
     cut = next(one for one in cuts if one["results"])
     seen = [row["docid"] for row in cut["results"]]
     more = (await call(connect, "query", query=words, cursor=cut["budget"]["cursor"])).structured_content
@@ -493,7 +488,7 @@ async def test_a_cursor_goes_on_and_what_is_seen_is_left_out(connect: Connect) -
     assert f"skipped {len(seen)} result" in "".join(unseen["warnings"])
 
 
-async def test_notices_of_the_index_are_told_once_a_session_and_others_with_every_answer(connect: Connect) -> None:
+async def test_notices_of_the_index_come_once_a_session_and_others_with_every_answer(connect: Connect) -> None:
     async with connect() as client:
         first, second = [await client.call_tool("query", {"query": "cache zzzqq"}) for _ in range(2)]
     told = [result.structured_content.get("warnings", []) for result in (first, second)]

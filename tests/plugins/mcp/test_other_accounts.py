@@ -18,9 +18,7 @@ from tests.processes import environment
 NOBODY = 65534
 PNG = b"\x89PNG\r\n\x1a\n"
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root on Linux can start programs of another account"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs root on Linux")
 
 _BECOME = """
 import encodings.idna, http.client, json, os, socket, sys, threading

@@ -51,9 +51,7 @@ def row(local: str, remote: str, uid: str = "1000", inode: str = "4711", state: 
         (row("0100007F:C350", "0100007F:1FF5", uid="-1"), ("127.0.0.1", 50000), None),
     ],
 )
-def test_the_holder_of_a_connection_is_read_from_its_own_row(
-    table: str, client: tuple[str, int], expected: int | None
-) -> None:
+def test_the_owner_of_a_connection_is_in_its_row(table: str, client: tuple[str, int], expected: int | None) -> None:
     others = row("0100007F:1FF5", "00000000:0000", uid="7", state="0A") + row("0100007F:1FF5", "0100007F:C350", uid="8")
     assert find_owner((HEAD + others + table).splitlines(), client, HERE) == expected
 
@@ -143,9 +141,7 @@ async def test_a_valid_token_lets_everybody_in(index: Index) -> None:
 
 
 @anyio
-async def test_where_the_system_names_no_owners_programs_are_let_in_and_browsers_are_asked(
-    index: Index, policy: AccessPolicy
-) -> None:
+async def test_without_owners_programs_are_let_in_and_browsers_are_asked(index: Index, policy: AccessPolicy) -> None:
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     async with running(index, policy, None) as client:
         assert (await client.post("/query", json=SEARCH)).status_code == 200
@@ -185,7 +181,7 @@ async def test_a_key_that_was_made_up_is_refused(client: Client, policy: AccessP
 
 
 @anyio
-async def test_the_way_in_is_told_where_the_server_runs_once_for_each_key(
+async def test_the_way_in_is_shown_where_the_server_runs_once_for_each_key(
     client: Client, policy: AccessPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = policy.key

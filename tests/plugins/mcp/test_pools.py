@@ -18,6 +18,7 @@ from qmd.retrieval.trace import CancelledSearch
 from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 
+Loads = list[tuple[str, frozenset[Role]]]
 EMBED: frozenset[Role] = frozenset({"embed"})
 RERANK: frozenset[Role] = frozenset({"rerank"})
 BOTH: frozenset[Role] = frozenset({"embed", "rerank"})
@@ -27,7 +28,7 @@ class Models:
     """Loader that counts its calls."""
 
     def __init__(self, notes: tuple[str, ...] = (), failures: tuple[str, ...] = ()) -> None:
-        self.loads: list[tuple[str, frozenset[Role]]] = []
+        self.loads: Loads = []
         self.notes = notes
         self.failures = failures
 
@@ -64,9 +65,7 @@ def test_models_are_loaded_once_and_only_those_asked_for_are_seen() -> None:
         (("no reranker",), [("s", BOTH), ("s", EMBED)], [("s", BOTH), ("s", EMBED)]),
     ],
 )
-def test_a_request_for_others_loads_again(
-    notes: tuple[str, ...], asked: list[tuple[str, frozenset[Role]]], loads: list[tuple[str, frozenset[Role]]]
-) -> None:
+def test_a_request_for_others_loads_again(notes: tuple[str, ...], asked: Loads, loads: Loads) -> None:
     models = Models(notes)
     pool = EnginePool(models)
     for settings, roles in asked:
@@ -75,7 +74,7 @@ def test_a_request_for_others_loads_again(
     assert models.loads == loads
 
 
-def test_the_time_of_loading_is_told_to_the_request_that_waited_for_it() -> None:
+def test_the_time_of_loading_is_reported_to_the_request_that_waited_for_it() -> None:
     clock = Clock()
 
     def slow(settings: str, roles: frozenset[Role]) -> Engines:
@@ -83,11 +82,11 @@ def test_the_time_of_loading_is_told_to_the_request_that_waited_for_it() -> None
         return Models()(settings, roles)
 
     pool = EnginePool(slow, clock=clock)
-    told = []
+    times = []
     for roles in (EMBED, EMBED, BOTH):
         with pool.engines("s", roles) as engines:
-            told.append(engines.load_ms)
-    assert told == [1500.0, 0.0, 1500.0]
+            times.append(engines.load_ms)
+    assert times == [1500.0, 0.0, 1500.0]
 
 
 def test_new_model_files_load_other_models() -> None:
@@ -169,7 +168,7 @@ def test_readers_are_used_again_until_their_file_is_replaced(tmp_path: Path) -> 
         assert third is not first and third is not second
 
 
-def test_readers_are_opened_anew_after_the_configuration_changed(tmp_path: Path) -> None:
+def test_readers_are_reopened_after_the_configuration_changed(tmp_path: Path) -> None:
     config = tmp_path / "index.yml"
     opened: list[int] = []
 
@@ -221,7 +220,7 @@ def test_leased_models_stay_until_the_work_is_done() -> None:
     assert pool.unload_if_idle() is True
 
 
-def test_work_beside_searches_takes_their_models_whatever_is_said_of_other_roles() -> None:
+def test_work_next_to_searches_takes_their_models_despite_notes_on_other_roles() -> None:
     models = Models(notes=("reranking is slow here",))
     pool = EnginePool(models)
     for _ in range(3):
@@ -232,7 +231,7 @@ def test_work_beside_searches_takes_their_models_whatever_is_said_of_other_roles
     assert len(models.loads) == 1
 
 
-def test_work_beside_searches_is_told_why_its_model_is_missing() -> None:
+def test_work_next_to_searches_learns_why_its_model_is_missing() -> None:
     pool = EnginePool[str](lambda settings, roles: Engines(None, None, None, ("no model",)))
     with pool.lease("s", EMBED) as engines:
         assert engines.notes == ("no model",)
@@ -290,14 +289,14 @@ def test_models_in_use_are_not_dropped_and_waiting_for_them_has_an_end() -> None
 def test_who_comes_first_is_served_first(places: int) -> None:
     line, served, done = FifoSemaphore(places), list[int](), threading.Event()
 
-    def come(number: int) -> None:
+    def enter(number: int) -> None:
         with line.turn():
             served.append(number)
             done.wait(5)
 
     threads = []
     for number in range(6):
-        threads.append(threading.Thread(target=come, args=(number,)))
+        threads.append(threading.Thread(target=enter, args=(number,)))
         threads[-1].start()
         until(lambda: len(line._present) == len(threads))
     until(lambda: len(served) == places)

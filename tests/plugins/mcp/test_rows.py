@@ -45,7 +45,7 @@ def test_a_title_that_is_the_name_of_the_file_is_not_said_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["word " * 200, "漢字" * 500, "| a | 1.25 | ~~x~~ |" * 50], ids=["prose", "cjk", "table"]
+    "line", ["word " * 200, "漢字" * 500, "| a | 1.25 | ~~x~~ |" * 50], ids=["prose", "cjk", "rows"]
 )
 @pytest.mark.parametrize("verdict", ["good", "none"])
 def test_ten_long_hits_stay_within_their_room(line: str, verdict: Verdict) -> None:

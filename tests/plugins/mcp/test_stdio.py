@@ -32,12 +32,8 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 @pytest.fixture
 def environ(database: Path, tmp_path: Path) -> dict[str, str]:
-    own = {
-        "INDEX_PATH": str(database),
-        "QMD_CONFIG_DIR": str(tmp_path / "config"),
-        "QMD_DAEMON": "off",
-        "QMD_DEBUG": "1",
-    }
+    own = {"INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(tmp_path / "config")}
+    own |= {"QMD_DAEMON": "off", "QMD_DEBUG": "1"}
     return environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"), **own)
 
 
@@ -150,10 +146,8 @@ def test_nothing_sent_means_a_quiet_end(server: subprocess.Popen[bytes]) -> None
 
 @pytest.mark.anyio
 async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path: Path) -> None:
-    parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "qmd", "mcp"], env=environ, cwd=str(tmp_path)
-    )
-    async with Client(stdio_client(parameters), mode="2026-07-28") as client:
+    program = StdioServerParameters(command=sys.executable, args=["-m", "qmd", "mcp"], env=environ, cwd=str(tmp_path))
+    async with Client(stdio_client(program), mode="2026-07-28") as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == NAMES
         found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
         assert found.structured_content is not None
