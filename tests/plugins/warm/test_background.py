@@ -87,10 +87,6 @@ def stored_vectors(database: Path) -> int:
     return 0
 
 
-def never() -> bool:
-    return False
-
-
 def test_an_idle_server_computes_what_is_missing(notes: Path) -> None:
     with open_notes(notes, HashingEmbedder()) as index:
         worker = VectorWorker(index, start_s=0.0)
@@ -123,12 +119,8 @@ def test_others_see_how_far_a_server_is_and_that_it_is_one(notes: Path) -> None:
         wait_until(lambda: index.status().vectors > 0)
         run = index.status().embedding
         assert run is not None
-        assert (run.pid, run.by, run.total > 0, run.who) == (
-            os.getpid(),
-            "server",
-            True,
-            f"a server, process {run.pid}",
-        )
+        assert (run.pid, run.by, run.who) == (os.getpid(), "server", f"a server, process {run.pid}")
+        assert run.total > 0
 
 
 def test_an_embed_command_takes_over_from_a_server(notes: Path) -> None:
@@ -144,11 +136,11 @@ def test_an_embed_command_takes_over_from_a_server(notes: Path) -> None:
         assert command.status().pending_documents == 0
 
 
-def test_a_server_leaves_the_work_to_whoever_is_at_it(notes: Path) -> None:
+def test_a_server_leaves_the_work_to_the_process_at_it(notes: Path) -> None:
     embedder = SlowEmbedder()
     with open_notes(notes, embedder) as index, EmbeddingLock(index.path):
         with pytest.raises(AlreadyEmbeddingError):
-            index.embed_in_background(never)
+            index.embed_in_background(lambda: False)
         assert embedder.begun == []
 
 
@@ -209,23 +201,23 @@ def test_nothing_is_computed_where_that_is_forbidden(notes: Path, why: str, monk
             monkeypatch.setattr(app_engines, "_machine_is_full", lambda: True)
         elif why == "rights":
             index.path.chmod(0o400)
-        assert not index.embed_in_background(never)
+        assert not index.embed_in_background(lambda: False)
         assert embedder.begun == []
 
 
 def test_an_index_without_a_configuration_is_left_alone(notes: Path) -> None:
     with open_notes(notes, SlowEmbedder()) as index, open_index(index.path, environ={}) as bare:
-        assert not bare.embed_in_background(never)
+        assert not bare.embed_in_background(lambda: False)
 
 
 def test_a_model_server_is_sent_no_texts_before_somebody_began(notes: Path) -> None:
     with open_notes(notes, SlowEmbedder(tier="remote")) as index:
         with pytest.raises(ModelError, match="only on request"):
-            index.embed_in_background(never)
+            index.embed_in_background(lambda: False)
         index.embed()
         (notes / "0.md").write_text("another text")
         index.update()
-        assert not index.embed_in_background(never)
+        assert not index.embed_in_background(lambda: False)
         assert index.status().pending_documents == 0
 
 
@@ -234,34 +226,30 @@ def test_vectors_of_another_model_are_not_replaced_behind(notes: Path) -> None:
         index.embed()
     (notes / "0.md").write_text("another text")
     with open_notes(notes, HashingEmbedder()) as index, pytest.raises(ModelError, match="another model"):
-        index.embed_in_background(never)
+        index.embed_in_background(lambda: False)
 
 
-def test_a_failure_is_told_once(notes: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_logged_once(
+    notes: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("qmd.plugins.warm.background.RETRY_S", 0.01)
     with open_notes(notes, HashingEmbedder()) as index, caplog.at_level(logging.WARNING, "qmd.behind"):
         index._engines = EnginePool(lambda asked, roles: Engines(None, None, None, ("no model here",)))
         with VectorWorker(index, start_s=0.0).running():
             time.sleep(0.3)
-    said = "missing vectors are not computed: no model here; search by words works; see: qmd doctor"
-    assert [record.getMessage() for record in caplog.records] == [said]
+    line = "missing vectors are not computed: no model here; search by words works; see: qmd doctor"
+    assert [record.getMessage() for record in caplog.records] == [line]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux alone")
 def test_only_the_threads_that_compute_have_a_low_priority(notes: Path) -> None:
-    seen = []
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
-    class Watching(SlowEmbedder):
-        def embed_documents(
-            self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
-        ) -> npt.NDArray[np.float32]:
-            seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-            return super().embed_documents(texts, on_progress)
-
-    with open_notes(notes, Watching()) as index:
-        assert not index.embed_in_background(never)
-    assert min(seen) >= 10
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 10
+    seen: list[int] = []
+    with open_notes(notes, HashingEmbedder(before=lambda _: seen.append(priority()))) as index:
+        assert not index.embed_in_background(lambda: False)
+    assert min(seen) >= 10 > priority()
 
 
 @pytest.fixture
@@ -298,9 +286,7 @@ def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...], ind
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the process is asked through a socket")
-def test_a_warm_process_that_nobody_asks_ends_when_the_vectors_are_complete(
-    tmp_path: Path, index_words: Callable[..., None]
-) -> None:
+def test_an_unused_warm_process_ends_with_complete_vectors(tmp_path: Path, index_words: Callable[..., None]) -> None:
     folder = make_notes(tmp_path / "many")
     environ = environment(tmp_path, INDEX_PATH=str(tmp_path / "index.sqlite"), QMD_DAEMON_IDLE="1")
     index_words(folder, environ)

@@ -106,9 +106,7 @@ async def test_a_client_is_told_even_if_the_work_never_asks(monkeypatch: pytest.
 
 
 @pytest.mark.anyio
-async def test_over_http_it_is_a_gateway_timeout_and_others_are_answered(
-    hasty: Index, loader: Loader, policy: AccessPolicy
-) -> None:
+async def test_over_http_one_gets_a_gateway_timeout(hasty: Index, loader: Loader, policy: AccessPolicy) -> None:
     block = threading.Event()
     loader.before_scoring = lambda: block.wait(0.7)
     async with running(hasty, policy) as client:

@@ -85,7 +85,7 @@ def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess
     return subprocess.run(command, env=environ, cwd=environ["HOME"], capture_output=True, text=True, timeout=60)
 
 
-def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, str], tmp_path: Path) -> None:
+def test_the_daemon_answers_once_started_and_stops_on_request(environ: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     started = run(environ, "--http", "--daemon", "--port", str(port), "--host", "127.0.0.1")
     assert started.returncode == 0, started.stderr
@@ -109,9 +109,7 @@ def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, 
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_server_started_in_a_strangers_folder_takes_no_module_from_there(
-    environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_server_started_in_a_strangers_folder_takes_no_module_of_it(environ: dict[str, str], tmp_path: Path) -> None:
     clone, ran = tmp_path / "clone", tmp_path / "ran"
     (clone / "rows.dist-info").mkdir(parents=True)
     (clone / "rows.dist-info" / "entry_points.txt").write_text("[qmd.plugins]\nrows = typer\n")
@@ -149,7 +147,7 @@ def test_stop_ends_the_warm_process_as_well(environ: dict[str, str], tmp_path: P
             warm.kill()
 
 
-def test_a_record_that_names_another_process_stops_nobody(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_record_that_names_another_process_stops_nothing(environ: dict[str, str], tmp_path: Path) -> None:
     files = warm_files(locate(None, tmp_path, environ))
     words = ["mcp", "--http"]
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "qmd", *words]) as stranger:
@@ -185,18 +183,14 @@ def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(e
     assert server.stderr is not None
     try:
         assert "listening" in server.stderr.readline()
+        asking = [*command, "query", "rate limiter", "--json"]
         query = subprocess.Popen(
-            [*command, "query", "rate limiter", "--json"],
-            env=environ,
-            cwd=environ["HOME"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            asking, env=environ, cwd=environ["HOME"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         time.sleep(1.0)
         server.terminate()
-        found, said = query.communicate(timeout=60)
-        assert query.returncode == 0, said
+        found, errors = query.communicate(timeout=60)
+        assert query.returncode == 0, errors
         assert "a.md" in found
         assert server.wait(60) == 0
     finally:
@@ -205,7 +199,7 @@ def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(e
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "line"),
     [
         ("mcp --http --host 0.0.0.0 --port 1", "which needs a token\nhint: set QMD_TOKEN"),
         ("serve --host 0.0.0.0", "which needs a token\nhint: set QMD_TOKEN"),
@@ -215,12 +209,12 @@ def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(e
         ("mcp start", "unknown action 'start'"),
     ],
 )
-def test_what_cannot_be_served_is_said(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, said: str
+def test_what_cannot_be_served_is_named(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, line: str
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert main(words.replace("TAKEN", port).split()) == 2
-    assert said.replace("TAKEN", port) in capsys.readouterr().err
+    assert line.replace("TAKEN", port) in capsys.readouterr().err

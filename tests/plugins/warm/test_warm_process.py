@@ -129,7 +129,7 @@ def warm(index: Index, locations: Locations, environ: Environ) -> Iterator[WarmP
 
 
 @contextmanager
-def pretending(locations: Locations, environ: Environ, *said: bytes, stays: bool = False) -> Iterator[None]:
+def pretending(locations: Locations, environ: Environ, *sent: bytes, stays: bool = False) -> Iterator[None]:
     """Process that accepts a request, sends these bytes, and then closes the connection or hangs."""
     files = warm_files(locations)
     over = threading.Event()
@@ -140,7 +140,7 @@ def pretending(locations: Locations, environ: Environ, *said: bytes, stays: bool
             connection, _ = listener.accept()
             with connection:
                 connection.recv(100_000)
-                for part in said:
+                for part in sent:
                     connection.sendall(part)
                 over.wait(60 if stays else 0)
 
@@ -190,25 +190,11 @@ def test_every_field_of_a_response_survives() -> None:
     document = StoredDocument(1, "c", "p.md", "T", "ab" * 32, "2026-01-01T00:00:00Z", 3, {"tags": ("x", "y"), "n": 1})
     explanation = Explanation((Contribution("bm25", "lex", "q", None, 1.0, 2.0, 0.5),), 1, 0.5, None, 0.25, 0.125)
     hit = Hit(document, 0.5, Passage("text\nline", 3, 4, 3, 2, 0), None, "body", explanation, ("qmd://d/p.md",))
-    query = Query(
-        "q",
-        (SubQuery("lex", "q", 2),),
-        "why",
-        Scope(("c",), "p", (TagFilter("x", True), FieldFilter(Condition("eq", "a", 1)))),
-    )
-    found = Answer(
-        SearchResponse(
-            query,
-            (hit,),
-            "weak",
-            ("careful",),
-            (SubQuery("vec", "v"),),
-            (("t", "r"),),
-            (StageTiming("s", 1.5),),
-            ("m",),
-            (LexicalTerm("q", '"q"', required=True),),
-        )
-    )
+    conditions = (TagFilter("x", True), FieldFilter(Condition("eq", "a", 1)))
+    query = Query("q", (SubQuery("lex", "q", 2),), "why", Scope(("c",), "p", conditions))
+    details = ((SubQuery("vec", "v"),), (("t", "r"),), (StageTiming("s", 1.5),), ("m",))
+    terms = (LexicalTerm("q", '"q"', required=True),)
+    found = Answer(SearchResponse(query, (hit,), "weak", ("careful",), *details, terms))
     assert json.decode(json.encode(found), type=Message) == found
 
 
@@ -246,9 +232,7 @@ def test_errors_come_back_as_themselves(
     assert own_loader.loads == []
 
 
-def test_an_unforeseen_failure_leaves_the_search_to_the_command(
-    warm: WarmProcess, ask: Ask, loader: Loader, own_loader: Loader
-) -> None:
+def test_after_a_failure_the_command_searches(warm: WarmProcess, ask: Ask, loader: Loader, own_loader: Loader) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -297,9 +281,7 @@ def test_a_search_ends_when_its_listener_goes(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="interrupted by signal")
-def test_an_interrupted_command_takes_its_search_along(
-    warm: WarmProcess, environ: Environ, abandoned: Abandoned
-) -> None:
+def test_an_interrupted_command_ends_its_search(warm: WarmProcess, environ: Environ, abandoned: Abandoned) -> None:
     command = [sys.executable, "-m", "qmd", "query", "rate limiter cache flushed"]
     with subprocess.Popen(
         command,
@@ -315,7 +297,7 @@ def test_an_interrupted_command_takes_its_search_along(
     assert abandoned.was_cancelled.wait(60)
 
 
-def test_a_search_that_takes_long_is_told_from_a_hang(
+def test_a_search_that_takes_long_is_no_hang(
     warm: WarmProcess, ask: Ask, loader: Loader, own_loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm_process, "HEARTBEAT_S", 0.05)
@@ -408,35 +390,28 @@ BEGIN = b"HTTP/1.0 200 OK\r\nserver: x\r\n\r\n\n"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
-        *(
-            b"",
-            b"HTT",
-            b"HTTP/1.0 500 Oops\r\n\r\n",
-            b"\xff\n",
-            BEGIN,
-            BEGIN + b'{"type":"Answer","resp',
-            BEGIN + b"5\n",
-        ),
+        *(b"", b"HTT", b"HTTP/1.0 500 Oops\r\n\r\n", b"\xff\n", BEGIN),
+        *(BEGIN + b'{"type":"Answer","resp', BEGIN + b"5\n"),
         *(BEGIN + b'{"type":"Answer","response":{}}\n', BEGIN + b'{"type":"Path"}\n', BEGIN + b"[" * 100_000 + b"\n"),
     ],
 )
 def test_one_that_dies_while_it_works_or_answers_nonsense_is_none(
-    locations: Locations, environ: Environ, ask: Ask, own_loader: Loader, said: bytes
+    locations: Locations, environ: Environ, ask: Ask, own_loader: Loader, sent: bytes
 ) -> None:
-    with pretending(locations, environ, said):
+    with pretending(locations, environ, sent):
         assert ask().hits
     assert own_loader.loads
 
 
-@pytest.mark.parametrize("said", [b"", BEGIN, BEGIN + b'{"type":"Stage","name":"searching"}\n'])
+@pytest.mark.parametrize("sent", [b"", BEGIN, BEGIN + b'{"type":"Stage","name":"searching"}\n'])
 def test_one_that_hangs_is_none(
-    locations: Locations, environ: Environ, ask: Ask, said: bytes, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, environ: Environ, ask: Ask, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_index, "_CONNECT_TIMEOUT_S", 0.2)
     monkeypatch.setattr(remote_index, "_SILENCE_S", 0.2)
-    with pretending(locations, environ, said, stays=True):
+    with pretending(locations, environ, sent, stays=True):
         assert ask().hits
 
 
@@ -460,7 +435,7 @@ def test_asking_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_it_goes_when_idle_for_long_without_its_index_or_replaced(
+def test_it_ends_when_idle_for_long_without_its_index_or_replaced(
     locations: Locations, environ: Environ, tmp_path: Path
 ) -> None:
     place = replace(locations, database=tmp_path / "own.sqlite")
@@ -510,7 +485,7 @@ def wait_for_address(locations: Locations, process: subprocess.Popen[bytes]) -> 
     raise AssertionError(warm_files(locations).log.read_text(encoding="utf-8"))
 
 
-def test_ten_commands_at_once_start_one_which_serves_the_next_and_goes_when_nobody_asks(
+def test_ten_commands_at_once_start_one_which_serves_the_next_and_ends_unused(
     locations: Locations, ask: Ask, own_loader: Loader, started: list[subprocess.Popen[bytes]]
 ) -> None:
     with ThreadPoolExecutor(10) as threads:
@@ -545,9 +520,7 @@ def test_a_killed_one_is_replaced_and_one_of_another_version_too(
     assert not warm_files(locations).record.exists()
 
 
-def test_a_start_that_failed_is_not_repeated_by_every_command(
-    locations: Locations, ask: Ask, started: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_failed_start_is_not_repeated(locations: Locations, ask: Ask, started: list[subprocess.Popen[bytes]]) -> None:
     for _ in range(3):
         assert ask(QMD_DAEMON="auto", QMD_DAEMON_IDLE="soon").hits
     (process,) = started

@@ -23,7 +23,7 @@ class World(WatchedIndex):
     )
     known: list[Collection] = field(default_factory=lambda: [NOTES, WORK])
     refreshed: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     is_busy: bool = False
     embedded: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class World(WatchedIndex):
         self.is_stopped = True
 
     def watcher(self) -> Watcher:
-        watcher = Watcher(self, self.said.append, SystemEvents(self.said.append), lambda: self.now)
+        watcher = Watcher(self, self.messages.append, SystemEvents(self.messages.append), lambda: self.now)
         watcher.check()
         self.refreshed.clear()
         return watcher
@@ -72,7 +72,7 @@ class World(WatchedIndex):
 
 def test_the_first_look_makes_up_for_what_was_missed() -> None:
     world = World()
-    Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now).check()
+    Watcher(world, world.messages.append, SystemEvents(world.messages.append), lambda: world.now).check()
     assert world.refreshed == ["notes", "work"]
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_came_during_a_refresh_and_went_after_it_does_not_stay_in_th
                 self.files["notes"]["brief.md"] = (1, 1)
 
     world = Busy(known=[NOTES])
-    watcher = Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now)
+    watcher = Watcher(world, world.messages.append, SystemEvents(world.messages.append), lambda: world.now)
     watcher.check()
     del world.files["notes"]["brief.md"]
     world.check_after(watcher, 5)
@@ -143,13 +143,13 @@ def test_a_change_undone_before_it_rests_is_forgotten() -> None:
     assert world.refreshed == []
 
 
-def test_a_missing_folder_is_told_once_and_taken_up_again() -> None:
+def test_a_missing_folder_is_reported_once_and_taken_up_again() -> None:
     world = World()
     watcher = world.watcher()
     world.missing.add("notes")
     for _ in range(3):
         world.check_after(watcher, 1)
-    assert world.said == ["notes: folder of 'notes' is missing"]
+    assert world.messages == ["notes: folder of 'notes' is missing"]
     world.missing.clear()
     world.files["notes"]["new.md"] = (1, 1)
     world.check_after(watcher, 1)
@@ -198,7 +198,7 @@ class Script(SystemEvents):
 def run(world: World, *reports: frozenset[str], interval_s: float = 1.0) -> list[float]:
     script = Script(world, list(reports))
     with contextlib.suppress(KeyboardInterrupt):
-        Watcher(world, world.said.append, script, lambda: world.now).run(interval_s)
+        Watcher(world, world.messages.append, script, lambda: world.now).run(interval_s)
     return script.pauses
 
 
@@ -230,10 +230,10 @@ def test_vectors_are_computed_in_pieces_with_a_look_between_them() -> None:
     assert pauses == [0.0, 0.0, 1.0, 1.0]
 
 
-def test_a_watch_beside_another_run_keeps_its_pace_and_goes_on_afterwards() -> None:
+def test_a_watch_next_to_another_run_keeps_its_pace_and_goes_on_afterwards() -> None:
     world = World(known=[NOTES], others_embed=True)
     assert run(world, frozenset(), frozenset()) == [1.0, 1.0, 1.0]
-    assert (world.said, world.embedded) == ([], [])
+    assert (world.messages, world.embedded) == ([], [])
     watcher = world.watcher()
     assert watcher.embed() is False
     world.others_embed = False
@@ -241,13 +241,13 @@ def test_a_watch_beside_another_run_keeps_its_pace_and_goes_on_afterwards() -> N
     assert world.embedded == ["notes"]
 
 
-def test_a_missing_model_is_told_once_and_tried_again_with_the_next_change() -> None:
+def test_a_missing_model_is_reported_once_and_tried_again_with_the_next_change() -> None:
     world = World(known=[NOTES], model_failure="no model")
     watcher = world.watcher()
     for _ in range(3):
         assert watcher.embed() is False
         world.check_after(watcher, 5)
-    assert world.said == ["notes: no model"]
+    assert world.messages == ["notes: no model"]
     world.model_failure = None
     world.files["notes"]["a.md"] = (9, 9)
     world.check_after(watcher, 5)
@@ -300,7 +300,7 @@ def test_a_change_that_was_not_reported_brings_back_regular_looks() -> None:
 
 def test_a_stopped_watcher_looks_no_more() -> None:
     world = World(known=[NOTES])
-    watcher = Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now)
+    watcher = Watcher(world, world.messages.append, SystemEvents(world.messages.append), lambda: world.now)
     watcher.stop()
     watcher.run(1.0)
     assert world.refreshed == []

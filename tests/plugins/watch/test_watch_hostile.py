@@ -15,20 +15,15 @@ def actions(tmp_path: Path) -> WatchedIndex:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "good.md").write_text("# Good\n")
     (tmp_path / "config").mkdir()
-    environ = {
-        "HOME": str(tmp_path),
-        "QMD_CONFIG_DIR": str(tmp_path / "config"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
+    config, cache = str(tmp_path / "config"), str(tmp_path / "cache")
+    environ = {"HOME": str(tmp_path), "QMD_CONFIG_DIR": config, "XDG_CACHE_HOME": cache}
     session = Invocation("watch", "watch", environ, tmp_path)
     locations = session.locate(None)
     locations.config_file.write_text(f"collections:\n  n: {{path: {tmp_path / 'notes'}}}\n")
     return WatchedIndex(session.serve(locations))
 
 
-def test_hostile_files_do_not_end_the_watch(
-    actions: WatchedIndex, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hostile_files_end_no_watch(actions: WatchedIndex, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes" / "integer.md").write_text("+++\nn = " + "9" * 5_000 + "\n+++\n")
     Watcher(actions, print, SystemEvents(print)).check()
     assert "2 new" in capsys.readouterr().err

@@ -55,9 +55,7 @@ def test_an_interrupt_during_the_first_round_ends_it_well(watcher: subprocess.Po
     assert said.endswith("stopped\n") and "Traceback" not in said and "cannot be" not in said
 
 
-def test_a_new_file_is_found_and_a_deleted_one_is_not(
-    watcher: subprocess.Popen[str], environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_files_come_and_go_in_searches(watcher: subprocess.Popen[str], environ: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "notes" / "second.md"
     for write, expected in ((lambda: file.write_text("# Second\n\nunicorn\n"), True), (file.unlink, False)):
         write()
