@@ -110,11 +110,8 @@ def gate() -> Iterator[Event]:
 @pytest.fixture
 def index(database: Path, gate: Event) -> Iterator[Index]:
     def load(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
-        return Engines(
-            embedder=GatedEmbedder() if "embed" in roles else None,
-            reranker=OverlapReranker() if "rerank" in roles else None,
-            expander=None,
-        )
+        embedder = GatedEmbedder() if "embed" in roles else None
+        return Engines(embedder, OverlapReranker() if "rerank" in roles else None, None)
 
     with open_index(database, environ={}) as opened:
         opened._engines = EnginePool(load, ttl_s=300)

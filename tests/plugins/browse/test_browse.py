@@ -35,9 +35,7 @@ def page_text(seat: Seat) -> str:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", SIZES)
-async def test_words_answer_while_models_are_still_at_work_and_the_same_list_is_refined(
-    index: Index, gate: Event, size: tuple[int, int]
-) -> None:
+async def test_words_answer_while_models_work_and_are_refined(index: Index, gate: Event, size: tuple[int, int]) -> None:
     gate.clear()
     async with seated(index, size=size) as seat:
         await seat.press(*"limiter")
@@ -323,11 +321,8 @@ async def test_what_a_note_holds_cannot_steer_the_terminal(index: Index) -> None
         text = "".join(shown)
         assert "\\x1b]0;owned\\x07 title" in text
         assert [one for one in CONTROLS if one in text] == []
-        assert all(
-            one.style is None or one.style.link is None
-            for strip in seat.app.query_one(Preview).page.lines
-            for one in strip
-        )
+        strips = seat.app.query_one(Preview).page.lines
+        assert all(one.style is None or one.style.link is None for strip in strips for one in strip)
 
 
 @pytest.mark.anyio
@@ -361,17 +356,12 @@ def test_words_bring_a_screenful_at_once_and_all_a_little_later() -> None:
     request = SearchRequest("x", mode="lexical", limit=30)
     assert [one.limit for _, _, one in _stages(request)] == [12, 30]
     assert [one.limit for _, _, one in _stages(replace(request, limit=5))] == [5]
-    assert [(name, one.limit) for name, _, one in _stages(replace(request, mode="hybrid"))] == [
-        ("words", 12),
-        ("meaning", 30),
-        ("reranked", 30),
-    ]
+    stages = [(name, one.limit) for name, _, one in _stages(replace(request, mode="hybrid"))]
+    assert stages == [("words", 12), ("meaning", 30), ("reranked", 30)]
 
 
 @pytest.mark.anyio
-async def test_a_better_answer_that_leaves_the_preview_as_it_is_does_not_lay_it_out_again(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_better_answer_lays_out_the_same_preview_once(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[str] = []
     get = index.get
 

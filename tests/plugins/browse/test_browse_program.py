@@ -66,9 +66,7 @@ def test_a_picker_draws_on_stderr_and_prints_the_choice_alone(indexed: Qmd, home
     assert f"chose <{home / 'notes/daily/sunday.md'}>" in screen.replace("\n", "")
 
 
-def test_a_terminal_is_handed_back_when_the_program_is_ended_from_outside(
-    indexed: Qmd, home: Path, terminal: Terminal
-) -> None:
+def test_a_terminal_is_handed_back_when_the_program_is_terminated(indexed: Qmd, home: Path, terminal: Terminal) -> None:
     program = f"{shlex.quote(sys.executable)} -m qmd browse --no-gpu window"
     terminal.press(f"sh -c 'echo $$ > \"{home}/pid\"; exec {program}'; stty -a | grep -c ' icanon'", "Enter")
     terminal.until(lambda screen: "● Sunday" in screen)
@@ -77,12 +75,10 @@ def test_a_terminal_is_handed_back_when_the_program_is_ended_from_outside(
     terminal.until(lambda screen: "1" in screen.split() and "● Sunday" not in screen)
 
 
-def test_a_mistake_of_the_program_is_one_line_on_the_terminal_as_it_was(
-    indexed: Qmd, home: Path, terminal: Terminal
-) -> None:
+def test_a_mistake_of_ours_is_one_line_on_the_terminal_as_it_was(indexed: Qmd, home: Path, terminal: Terminal) -> None:
     (home / "mistaken.py").write_text(
         "import sys\nfrom qmd.plugins.browse.app import BrowseApp\nfrom qmd.__main__ import run\n"
-        "BrowseApp._take_answer = lambda *given: 1 / 0\nsys.argv = ['qmd', 'browse', '--no-gpu']\nrun()\n"
+        "BrowseApp._show_answer = lambda *given: 1 / 0\nsys.argv = ['qmd', 'browse', '--no-gpu']\nrun()\n"
     )
     terminal.press(f"{shlex.quote(sys.executable)} {shlex.quote(str(home / 'mistaken.py'))}; echo status $?", "Enter")
     screen = terminal.until(lambda screen: "status 1" in screen)

@@ -47,11 +47,8 @@ def test_an_index_of_a_program_knows_the_names_and_others_are_words(indexed: Qmd
     indexed("save", "sundays", "window path:daily/")
     with open_index() as index:
         asked = [index.search(text, mode="lexical").query for text in ("@sundays", "@saturdays", "@sundays or so")]
-    assert [(query.text, len(query.scope.filters)) for query in asked] == [
-        ("window", 1),
-        ("@saturdays", 0),
-        ("@sundays or so", 0),
-    ]
+    queries = [(query.text, len(query.scope.filters)) for query in asked]
+    assert queries == [("window", 1), ("@saturdays", 0), ("@sundays or so", 0)]
 
 
 def test_a_project_has_no_say_in_what_a_name_means(indexed: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
