@@ -172,9 +172,7 @@ def test_what_is_added_side_by_side_is_all_there(indexed: Qmd, notes: Path) -> N
     assert indexed("search", "word11").out.count("qmd://") == 1
 
 
-def test_a_note_is_kept_while_another_program_has_the_index(
-    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_note_is_kept_while_another_has_the_index(indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_SQLITE_BUSY_TIMEOUT", "1")
     with open_index() as index, open_writer(index.path) as writer, writer.transaction():
         run = indexed("add", FACT, "--title", "kept")

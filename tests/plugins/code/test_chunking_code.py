@@ -221,9 +221,7 @@ def test_declarations_of_further_languages_are_found_where_their_grammar_is_inst
         ("A.java", JAVA, "open", "    /** Opens. */", "    public void open(String key) { unlock(key); }"),
     ],
 )
-def test_comments_decorators_and_attributes_stay_with_their_declaration(
-    path: str, text: str, name: str, first: str, last: str
-) -> None:
+def test_comments_and_decorators_stay_with_their_code(path: str, text: str, name: str, first: str, last: str) -> None:
     lines = by_name(path, text)[name].rstrip("\n").split("\n")
     assert (lines[0].strip(), lines[-1].strip()) == (first.strip(), last.strip())
 
@@ -300,10 +298,8 @@ def test_chunks_begin_and_end_where_declarations_do_and_carry_the_qualified_name
 
 def test_loose_statements_after_a_small_function_share_its_chunk_and_name() -> None:
     text = "import os\n\ndef main(): os.abort()\n\nmain()\n"
-    assert [(chunk.heading_path, chunk.text) for chunk in split("a.py", text)] == [
-        ((), "import os"),
-        (("def main",), "def main(): os.abort()\n\nmain()"),
-    ]
+    chunks = [(chunk.heading_path, chunk.text) for chunk in split("a.py", text)]
+    assert chunks == [((), "import os"), (("def main",), "def main(): os.abort()\n\nmain()")]
 
 
 def test_a_class_that_fits_is_one_chunk() -> None:
@@ -316,9 +312,8 @@ def test_small_neighbours_share_a_chunk_under_their_common_name() -> None:
     members = "".join(f"    def m{i}(self): return {i}\n" for i in range(12))
     chunks = split("a.py", f"class Store:\n{members}")
     assert len(chunks) < 12
-    assert {chunk.heading_path for chunk in chunks} <= {("class Store",)} | {
-        ("class Store", f"def m{i}") for i in range(12)
-    }
+    methods = {("class Store", f"def m{i}") for i in range(12)}
+    assert {chunk.heading_path for chunk in chunks} <= {("class Store",)} | methods
 
 
 def test_a_long_function_is_cut_at_lines_and_keeps_its_name() -> None:

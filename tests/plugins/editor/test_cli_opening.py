@@ -77,9 +77,7 @@ def test_a_template_for_links_opens_the_note_too(indexed: Qmd, notes: Path, monk
     assert f"zed://file{quote(str(notes))}/pricing.md:5" in indexed("open", "pricing.md:5", "--print").out
 
 
-def test_a_file_that_is_no_note_is_shown_by_an_editor_or_refused(
-    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_no_note_is_opened_or_refused(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("VISUAL", "EDITOR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
@@ -106,9 +104,7 @@ def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: P
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a desktop")
-def test_without_a_desktop_a_note_is_shown_where_it_was_asked_for(
-    indexed: Qmd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_desktop_a_note_is_shown_where_it_was_asked(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("VISUAL", "EDITOR", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
         monkeypatch.delenv(name, raising=False)
     message = "cannot open notes: there is no desktop here, and no editor is chosen"

@@ -126,9 +126,7 @@ def test_a_hidden_part_of_a_file_is_no_note_on_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the editor of this test is a shell script")
-def test_a_program_in_the_current_folder_is_not_taken_for_the_editor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_in_this_folder_is_not_taken_for_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = written(tmp_path, "vim")
     program.write_text("#!/bin/sh\ntouch run\n")
     program.chmod(0o755)

@@ -29,9 +29,7 @@ def _pull(qmd: Qmd, hub: FakeHub, name: str) -> Run:
 
 def test_the_models_of_fastembed_are_listed_as_text_and_json(qmd: Qmd) -> None:
     lines = qmd("models", "list", "--available").out.splitlines()
-    assert any(
-        line.startswith("embedder ") and EMBEDDER in line and " en " in line and " mit" in line for line in lines
-    )
+    assert any(row.startswith("embedder ") and EMBEDDER in row and " en " in row and " mit" in row for row in lines)
     rows = {row["name"]: row for row in qmd("models", "list", "--available", "--json").json}
     assert len(rows) == len(lines)
     assert rows[LATE]["kind"] == "late interaction" and rows[LATE]["role"] == "rerank"
@@ -45,9 +43,8 @@ def test_the_models_of_fastembed_fit_a_terminal(width: int) -> None:
     shown = draw_available(Screen(width), [(model, model.record.name == EMBEDDER) for model in fastembed_models()])
     lines = shown.splitlines()
     assert max(map(len, lines)) <= width
-    assert [line for line in lines if line.startswith("✓")] == [
-        line for line in lines if line.split()[1:2] == ["BAAI/bge-small-en-v1.5"]
-    ]
+    marked = [line for line in lines if line.startswith("✓")]
+    assert marked == [line for line in lines if line.split()[1:2] == ["BAAI/bge-small-en-v1.5"]]
     # A name that does not fit breaks only after the organisation.
     assert all(line.split()[0].endswith("/") for line in lines if line.split()[:1] and "/" in line.split()[0][-1])
 
@@ -110,9 +107,7 @@ def test_offline_nothing_is_asked_of_the_hub(qmd: Qmd, hub: FakeHub, monkeypatch
     assert (run.status, hub.requests, "QMD_OFFLINE" in run.err) == (4, [], True)
 
 
-def test_an_index_is_made_and_asked_with_a_model_of_fastembed(
-    qmd: Qmd, hub: FakeHub, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_uses_a_fastembed_model(qmd: Qmd, hub: FakeHub, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_EMBED_MODEL", EMBEDDER)
     run = qmd("index", str(notes))
     assert run.status == 4

@@ -103,9 +103,7 @@ def test_a_name_is_found_in_any_case() -> None:
     assert fastembed_record("FastEmbed:baai/BGE-small-en-v1.5") == fastembed_record(EMBEDDER)
 
 
-def test_documents_get_the_vectors_of_fastembed_and_queries_those_with_the_makers_prompt(
-    engines: Engines, models_dir: Path
-) -> None:
+def test_documents_get_fastembeds_vectors_and_queries_those_with_a_prompt(engines: Engines, models_dir: Path) -> None:
     embedder, direct = engines.embedder, _direct(TextEmbedding, EMBEDDER, models_dir)
     assert embedder is not None and not engines.notes
     expected = np.array(list(direct.passage_embed(list(TEXTS))))
@@ -213,9 +211,7 @@ def test_vectors_of_other_weights_or_another_tokenizer_are_told_apart(tmp_path: 
         (EMBEDDER, "embed", ("not on this machine", f"qmd models pull {EMBEDDER}")),
     ],
 )
-def test_a_name_that_cannot_serve_says_why_and_what_to_do(
-    name: str, role: Role, parts: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_name_that_cannot_serve_says_why(name: str, role: Role, parts: tuple[str, ...], tmp_path: Path) -> None:
     (failure,) = load_engines(_settings(tmp_path, role, name), [role]).failures
     assert all(part in failure for part in (name, *parts)), failure
 

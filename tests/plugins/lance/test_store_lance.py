@@ -90,7 +90,9 @@ def test_an_index_of_a_newer_version_is_refused(place: Place) -> None:
         assert caught.value.hint == "upgrade qmd"
 
 
-def test_tidying_keeps_files_in_use(place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tidying_joins_files_and_keeps_those_in_use(
+    place: Place, make: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tidying, "_VERSIONS", 3)
     with place.writer() as writer, ExitStack() as readers:
         before = []

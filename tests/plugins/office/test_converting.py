@@ -68,11 +68,8 @@ def test_slides_are_their_texts_tables_and_notes() -> None:
 
 def test_a_sheet_is_read_in_parts_under_its_first_row() -> None:
     text = parse_document("book.xlsx", xlsx(BOOK)).text
-    assert [line for line in text.split("\n") if line.startswith("#")] == [
-        "### Sales!A1:C40",
-        "### Sales!A41:C80",
-        "### Sales!A81:C90",
-    ]
+    headings = [line for line in text.split("\n") if line.startswith("#")]
+    assert headings == ["### Sales!A1:C40", "### Sales!A41:C80", "### Sales!A81:C90"]
     assert text.count("| Day | Bread | Price |\n| --- | --- | --- |\n") == 3
     assert "| 2026-01-01 | loaf 41 | 20.5 |\n" in text and "| loaf 42 | 21 |\n" in text
     assert "unseen" not in text
@@ -150,9 +147,7 @@ def test_hits_name_their_place_and_open_at_it(shelf: Qmd, tmp_path: Path, monkey
         assert shelf("open", "report.pdf:10", "--print").out == f"zathura --page=3 {file}\n"
 
 
-def test_without_the_extra_files_wait_for_it_and_what_was_read_stays(
-    shelf: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_files_wait_and_texts_stay(shelf: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(KINDS, ".pdf", KINDS[".pdf"]._replace(needs="not_installed"))
         for name in ("new.pdf", "other.pdf", "report.pdf"):
@@ -201,9 +196,8 @@ ODD = {
 
 def read_apart(folder: Path, budget_s: float = 60) -> dict[str, FileReading]:
     entries = scan_collection(Collection("x", folder, "*")).files
-    return {
-        reading.entry.path: reading for batch in read_ahead(entries, budget_s=lambda _: budget_s) for reading in batch
-    }
+    batches = read_ahead(entries, budget_s=lambda _: budget_s)
+    return {reading.entry.path: reading for batch in batches for reading in batch}
 
 
 @pytest.fixture(scope="module")

@@ -107,9 +107,7 @@ async def test_what_is_wrong_with_a_query_is_said_on_the_page(client: Client, qu
     assert expected in visible(answer.text)
 
 
-async def test_of_a_long_note_the_part_around_the_found_line_is_shown(
-    tmp_path: Path, loader: Loader, policy: AccessPolicy
-) -> None:
+async def test_a_long_note_is_shown_around_the_found_line(tmp_path: Path, loader: Loader, policy: AccessPolicy) -> None:
     folder = tmp_path / "vault"
     folder.mkdir()
     (folder / "long.md").write_text("".join(f"Paragraph {number}.\n\n" for number in range(30_000)), encoding="utf-8")
@@ -122,9 +120,7 @@ async def test_of_a_long_note_the_part_around_the_found_line_is_shown(
     assert "Paragraph 10." not in answer.text
 
 
-async def test_an_open_note_lists_the_parts_that_hold_as_much_of_the_query_as_the_one_found(
-    tmp_path: Path, loader: Loader, policy: AccessPolicy
-) -> None:
+async def test_an_open_note_lists_its_equally_good_parts(tmp_path: Path, loader: Loader, policy: AccessPolicy) -> None:
     folder = tmp_path / "vault"
     folder.mkdir()
     part = "## {} & co\n\nA hérons nest, " + "and on, " * 40 + "a stork & an {}.\n\n"
@@ -179,9 +175,7 @@ async def test_a_bar_has_a_name_and_every_note_a_date(client: Client) -> None:
     assert re.search(r"<time>changed \d{4}-\d\d-\d\d</time>", shown)
 
 
-async def test_of_many_collections_those_that_hold_the_hits_are_offered(
-    tmp_path: Path, loader: Loader, policy: AccessPolicy
-) -> None:
+async def test_only_collections_with_hits_are_offered(tmp_path: Path, loader: Loader, policy: AccessPolicy) -> None:
     for number in range(20):
         (tmp_path / f"c{number}").mkdir()
         (tmp_path / f"c{number}" / "n.md").write_text(f"# Note {number}\n\n{'heron' if number > 16 else 'stork'}\n")
@@ -195,9 +189,7 @@ async def test_of_many_collections_those_that_hold_the_hits_are_offered(
     assert sorted(offered) == ["in c17", "in c18", "in c19"]
 
 
-async def test_the_title_stands_once_also_where_it_is_marked(
-    tmp_path: Path, loader: Loader, policy: AccessPolicy
-) -> None:
+async def test_a_marked_title_is_shown_once(tmp_path: Path, loader: Loader, policy: AccessPolicy) -> None:
     folder = tmp_path / "vault"
     folder.mkdir()
     (folder / "a.md").write_text("# Of a heron & others\n\ntext\n", encoding="utf-8")
@@ -286,14 +278,10 @@ async def test_a_page_that_its_browser_does_not_name_cannot_show_pictures(client
     assert embedded.status_code == 403
 
 
-@pytest.mark.parametrize(
-    "reference", ["a\0b", "\0", "./a\0.md", "~a\0/b.md", "/tmp/\0", "qmd://vault/\0", "vault/\0:3"]
-)
-async def test_a_reference_with_nul_is_not_found(
-    client: Client, caplog: pytest.LogCaptureFixture, reference: str
-) -> None:
+@pytest.mark.parametrize("note", ["a\0b", "\0", "./a\0.md", "~a\0/b.md", "/tmp/\0", "qmd://vault/\0", "vault/\0:3"])
+async def test_a_reference_with_nul_is_not_found(client: Client, caplog: pytest.LogCaptureFixture, note: str) -> None:
     for address in ("/", "/page/note"):
-        answer = await client.get(address, params={"note": reference})
+        answer = await client.get(address, params={"note": note})
         assert answer.status_code == 200
         assert "not found" in visible(answer.text).lower()
     assert not [record for record in caplog.records if record.exc_info]

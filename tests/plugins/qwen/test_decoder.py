@@ -19,14 +19,8 @@ GENAI_18 = replace(
 )
 """The GenAI builder 0.18's output for a CPU: the head size left open, weights in `model.onnx.data`."""
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
-MIXED = replace(
-    PUBLISHED,
-    linear="q4",
-    table="q8",
-    positions=False,
-    has_zeros=True,
-    eight_bit=frozenset({"layers.0.v", "layers.1.down"}),
-)
+EIGHT_BIT = frozenset({"layers.0.v", "layers.1.down"})
+MIXED = replace(PUBLISHED, linear="q4", table="q8", positions=False, has_zeros=True, eight_bit=EIGHT_BIT)
 """The layout of the published file for a CPU."""
 CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference from the float64 reference (logits have a standard deviation of 0.65)
@@ -180,9 +174,7 @@ def test_a_graph_that_takes_no_head_size_is_one_clear_line(tmp_path: Path) -> No
     [(replace(PUBLISHED, past=False), 1.0, "key-value"), (PUBLISHED, np.nan, "returns values that are not numbers")],
     ids=["no key-value tensors", "no numbers"],
 )
-def test_a_graph_that_cannot_decode_is_one_clear_line(
-    tmp_path: Path, form: ExportForm, norm: float, message: str
-) -> None:
+def test_a_graph_that_cannot_decode_is_one_line(tmp_path: Path, form: ExportForm, norm: float, message: str) -> None:
     weights = random_weights()
     weights["norm"] *= norm
     write_model(tmp_path / "model.onnx", form, weights)
@@ -222,10 +214,8 @@ def test_generation_stops_at_any_end_token_and_leaves_it_out(opened: Callable[[s
 
 def test_generation_stops_at_the_deadline_and_on_cancellation(opened: Callable[[str], Opened]) -> None:
     decoder, _, _ = opened("fp32")
-    for limits, reason in (
-        (Limits(deadline_s=time.monotonic() - 1), "deadline"),
-        (Limits(is_cancelled=lambda: True), "cancelled"),
-    ):
+    cases = ((Limits(deadline_s=time.monotonic() - 1), "deadline"), (Limits(is_cancelled=lambda: True), "cancelled"))
+    for limits, reason in cases:
         context = decoder.open_context(32)
         (result,) = generate_branches(context, context.append([IDS]), [_greedy], (), [8], limits)
         assert result.stop == reason

@@ -141,9 +141,7 @@ def test_a_number_of_layers_that_is_none_is_refused() -> None:
     ],
     ids=["fp32", "q4", "q4f16", "q8", "i16w8", "i16w16"],
 )
-def test_sizes_and_parameters_of_a_network_are_read_from_its_graph(
-    tmp_path: Path, form: ExportForm, bits: float
-) -> None:
+def test_sizes_and_parameters_of_a_network_are_in_its_graph(tmp_path: Path, form: ExportForm, bits: float) -> None:
     weights = random_weights()
     write_model(tmp_path / "model.onnx", form, weights, external=True)
     (tmp_path / "config.json").write_text('{"rope_theta": 1e6, "hidden_size": 7}')
@@ -189,9 +187,7 @@ def settings_of(qmd: Qmd, tmp_path: Path, written: str) -> dict[str, Any]:
     return {row["name"]: row["overruled_by"] for row in (*found["settings"], *found["variables"])}
 
 
-def test_a_setting_without_effect_on_what_runs_says_so(
-    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_setting_without_effect_here_says_so(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_RERANK_CONTEXT_SIZE", "900")
     said = settings_of(qmd, tmp_path, "generate: {max_tokens: 60}, threads: 1, embed: {model: built-in, threads: 1}")
     assert said["models.generate.max_tokens"] == said["QMD_RERANK_CONTEXT_SIZE"] == "no decoder runs here in this role"

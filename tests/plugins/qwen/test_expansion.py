@@ -51,9 +51,7 @@ def _texts(expander: QwenExpander, query: str, **options: object) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["sequential", "batched"])
 @pytest.mark.parametrize("writer", [PublishedWriter, PlainWriter])
-def test_a_random_model_writes_one_clean_line_per_branch(
-    tmp_path: Path, mode: str, writer: type[PublishedWriter]
-) -> None:
+def test_a_random_model_writes_one_line_per_branch(tmp_path: Path, mode: str, writer: type[PublishedWriter]) -> None:
     # Random weights are the hardest test of a grammar: only the masks keep the lines in form.
     for seed in range(2):
         texts = _texts(_expander(tmp_path / f"{seed}", mode, writer=writer), f"query number {seed}")

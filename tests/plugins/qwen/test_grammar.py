@@ -63,9 +63,7 @@ def test_a_damaged_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
         load_chat_tokenizer(tmp_path)
 
 
-def test_no_token_inside_a_line_spells_a_break_or_control_character(
-    grammar: LineGrammar, tokenizer: ChatTokenizer
-) -> None:
+def test_no_token_in_a_line_spells_a_break_or_control_character(grammar: LineGrammar, tokenizer: ChatTokenizer) -> None:
     spellings = tokenizer.token_bytes()
     visible = tokenizer.encode_text("a")
     allowed = np.flatnonzero(grammar.allowed(visible)).tolist()
@@ -76,9 +74,7 @@ def test_no_token_inside_a_line_spells_a_break_or_control_character(
             assert spelling and all(byte >= 0x20 and byte != 0x7F for byte in spelling)
 
 
-def test_a_line_starts_with_something_visible_and_cannot_end_before(
-    grammar: LineGrammar, tokenizer: ChatTokenizer
-) -> None:
+def test_a_line_starts_visibly_and_cannot_end_before(grammar: LineGrammar, tokenizer: ChatTokenizer) -> None:
     first = grammar.allowed([])
     assert not first[list(grammar.end_ids)].any()
     assert not first[tokenizer.encode_text(" ")].any()

@@ -22,11 +22,8 @@ from tests.inference.tiny_tokenizer import write_tokenizer
 
 MIXED = replace(PUBLISHED, linear="q4", table="q8", positions=False, has_zeros=True, accuracy_level=4)
 """The layout of the published file for a CPU: logits of every token, and a zero point for every block."""
-FORMS = {
-    "own": ExportForm(linear="q4", block=32),
-    "four-bit-table": ExportForm(linear="q8", table="q4", block=32),
-    "published": MIXED,
-}
+FORMS = {"own": ExportForm(linear="q4", block=32), "published": MIXED}
+FORMS["four-bit-table"] = ExportForm(linear="q8", table="q4", block=32)
 RECORD = replace(QWEN_EXPANDER, formats=(ModelFormat("q4", ModelFile("model.onnx"), "cpu"),))
 PROMPT = [5, 6, 7]
 

@@ -144,9 +144,7 @@ def test_the_text_of_a_page_is_bounded() -> None:
     assert document.warnings == (f"only the first {MAX_CHARACTERS:,} characters are taken",)
 
 
-def test_a_page_is_found_shown_and_opened_as_any_note(
-    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_is_found_shown_and_opened_as_a_note(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "vim")
     folder = tmp_path / "site"
     write_notes(

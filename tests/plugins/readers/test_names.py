@@ -8,9 +8,7 @@ import pytest
 from tests.program import Qmd, write_notes
 
 
-def test_a_picture_is_found_by_its_name_and_by_what_links_call_it(
-    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_is_found_by_its_name_and_by_links(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISPLAY", ":0")
     for variable in ("VISUAL", "EDITOR"):
         monkeypatch.delenv(variable, raising=False)

@@ -104,9 +104,7 @@ def test_headings_properties_and_links_of_org() -> None:
     ]  # fmt: skip
 
 
-def test_links_lead_to_files_with_their_ending_and_to_labels_in_them(
-    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_lead_to_files_and_to_labels_in_them(qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "vim")
     notes = {
         "docs/index.rst": ".. toctree::\n\n   use/oven\n\n:ref:`rise <How it rises>`, `p <../p.csv>`_, `q <q.html>`_\n",

@@ -79,9 +79,7 @@ def test_it_expands(indexed: Qmd, server: str, monkeypatch: pytest.MonkeyPatch) 
     assert "expansion dropped: " in run.err and "expand skipped" not in run.err
 
 
-def test_it_cannot_rerank_which_is_told_and_leaves_the_fused_order(
-    indexed: Qmd, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_cannot_rerank_and_keeps_the_fused_order(indexed: Qmd, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     indexed("embed")
     monkeypatch.setenv("QMD_RERANK_MODEL", f"{server}#tiny")
     run = indexed(*QUERY)

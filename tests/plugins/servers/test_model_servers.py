@@ -269,9 +269,7 @@ _CASES = [
 
 
 @pytest.mark.parametrize(("role", "served", "fault"), _CASES)
-def test_a_fault_is_one_line_that_names_server_and_cause(
-    server: ModelServer, served: Served, role: str, fault: Fault
-) -> None:
+def test_a_fault_is_a_line_with_server_and_cause(server: ModelServer, served: Served, role: str, fault: Fault) -> None:
     change, expected = fault
     usual = ModelServer(server.kind)
 

@@ -139,9 +139,7 @@ def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> Non
     ],
     ids=["zeros", "infinite", "overflowing", "huge", "wide", "long"],
 )
-def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
-    server: Server, vector: list[float], expected: str
-) -> None:
+def test_vectors_that_cannot_be_used_are_refused_at_once(server: Server, vector: list[float], expected: str) -> None:
     raw = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
     server.answer = lambda path, body: (200, raw, {})
     embedder = _embedder(server, dim=None, batch_size=1)
@@ -201,10 +199,8 @@ def test_typed_lines_are_validated_and_other_lines_dropped_with_the_reason(serve
     )
     settings = replace(server.settings, model="Qwen3-4B")
     result = RemoteExpander(RemoteClient(settings, "expansion")).expand("login errors", intent="web")
-    assert [(item.kind, item.text) for item in result.subqueries] == [
-        ("lex", "login failure"),
-        ("hyde", "A login error is solved so"),
-    ]
+    subqueries = [(item.kind, item.text) for item in result.subqueries]
+    assert subqueries == [("lex", "login failure"), ("hyde", "A login error is solved so")]
     assert result.dropped == (("best pasta", "shares no term with the query"), ("Sure!", "is not a typed line"))
     user = server.requests[0][1]["messages"][1]["content"]
     assert "login errors" in user and "web" in user and user.endswith("/no_think")
