@@ -93,9 +93,7 @@ def pooled_vector(ids: Sequence[int], form: TinyGraph) -> Array:
 
 def write_tokenizer(folder: Path, *, ends: str | None = "[SEP]", begins: str | None = "[CLS]") -> None:
     """Write a byte-level `tokenizer.json` that puts the named special tokens around a text."""
-    vocabulary = {
-        token: index for index, token in enumerate([*_SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet())])
-    }
+    vocabulary = {token: i for i, token in enumerate([*_SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet())])}
     tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.add_special_tokens(list(_SPECIALS))

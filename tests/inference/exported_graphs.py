@@ -25,12 +25,8 @@ _PARTS = {
     "up": "mlp/up_proj",
     "down": "mlp/down_proj",
 }
-_NORMS = {
-    "in_norm": "input_layernorm",
-    "post_norm": "post_attention_layernorm",
-    "q_norm": "self_attn.q_norm",
-    "k_norm": "self_attn.k_norm",
-}
+_NORMS = {"in_norm": "input_layernorm", "post_norm": "post_attention_layernorm"}
+_NORMS |= {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 LAYER_PARTS = ("in_norm", "q", "k", "v", "q_norm", "k_norm", "o", "post_norm", "gate", "up", "down")
 
 

@@ -36,9 +36,8 @@ def test_different_texts_keep_their_distances_to_each_other(embedder: OnnxEmbedd
 
 def test_every_file_is_the_one_its_provenance_names() -> None:
     folder = locate_builtin()
-    rows = re.findall(
-        r"^\| (\S+) \| `([0-9a-f]{64})` \|$", (folder / "PROVENANCE.md").read_text(encoding="utf-8"), re.M
-    )
+    text = (folder / "PROVENANCE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| `([0-9a-f]{64})` \|$", text, re.M)
     present = {name: digest for name, digest in rows if (folder / name).is_file()}
     assert set(present) == {"model.onnx", "model_batches.onnx", "tokenizer.json", "canonical.json"}
     for name, digest in present.items():

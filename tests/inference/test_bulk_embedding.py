@@ -168,9 +168,7 @@ def test_vectors_of_the_device_that_do_not_agree_are_not_stored(
     assert "the GPU's vectors agree with the CPU's by" in str(both.description.note)
 
 
-def test_without_room_for_one_text_the_cpu_goes_on_and_one_line_says_so(
-    embedder: OnnxEmbedder, session: Session
-) -> None:
+def test_without_room_for_one_text_the_cpu_goes_on_and_a_line_says_so(embedder: OnnxEmbedder, session: Session) -> None:
     counted = with_room(session)
     both = bulk(embedder, counted)
     texts = sentences(110)
@@ -186,9 +184,7 @@ def test_without_room_for_one_text_the_cpu_goes_on_and_one_line_says_so(
     assert trace.warnings == [both.description.note]
 
 
-def test_a_query_without_room_on_the_device_is_embedded_on_the_cpu(
-    embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_without_room_is_embedded_on_the_cpu(embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     on_gpu = load_embedder(locate_builtin(), MINILM)
 
     def full(texts: Sequence[str]) -> Any:
@@ -216,30 +212,23 @@ def test_where_the_gpu_is_switched_off_nothing_of_it_is_opened(monkeypatch: pyte
     assert isinstance(engines.embedder, OnnxEmbedder)
 
 
-def test_with_a_driver_the_built_in_reranker_still_shares_the_session_of_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_with_a_gpu_the_built_in_reranker_uses_the_cpu_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engines = loaded(monkeypatch, tmp_path, driver=True)
     assert isinstance(engines.embedder, BulkEmbedder)
     assert engines.embedder.inner.session is engines.reranker.session
     assert engines.embedder.fingerprint == load_embedder(locate_builtin(), MINILM).fingerprint
 
 
-def test_a_driver_without_cuda_libraries_embeds_on_the_cpu_without_a_word(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_driver_without_libraries_embeds_on_the_cpu_quietly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engines = loaded(monkeypatch, tmp_path, driver=True)
-    monkeypatch.setattr(
-        sessions, "cuda_verdict", lambda device=0: sessions.NoCuda("the libraries of CUDA 13 do not load")
-    )
+    verdict = sessions.NoCuda("the libraries of CUDA 13 do not load")
+    monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: verdict)
     engines.embedder.open_now(sentences(20))
     assert engines.embedder.runs is None
     assert (engines.embedder.description.provider, engines.embedder.description.note) == ("cpu", None)
 
 
-def test_a_reason_to_stay_on_the_cpu_reaches_the_report_of_embedding(
-    embedder: OnnxEmbedder, make_pending: Callable[[], Any]
-) -> None:
+def test_a_reason_to_stay_on_the_cpu_is_in_the_report(embedder: OnnxEmbedder, make_pending: Callable[[], Any]) -> None:
     def open_runs() -> BatchRuns:
         raise ModelError("no room")
 
@@ -261,9 +250,7 @@ def _both_files(folder: Path) -> None:
         (folder / item.weights.path).write_bytes(b"x")
 
 
-def test_where_cuda_works_the_file_made_for_it_embeds_with_and_without_the_switch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_with_cuda_its_file_embeds_with_and_without_the_switch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _both_files(tmp_path)
     opened: list[Any] = []
 
@@ -283,9 +270,7 @@ def test_where_cuda_works_the_file_made_for_it_embeds_with_and_without_the_switc
     assert opened == [("model_fp16.onnx", True), ("model_fp16.onnx", False), ("model_quantized.onnx", True)]
 
 
-def test_which_file_embeds_is_not_told_without_opening_where_there_is_a_driver_and_a_file_for_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_with_a_driver_opening_decides_which_file_embeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / JINA_ZH.folder
     _both_files(folder)
     (folder / "tokenizer.json").write_text("{}")

@@ -68,11 +68,8 @@ def test_every_format_is_one_the_session_factory_knows() -> None:
 def test_an_embedding_model_is_fed_as_its_family_is(record: ModelRecord) -> None:
     family = find_family([record.name], None)
     assert family is not None
-    assert (record.pooling, record.query_prompt, record.document_prompt) == (
-        family.pooling,
-        family.query_prompt,
-        family.document_prompt,
-    )
+    pooled = (family.pooling, family.query_prompt, family.document_prompt)
+    assert (record.pooling, record.query_prompt, record.document_prompt) == pooled
     if record.tier == "full":
         assert record.context == min(family.max_length, MAX_CONTEXT)
         assert record.max_tokens == chunk_tokens(record.context, record.document_prompt)

@@ -170,9 +170,8 @@ def test_a_session_keeps_to_its_share_and_a_batch_beyond_it_is_halved() -> None:
 
 
 def test_a_limit_below_the_weights_leaves_the_model_to_the_cpu_with_the_reason() -> None:
-    session = open_session(
-        locate_builtin() / "model_batches.onnx", format="fp32", fuse=False, gpu=GpuUse("embed", all_roles_mib=20)
-    )
+    gpu = GpuUse("embed", all_roles_mib=20)
+    session = open_session(locate_builtin() / "model_batches.onnx", format="fp32", fuse=False, gpu=gpu)
     assert session.got == "cpu"
     assert session.note is not None and "does not fit in the GPU's memory" in session.note
 

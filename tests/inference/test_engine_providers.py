@@ -97,9 +97,7 @@ def test_a_role_that_a_room_does_not_serve_is_one_line_and_the_built_in_model_go
         ("./a b:c", None),
     ],
 )
-def test_no_other_package_is_asked_for_a_name_that_is_known_here(
-    name: str, key: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_package_is_asked_for_a_name_known_here(name: str, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "foreign", lambda: pytest.fail("the entry points were read"))
     assert provider_prefix(name) == key
 

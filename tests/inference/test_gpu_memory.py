@@ -127,9 +127,7 @@ def _with_cuda(monkeypatch: pytest.MonkeyPatch, cuda: Create) -> list[Any]:
     return asked
 
 
-def test_a_model_too_large_for_the_device_opens_on_the_cpu_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, free: list[GpuMemory]
-) -> None:
+def test_a_model_too_large_opens_on_the_cpu_and_says_so(monkeypatch: pytest.MonkeyPatch, free: list[GpuMemory]) -> None:
     def full(path: str, options: Any) -> Any:
         raise RuntimeError(ARENA)
 

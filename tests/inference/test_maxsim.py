@@ -83,9 +83,8 @@ def test_weights_are_asked_for_whole_words(reranker: MaxSimReranker) -> None:
 
 
 def test_a_stop_word_moves_the_score_less_than_another_word(reranker: MaxSimReranker) -> None:
-    plain, stop, word = (
-        reranker.score(query, PASSAGES[1:2])[0] for query in ("password", "the password", "zebra password")
-    )
+    queries = ("password", "the password", "zebra password")
+    plain, stop, word = (reranker.score(query, PASSAGES[1:2])[0] for query in queries)
     assert plain is not None and stop is not None and word is not None
     assert abs(stop - plain) < abs(word - plain)
 

@@ -25,19 +25,11 @@ def test_each_pooling_is_what_its_name_says(pooling: Pooling, direction: list[fl
     assert np.allclose(pool(ROWS, pooling), np.array(direction) / np.linalg.norm(direction), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("pooling", "direction"),
-    [
-        ("mean", [0.5, 2.5]),
-        ("first", [1.0, 0.0]),
-        ("last", [0.0, 5.0]),
-        ("max", [1.0, 5.0]),
-        ("weighted_mean", [2 * 1 / 5, 3 * 5 / 5]),
-    ],
-)
-def test_skipped_tokens_do_not_count_and_the_others_keep_their_weights(
-    pooling: Pooling, direction: list[float]
-) -> None:
+MEANS = {"mean": [0.5, 2.5], "first": [1.0, 0.0], "last": [0.0, 5.0], "max": [1.0, 5.0]}
+
+
+@pytest.mark.parametrize(("pooling", "direction"), [*MEANS.items(), ("weighted_mean", [2 * 1 / 5, 3 * 5 / 5])])
+def test_skipped_tokens_do_not_count_and_others_keep_their_weights(pooling: Pooling, direction: list[float]) -> None:
     assert np.allclose(pool(ROWS, pooling, skip=1), np.array(direction) / np.linalg.norm(direction), atol=1e-6)
 
 

@@ -129,7 +129,7 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) { *free = (size_t)6 << 30; *tot
         (11080, "the NVIDIA driver is for CUDA 11.8, ONNX Runtime for CUDA {built}", "update the driver"),
     ],
 )
-def test_a_driver_that_cuda_does_not_fit_is_told_with_what_to_install(
+def test_a_driver_that_cuda_does_not_fit_is_named_with_what_to_install(
     tmp_path: Path, version: int, reason: str, remedy: str
 ) -> None:
     (tmp_path / "driver.c").write_text(_DRIVER.replace("VERSION", str(version)))

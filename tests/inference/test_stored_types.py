@@ -11,14 +11,10 @@ from qmd.inference.loader import load_engines
 from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.stored_types import external_files, stored_format
 from qmd.inference.settings import EngineSettings
-from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
-CASES: dict[str, tuple[ExportForm, str]] = {
-    "fp32": (PUBLISHED, "fp32"),
-    "fp16": (replace(PUBLISHED, activations="fp16"), "fp16"),
-}
+CASES = {"fp32": (PUBLISHED, "fp32"), "fp16": (replace(PUBLISHED, activations="fp16"), "fp16")}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -49,17 +49,13 @@ def test_products_of_bytes_come_first_with_amx_after_blocks_with_vnni_and_never_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _folder(tmp_path, QWEN_RERANKER, "fp32", "q8", "i16w8", "i16w16")
-    for flags, first, asked in (
-        ("avx512_vnni amx_int8", "i16w8", "i16w16"),
-        ("avx_vnni", "q8", "i16w16"),
-        ("avx2", "fp32", "fp32"),
-    ):
+    cases = (("avx512_vnni amx_int8", "i16w8", "i16w16"), ("avx_vnni", "q8", "i16w16"), ("avx2", "fp32", "fp32"))
+    for flags, first, asked in cases:
         monkeypatch.setattr(prepared, "_processor_flags", lambda cpuinfo, value=flags: frozenset(value.split()))
         assert _chosen(tmp_path, QWEN_RERANKER) == f"prepared/{first}/model.onnx"
         assert _chosen(tmp_path, QWEN_RERANKER, "i16w16") == f"prepared/{asked}/model.onnx"
-    assert "has no form 'i16w16'; possible: auto, published, fp32, q8" in (
-        form_note(tmp_path, QWEN_RERANKER, "i16w16") or ""
-    )
+    note = form_note(tmp_path, QWEN_RERANKER, "i16w16")
+    assert "has no form 'i16w16'; possible: auto, published, fp32, q8" in (note or "")
 
 
 def test_a_form_of_an_older_version_is_left_alone_and_its_place_is_told(tmp_path: Path) -> None:
