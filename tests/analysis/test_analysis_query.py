@@ -96,14 +96,8 @@ def test_in_a_long_question_a_hyphenated_word_is_its_parts() -> None:
 
 
 def test_terms_show_what_the_user_wrote() -> None:
-    assert [t.text for t in analyze_query("C++ getUserName 2.8.3")] == [
-        "C++",
-        "getusername",
-        "get",
-        "user",
-        "name",
-        "2.8.3",
-    ]
+    terms = [term.text for term in analyze_query("C++ getUserName 2.8.3")]
+    assert terms == ["C++", "getusername", "get", "user", "name", "2.8.3"]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ def named(*paths: str, kind: NameKind = "file") -> list[NamedNote]:
         ("vault/work/Note", "a.md", "work/Note.md"),
     ],
 )
-def test_of_several_notes_of_one_name_the_path_then_the_folder_then_the_shortest_decides(
-    target: str, source: str, path: str
-) -> None:
+def test_of_notes_of_one_name_path_then_folder_then_length_decide(target: str, source: str, path: str) -> None:
     chosen = choose_target(target, source, named(*PATHS))
     assert chosen is not None
     assert PATHS[chosen] == path

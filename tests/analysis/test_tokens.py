@@ -28,9 +28,7 @@ def test_nothing_costs_nothing_and_what_is_no_unicode_is_counted() -> None:
 
 
 @pytest.mark.parametrize("letter", ["a", "𝕏", "é", "漢", "\n", " ", "'", "0"])
-def test_a_piece_of_any_length_is_asked_for_a_few_strings_a_character(
-    monkeypatch: pytest.MonkeyPatch, letter: str
-) -> None:
+def test_a_piece_of_any_length_asks_for_few_strings_a_character(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
     rare = random.Random(1)
     text = "".join(letter + chr(0x4E00 + rare.randrange(9000)) * (letter == "漢") for _ in range(20_000))
     asked: list[int] = []

@@ -46,9 +46,8 @@ def test_opening_and_lexical_search_load_no_model_and_no_server(folder: Path) ->
         "heavy |= {'sqlite3', 'asyncio'}\n"
         "print(*sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
     assert done.stdout.split() == []
 
 

@@ -109,9 +109,7 @@ def test_a_change_that_no_mask_selects_is_looked_at_once(index: qmd.Index, folde
     assert index.status().updated_at == before
 
 
-def test_a_folder_that_changed_in_the_tick_of_a_look_is_looked_at_again(
-    index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_in_the_same_tick_is_found(index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "notes/new.md").write_text("first")
     tick_ns = (folder / "notes").stat().st_mtime_ns
     with monkeypatch.context() as patch:
@@ -139,9 +137,7 @@ def test_only_collections_that_are_searched_are_looked_at(index: qmd.Index, fold
 
 
 @pytest.mark.parametrize("value", ["0", "off", "no"])
-def test_the_environment_switches_it_off(
-    index: qmd.Index, folder: Path, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_turns_it_off(index: qmd.Index, folder: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_AUTO_UPDATE", value)
     (folder / "notes/new.md").write_text("wombat")
     with qmd.open_index() as other:
@@ -253,9 +249,7 @@ def test_what_takes_too_long_to_look_at_is_left_alone_for_a_while_but_for_its_fo
     assert set(found(rested(index), "wombat")[0]) == {"daily/new.md", "pricing.md"}
 
 
-def test_few_files_are_looked_at_again_after_a_disk_was_slow_once(
-    index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_slow_once_is_looked_at_again(index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "notes/pricing.md").write_text("wombat")
     with monkeypatch.context() as patch:
         patch.setattr(freshness, "_LOOK_S", -1.0)
@@ -282,9 +276,7 @@ def test_an_index_that_is_opened_by_its_path_is_left_as_it_is(index: qmd.Index, 
         assert found(other, "wombat") == ([], 0, False)
 
 
-def test_an_index_with_a_mapping_takes_up_changes_unless_that_says_no(
-    folder: Path, tmp_path: Path, patient: None
-) -> None:
+def test_an_index_with_a_mapping_takes_changes_unless_that_says_no(folder: Path, tmp_path: Path, patient: None) -> None:
     settle(folder)
     config = {"collections": {"notes": {"path": str(folder / "notes")}}}
     with qmd.open_index(tmp_path / "own.sqlite", config=config) as index:

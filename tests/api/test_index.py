@@ -104,9 +104,7 @@ def test_an_index_alone_remembers_its_collections_and_edits(index: qmd.Index) ->
         assert again.contexts() == (qmd.ContextNote("", "", "Mine"),)
 
 
-def test_an_untrusted_project_reads_nothing_outside_itself(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_untrusted_project_reads_only_itself(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     outside = tmp_path / "secret"
     outside.mkdir()
     (outside / "key.md").write_text("# key\n")
@@ -211,9 +209,8 @@ def test_lines_are_taken_from_the_reference_or_the_arguments(index: qmd.Index) -
 def test_what_a_pattern_cannot_give_is_told(index: qmd.Index) -> None:
     found = index.multi_get("pricing.md, nothing.md, sunday.md", max_bytes=67)
     assert [one.document.path for one in found.documents] == ["daily/sunday.md"]
-    assert [(one.document.path, one.reason.split(" (")[0]) for one in found.skipped] == [
-        ("pricing.md", "File too large")
-    ]
+    (skipped,) = found.skipped
+    assert (skipped.document.path, skipped.reason.split(" (")[0]) == ("pricing.md", "File too large")
     assert [problem.split(" (")[0] for problem in found.problems] == ["File not found: nothing.md"]
 
 
@@ -236,9 +233,7 @@ def test_removing_a_collection_removes_its_documents(index: qmd.Index) -> None:
         index.remove_collection("notes")
 
 
-def test_what_an_update_writes_to_a_collection_that_was_removed_meanwhile_goes_with_the_next_write(
-    index: qmd.Index, folder: Path
-) -> None:
+def test_what_an_update_writes_to_a_removed_collection_goes_with_the_next_write(index: qmd.Index, folder: Path) -> None:
     index.remove_collection("notes")
     with open_writer(index.path) as late:
         update_collection(late, Collection("notes", folder / "notes"))

@@ -19,14 +19,8 @@ def parse(text: str) -> Document:
 
 def split(text: str, max_tokens: int = 40, overlap_tokens: int = 8) -> tuple[Chunk, ...]:
     document = parse(text)
-    return split_document(
-        document.text,
-        document.headings,
-        document.body_offset,
-        regex_token_starts(document.text),
-        max_tokens,
-        overlap_tokens,
-    )
+    starts = regex_token_starts(document.text)
+    return split_document(document.text, document.headings, document.body_offset, starts, max_tokens, overlap_tokens)
 
 
 def n_tokens(text: str) -> int:

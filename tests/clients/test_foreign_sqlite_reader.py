@@ -67,9 +67,8 @@ def test_a_deleted_file_leaves_the_active_rows(indexed: Client) -> None:
 def test_the_file_can_be_read_while_it_is_written(indexed: Client) -> None:
     for number in range(400):
         (indexed.notes / f"many-{number}.md").write_text(f"# Note {number}\n\n" + f"word{number} " * 200)
-    writing = subprocess.Popen(
-        [*indexed.command, "update"], env=dict(indexed.env), cwd=indexed.cwd, stdout=subprocess.DEVNULL
-    )
+    command = [*indexed.command, "update"]
+    writing = subprocess.Popen(command, env=dict(indexed.env), cwd=indexed.cwd, stdout=subprocess.DEVNULL)
     seen = set()
     while True:
         is_done = writing.poll() is not None

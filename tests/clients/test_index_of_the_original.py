@@ -131,10 +131,8 @@ def test_collections_contexts_and_comments_are_taken_over(migrant: Client) -> No
     before = config.read_text()
     migrant.ok("update")
     rows = json.loads(migrant.ok("search", "Ana sliding window", "--json"))
-    assert {row["path"]: row.get("context") for row in rows} == {
-        "daily/2026-03-01.md": "Notes taken day by day",
-        "deploy.md": None,
-    }
+    contexts = {row["path"]: row.get("context") for row in rows}
+    assert contexts == {"daily/2026-03-01.md": "Notes taken day by day", "deploy.md": None}
     assert config.read_text() == before
 
 

@@ -24,9 +24,8 @@ def test_collection_list_matches_the_plugins_expression(vault: Client) -> None:
 
 
 def test_collection_show_has_its_labels(vault: Client) -> None:
-    labels = dict(
-        line.strip().split(":", 1) for line in vault.ok("collection", "show", "my.vault_1").splitlines() if ":" in line
-    )
+    lines = vault.ok("collection", "show", "my.vault_1").splitlines()
+    labels = dict(line.strip().split(":", 1) for line in lines if ":" in line)
     assert labels["Collection"].strip() == "my.vault_1"
     assert labels["Path"].strip().endswith("notes")
     assert labels["Pattern"].strip() == "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"

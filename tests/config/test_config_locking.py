@@ -28,11 +28,8 @@ def places(tmp_path: Path) -> Locations:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {
-        "HOME": str(tmp_path / "home"),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
+    places = {"HOME": "home", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache"}
+    return {name: str(tmp_path / place) for name, place in places.items()}
 
 
 def test_collections_added_at_the_same_time_all_survive_with_their_documents(places: Locations, tmp_path: Path) -> None:
@@ -77,9 +74,7 @@ def test_a_name_that_another_process_took_meanwhile_is_refused(places: Locations
     assert load_config(places).collections[0].path == Path("/a")
 
 
-def test_a_configuration_that_is_being_changed_for_too_long_is_busy(
-    places: Locations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_changed_for_too_long_is_busy(places: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edits, "_LOCK_WAIT_S", 0.05)
     with exclusive_lock(places.config_file.with_name(".index.yml.lock")) as held:
         assert held

@@ -81,9 +81,7 @@ def test_a_broken_file_is_refused_with_its_name(places: Locations, text: str) ->
         load_config(places)
 
 
-def test_the_digest_changes_with_the_file_and_with_the_folder_paths_resolve_against(
-    places: Locations, tmp_path: Path
-) -> None:
+def test_the_digest_changes_with_the_file_and_the_folder_of_its_paths(places: Locations, tmp_path: Path) -> None:
     places.config_file.write_text("collections: {}")
     first = config_digest(places)
     places.config_file.write_text("collections: {} #")
@@ -154,9 +152,7 @@ def test_what_is_written_about_sampling_replaces_the_defaults_one_by_one(places:
         ("3", "sampling in '{file}' must be a mapping, not 3"),
     ],
 )
-def test_a_wrong_value_of_sampling_is_one_line_with_the_expected_one(
-    places: Locations, written: str, message: str
-) -> None:
+def test_a_wrong_value_of_sampling_names_the_expected_one(places: Locations, written: str, message: str) -> None:
     places.config_file.write_text(f"sampling: {'{' + written + '}' if ':' in written else written}")
     with pytest.raises(ConfigError) as caught:
         load_config(places)

@@ -396,9 +396,7 @@ def names(world: World) -> list[str]:
     return [row["name"] for row in world.ok("status", "--json").json["collections"]]
 
 
-def test_23_a_checkout_reads_nothing_outside_itself_and_runs_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_23_a_checkout_reads_only_itself_and_runs_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     project = untrusted_project(world, monkeypatch, "models: {embed: 'hf:evil/x'}\n")
     done = world.ok("update")
     assert "Skipping collection 'out'" in done.err and "outside this project" in done.err

@@ -225,12 +225,8 @@ def _serve(world: Path) -> Index:
 @pytest.fixture(scope="module")
 def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
     with qmd.open_index() as index:
-        yield {
-            "python": python_front_end(index),
-            "mcp": mcp_front_end(served),
-            "http": http_front_end(served),
-            "warm process": warm_front_end(world),
-        }
+        made = (python_front_end(index), mcp_front_end(served), http_front_end(served), warm_front_end(world))
+        yield dict(zip(("python", "mcp", "http", "warm process"), made, strict=True))
 
 
 @pytest.mark.parametrize("request_", [*FOUND, *FOUND_NOTHING, *REFUSED, *FETCHES, *CONNECTIONS], ids=str)
@@ -250,9 +246,7 @@ def test_every_front_end_answers_as_the_command_line_does(request_: Request, fro
 @pytest.mark.parametrize(
     ("text", "roles"), [("lex: ownership", {"embed", "rerank"}), ("ownership", {"embed", "rerank", "expand"})]
 )
-def test_every_front_end_loads_the_same_models(
-    text: str, roles: set[str], world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_front_ends_load_equal_models(text: str, roles: set[str], world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[set[str]] = []
     real = loader.load_engines
 
@@ -270,9 +264,7 @@ def test_every_front_end_loads_the_same_models(
 
 
 @pytest.mark.parametrize("name", ["command line", "python", "mcp", "http"])
-def test_every_front_end_finds_a_note_that_was_written_a_moment_ago(
-    name: str, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_front_end_finds_a_note_of_a_moment_ago(name: str, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
     note = world / "garden/wombat.md"
     note.write_text("# Wombat\n\nA wombat came by.\n", encoding="utf-8")

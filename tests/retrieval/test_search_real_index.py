@@ -48,7 +48,7 @@ queries = st.lists(st.sampled_from(TYPED), min_size=1, max_size=4).map(" ".join)
 @example(
     {"n0.md": f"{'limiter ' * 9}window water key", "n1.md": "water key"}, {"n0.md": "limiter"}, 'window "water key"'
 )
-def test_an_unrelated_collection_changes_no_scoped_answer(
+def test_an_unrelated_collection_changes_nothing_of_a_scoped_answer(
     own: dict[str, str], other: dict[str, str], text: str
 ) -> None:
     alone = ask(build({"own": own}), text, "own")

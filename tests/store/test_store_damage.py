@@ -126,7 +126,9 @@ def test_of_two_that_find_the_damage_at_once_one_rebuilds(index_path: Path) -> N
     assert rebuild(index_path, found) is None
 
 
-def test_a_reader_of_the_damaged_file_does_no_harm(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
+    writer: SqliteWriter, index_path: Path, make: MakeDocument
+) -> None:
     fill(writer, make, 50)
     with open_reader(index_path) as reader:
         rebuild(index_path, index_path.stat())
@@ -192,7 +194,9 @@ def test_an_index_that_another_process_has_open_gets_its_checksums_with_the_next
     assert reserved_bytes(index_path) == CHECKSUM_BYTES
 
 
-def test_another_program_after_us_does_no_harm(writer: SqliteWriter, index_path: Path, make: MakeDocument) -> None:
+def test_another_program_that_opens_the_index_after_a_search_has_written_does_not_damage_it(
+    writer: SqliteWriter, index_path: Path, make: MakeDocument
+) -> None:
     with open_reader(index_path) as reader:
         fill(writer, make, 20)
         writer.close()
