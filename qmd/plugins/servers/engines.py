@@ -194,8 +194,8 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
             message = f"{refusal.message} (for a text of {len(text)} characters: '{' '.join(text.split())[:40]}')"
             raise ModelError(message, refusal.hint)
         if self._cut is None:
-            cut = "the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
-            self._cut = f"{self._name} takes shorter texts: {cut}"
+            limit = "takes shorter texts: the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
+            self._cut = f"{self._name} {limit}"
         if self._endpoints[0][0].asks_for("truncates") and not self._truncates:
             self._truncates = True
             return self._embed_batch(texts, is_query)
