@@ -7,31 +7,8 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from qmd.errors import UsageError
 from qmd.records import Hit, SearchResponse
 from qmd.retrieval.request import SearchRequest
-
-
-def start_of(cursor: str | None) -> int:
-    """Return the number of results before a cursor.
-
-    Raises:
-        UsageError: It is not one of ours.
-    """
-    number, _, mark = (cursor or "0.0").partition(".")
-    if not (number.isascii() and number.isdigit() and len(number) < 6 and mark):
-        raise UsageError(f"cursor: '{cursor}' is none", "take it from the last line of the answer before, as it is")
-    return int(number)
-
-
-def include_earlier(request: SearchRequest) -> SearchRequest:
-    """Return the request with the results included that its page skips.
-
-    Raises:
-        UsageError: The cursor is not one of ours.
-    """
-    skipped = start_of(request.cursor) + len(request.seen)
-    return replace(request, limit=request.limit + skipped) if skipped else request
 
 
 def turn_page(response: SearchResponse, request: SearchRequest) -> SearchResponse:
@@ -39,14 +16,12 @@ def turn_page(response: SearchResponse, request: SearchRequest) -> SearchRespons
 
     A cursor contains the number of results that were shown and their digest, so no state is kept between requests.
     """
-    if not (request.cursor or request.seen):
-        return response
     warnings = list(response.warnings)
     known = {one.removeprefix("qmd://").lstrip("#") for one in request.seen}
     unseen = [hit for hit in response.hits if known.isdisjoint(_names_of(hit))]
     if n_seen := len(response.hits) - len(unseen):
         warnings.append(f"skipped {n_seen} result{'' if n_seen == 1 else 's'} already seen")
-    start = start_of(request.cursor)
+    start = request.start
     if request.cursor and request.cursor != cursor_after(unseen[:start]):
         warnings.append("the results before the cursor are others now: some may be missed, or shown twice")
     hits = tuple(unseen[start : start + request.limit])

@@ -63,7 +63,6 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: The index or a collection does not exist.
             StoreError: The index cannot be read.
         """
-        from qmd.app.paging import include_earlier, turn_page
         from qmd.retrieval.query import read_query, resolve, roles_of, select_collections
         from qmd.retrieval.request import as_request
 
@@ -72,6 +71,7 @@ class ReadingIndex(OpenedIndex):
             from qmd.config.saved import named_query
 
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
+        paged = replace(request, limit=request.limit + request.start + len(request.seen))
         parsed = read_query(request)
         roles = roles_of(request, parsed)
         try:
@@ -81,14 +81,16 @@ class ReadingIndex(OpenedIndex):
                 has_time = request.budget_ms is None
                 state = self._refresher.refresh(reader, searched) if has_time else Freshness()
                 resolved, warnings = resolve(parsed, request.collections, reader)
-                paged = include_earlier(request)
                 response = self._run(reader, resolved, paged, roles, deadline)
-                response = turn_page(response, request)
         except NotFoundError:
             # Without an index, an unknown collection is still the more useful error.
             for name in request.collections:
                 self.collection(name)
             raise
+        if request.cursor or request.seen:
+            from qmd.app.paging import turn_page
+
+            response = turn_page(response, request)
         if request.max_tokens is not None:
             from qmd.app.budget import check_tokens, fit_hits, measure_texts
 

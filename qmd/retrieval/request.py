@@ -7,6 +7,7 @@ from typing import Literal, TypedDict, get_args
 
 from msgspec import Struct
 
+from qmd.errors import UsageError
 from qmd.records import SubQuery, SubQueryKind
 
 Mode = Literal["lexical", "dense", "hybrid"]
@@ -66,6 +67,11 @@ class SearchRequest(Struct, frozen=True):
         """The query as shown to people: first `lex`, else first `vec`, else the first text."""
         return primary_text(self.searches) if self.text is None else self.text
 
+    @property
+    def start(self) -> int:
+        """Number of results before the cursor; raises `UsageError` for a cursor that is not one of ours."""
+        return start_of(self.cursor)
+
 
 class SearchKeywords(TypedDict, total=False):
     """Fields of `SearchRequest` that a Python caller may give by name."""
@@ -102,3 +108,15 @@ def primary_text(subqueries: Sequence[SubQuery]) -> str:
     """Return the text that represents sub-queries: the first `lex`, else the first `vec`, else the first of all."""
     order = get_args(SubQueryKind)
     return min(subqueries, key=lambda subquery: order.index(subquery.kind)).text if subqueries else ""
+
+
+def start_of(cursor: str | None) -> int:
+    """Return the number of results before a cursor.
+
+    Raises:
+        UsageError: It is not one of ours.
+    """
+    number, _, mark = (cursor or "0.0").partition(".")
+    if not (number.isascii() and number.isdigit() and len(number) < 6 and mark):
+        raise UsageError(f"cursor: '{cursor}' is none", "take it from the last line of the answer before, as it is")
+    return int(number)

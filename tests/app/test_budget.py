@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import MARK, cut_text, fair_shares, fit_documents, fit_hits, measure_texts
-from qmd.app.paging import cursor_after, start_of, turn_page
+from qmd.app.paging import cursor_after, turn_page
 from qmd.app.records import DocumentText, DocumentTexts
 from qmd.errors import UsageError
 from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument
-from qmd.retrieval.request import SearchRequest
+from qmd.retrieval.request import SearchRequest, start_of
 
 WORDS = ["rent", "tea", "harbour", "der", "Überfahrt", "渡船", "don't", "12.5", "`code`", "|", "#tag\n-", ""]
 
