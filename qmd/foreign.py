@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qmd.errors import ModelError
+from qmd.escapes import one_line
 from qmd.files import read_regular_file
 
 _MAX_JSON_BYTES = 32 << 20
@@ -35,9 +36,7 @@ _READER_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, Rec
 
 def short(words: object) -> str:
     """Shorten foreign words to one line of at most 80 characters for a message."""
-    text = str(words)
-    text = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return one_line(words, _MAX_SHOWN)
 
 
 def is_name(words: str) -> bool:

@@ -186,8 +186,8 @@ def _announce_query(argv: Sequence[str]) -> None:
     if screen is not None and stderr_is_terminal():
         from rich.text import Text
 
+        from qmd.escapes import visible
         from qmd.render.drawing import draw
-        from qmd.render.terminal import visible
 
         line = draw(screen, Text(visible(line), style="faint"))
     say(line)

@@ -336,8 +336,8 @@ def paint(text: str, screen: Screen | None) -> str:
     from rich.cells import cell_len
     from rich.text import Text
 
+    from qmd.escapes import visible
     from qmd.render.drawing import draw
-    from qmd.render.terminal import visible
 
     shown = Text(visible(text.removesuffix("\n")))
     for pattern, style in _COLOURS:

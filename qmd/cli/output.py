@@ -49,7 +49,8 @@ class _Stream(TextIOWrapper):
     def write(self, text: str, /) -> int:
         if not self.is_terminal:
             return super().write(text)
-        from qmd.render.terminal import Styled, visible
+        from qmd.escapes import visible
+        from qmd.render.terminal import Styled
 
         super().write(text if isinstance(text, Styled) else visible(text))
         return len(text)
@@ -146,8 +147,8 @@ def _format_message(label: str, text: str, colour: str) -> Styled:
     from rich.cells import cell_len
     from rich.text import Text
 
+    from qmd.escapes import visible
     from qmd.render.drawing import draw
-    from qmd.render.terminal import visible
 
     screen = find_screen(os.environ, colour, is_terminal=True)
     assert screen is not None

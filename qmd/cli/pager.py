@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from qmd.cli.output import flush_result, out, stdout_is_terminal, warn
+from qmd.escapes import visible
 from qmd.render.drawing import Screen
-from qmd.render.terminal import Styled, visible, without_sequences
+from qmd.render.terminal import Styled, without_sequences
 
 VARIABLES = ("QMD_PAGER", "PAGER")
 _DEFAULT = "less"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.render.terminal import visible, visible_name
+from qmd.escapes import one_line, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ class ElidedText:
 
     def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
         """Store the path, or another text on one line, and the style of its last part."""
-        self._path, self._link, self._style = visible_name(path), link, style
+        self._path, self._link, self._style = one_line(path), link, style
         self._is_path = is_path
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from qmd.render.terminal import Styled, hyperlink, join_styled, visible
+from qmd.escapes import visible
+from qmd.render.terminal import Styled, hyperlink, join_styled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

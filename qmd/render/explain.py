@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from qmd.escapes import visible
 from qmd.records import Contribution, Explanation, SearchResponse
 from qmd.render.drawing import shorten
-from qmd.render.terminal import visible
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.escapes import one_line, visible
 from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
-from qmd.render.terminal import Styled, visible, visible_name
+from qmd.render.terminal import Styled
 from qmd.render.text import VERDICT_NOTES, worth_showing
 from qmd.retrieval.calibration import WEAK, strength
 from qmd.retrieval.matching import find_spans
@@ -132,7 +133,7 @@ class _Hit(Struct, frozen=True):
         hit, docid = self.row.hit, self.row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
         where = self.row.identifier if docid is None else _short_address(hit.document.uri)
-        path = Text(elide(f"{visible_name(where)}:{hit.passage.line}", width - len(rest)))
+        path = Text(elide(f"{one_line(where)}:{hit.passage.line}", width - len(rest)))
         link = self.options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))

@@ -7,10 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from qmd.escapes import visible
 from qmd.ingest.frontmatter import read_front_matter
 from qmd.ingest.markdown import split_size
 from qmd.render.note_marks import AddressOf, add_marks, find_note
-from qmd.render.terminal import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import DocumentText
+from qmd.escapes import visible
 from qmd.ingest.outline import kind_of
 from qmd.records import StoredDocument
 from qmd.render.columns import ElidedText, shown, state
@@ -19,7 +20,7 @@ from qmd.render.drawing import Screen, draw, paint
 from qmd.render.listings import listing_time
 from qmd.render.markdown import code_theme, render_markdown
 from qmd.render.note_marks import AddressOf
-from qmd.render.terminal import Styled, join_styled, visible
+from qmd.render.terminal import Styled, join_styled
 from qmd.render.text import human_size
 
 if TYPE_CHECKING:

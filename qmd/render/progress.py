@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from qmd.escapes import visible
 from qmd.progress import Progress, duration_text
 from qmd.render.drawing import Screen, draw
-from qmd.render.terminal import Styled, visible
+from qmd.render.terminal import Styled
 
 Unit = Literal["bytes", "items"]
 """Characters are shown as bytes, since most of them are one byte."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk
+from qmd.escapes import visible
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import kind_of, outline_passage
 from qmd.render.drawing import shorten, wrap
 from qmd.render.note_marks import BOXES, CALLOUT, MATH, NOTE_MARK
-from qmd.render.terminal import visible
 from qmd.retrieval.layout import Layout
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.app.records import Listing
+from qmd.escapes import one_line
 from qmd.file_names import to_disk
 from qmd.records import Collection
 from qmd.render.columns import (
@@ -26,7 +27,7 @@ from qmd.render.columns import (
 )
 from qmd.render.drawing import NARROWEST, Screen, draw, paint
 from qmd.render.listings import StatusReport, collection_facts, counts_of, listing_time, mask
-from qmd.render.terminal import Styled, hyperlink, join_styled, visible_name
+from qmd.render.terminal import Styled, hyperlink, join_styled
 from qmd.render.text import human_size, relative_time
 from qmd.status import CollectionStatus, fact_lines
 
@@ -113,7 +114,7 @@ def draw_files(
     width = max(screen.width, NARROWEST) - size_width - time_width - 4
     lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File", "faint"), "\n"]
     for size, changed, one in zip(sizes, times, documents, strict=True):
-        folders, separator, name = elide_path(visible_name(one.path), width).rpartition("/")
+        folders, separator, name = elide_path(one_line(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
         if below is not None and screen.colours and (target := link(below + to_disk(one.path), 1)):
             shown_path = hyperlink(shown_path, target)

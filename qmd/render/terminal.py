@@ -1,17 +1,11 @@
-"""Text for a terminal: escapes for control characters, and the sequences that qmd sends."""
+"""Sequences that qmd sends to a terminal, and the text between them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_CONTROLS = (
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-    # before a line feed it is a line break of Windows
-    "|\r(?!\n)"
-)
-"""Characters that control a terminal: control characters except tab and line feed, marks of text direction, and lone
-surrogates for bytes of a file name (some terminals read 0x9b among them as a control)."""
+from qmd.escapes import visible
 
 _URI = "!#$%&'()*+,/:;=?@[]~"
 """Characters of a link target, besides letters, digits and `_.-`, that are not percent-encoded."""
@@ -34,24 +28,6 @@ ERASE_LINE = Styled("\r\x1b[K")
 def join_styled(parts: Iterable[str]) -> Styled:
     """Join parts; escape those that are not `Styled`."""
     return Styled("".join(part if isinstance(part, Styled) else visible(part) for part in parts))
-
-
-def visible(text: str) -> str:
-    r"""Escape every character that controls a terminal: `\x1b`, `\u009b`, `\u202e`.
-
-    From 0x7f on the form is that of JSON, which does not escape them itself: JSON keeps its values.
-    """
-    return re.sub(_CONTROLS, _escaped, text)
-
-
-def visible_name(text: str) -> str:
-    r"""Escape as `visible` does, and also line feeds and tabs."""
-    return re.sub("[\t\n\r]", _escaped, visible(text))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
 def without_sequences(text: str) -> str:

@@ -210,7 +210,7 @@ def test_a_list_of_weak_hits_says_so_first() -> None:
 
 def test_the_address_of_a_hit_keeps_every_blank_of_a_name() -> None:
     document = replace(DOCUMENT, path="two  blanks\n.md")
-    assert r"notes/two  blanks\x0a.md:5" in shown(replace(HIT, document=document))
+    assert r"notes/two  blanks .md:5" in shown(replace(HIT, document=document))
 
 
 def test_where_nothing_matches_well_the_closest_two_are_shown_and_a_command() -> None:

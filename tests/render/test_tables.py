@@ -136,4 +136,4 @@ def test_a_collection_tells_its_notes_and_what_is_indexed(tmp_path: Path) -> Non
 
 def test_a_line_feed_in_a_name_breaks_no_row_of_a_listing() -> None:
     drawn = draw_files(NARROW, Listing("notes", "", (stored("a/new\nline\there.md"),)), None, link, NOW)
-    assert drawn.endswith(r"a/new\x0aline\x09here.md" + "\n")
+    assert drawn.endswith(r"a/new line here.md" + "\n")

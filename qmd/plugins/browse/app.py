@@ -20,6 +20,7 @@ from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
+from qmd.escapes import visible
 from qmd.plugins.browse.keys import KEYS
 from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, search_in_stages
 from qmd.plugins.browse.preview import FIRST_CHARACTERS, Page, Preview, lay_out
@@ -35,7 +36,6 @@ from qmd.plugins.browse.rows import (
     offered_filters,
 )
 from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Resized, Results, ThreadedApp
-from qmd.render.terminal import visible
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.query_filters import filter_text, split_filters
 

@@ -19,12 +19,12 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from qmd.escapes import visible
 from qmd.ingest.frontmatter import read_front_matter
 from qmd.plugins.browse.widgets import Resized
 from qmd.render.drawing import theme
 from qmd.render.markdown import code_theme, render_markdown
 from qmd.render.pages import MAX_CODE, is_rendered
-from qmd.render.terminal import visible
 from qmd.render.text import stretch
 
 if TYPE_CHECKING:

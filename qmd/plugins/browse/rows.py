@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.escapes import visible
 from qmd.file_names import file_name
 from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, plain_text
 from qmd.ingest.outline import kind_of
-from qmd.render.terminal import visible
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.query_filters import filter_text
 

@@ -13,7 +13,7 @@ from textual.widgets import Input, Label, OptionList
 from textual.worker import Worker, WorkerState
 
 from qmd.errors import QmdError
-from qmd.render.terminal import visible
+from qmd.escapes import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

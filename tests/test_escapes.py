@@ -1,0 +1,30 @@
+"""Foreign text becomes one line, ends no line of ours, and hides nothing from its reader."""
+
+import string
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmd.escapes import one_line, visible
+
+SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+HOSTILE = st.text(st.sampled_from(SEPARATORS + "\t\x1b\x9b\u202e\U000e0041" + string.ascii_letters) | st.characters())
+
+
+@given(HOSTILE, st.integers(1, 300))
+def test_foreign_words_become_one_printable_line_of_bounded_length(words: str, most: int) -> None:
+    line = one_line(words, most)
+    assert len(line) <= most and len(line.splitlines()) <= 1
+    assert not set(line) & set(SEPARATORS + "\t\x1b\x9b\u202e\U000e0041")
+
+
+def test_separators_become_spaces_and_control_characters_escapes() -> None:
+    assert one_line("a\r\nb\u2028c\td") == "a b c d"
+    assert one_line("\x1b[2J\x9b\u202e\U000e0041") == r"\x1b[2J\u009b\u202e\U000e0041"
+    assert one_line("Grüße 发布 👩‍👩‍👧") == "Grüße 发布 👩‍👩‍👧"
+    assert one_line("abcdef", 4) == "abc…"
+
+
+@given(HOSTILE)
+def test_a_shown_text_has_the_lines_of_its_line_feeds(text: str) -> None:
+    assert len(visible(text).replace("\r\n", "\n").splitlines()) == len([*text.split("\n")]) - (text[-1:] in ("\n", ""))
