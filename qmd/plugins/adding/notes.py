@@ -23,8 +23,9 @@ from qmd.app.index import Index
 from qmd.errors import BusyError, NotFoundError, QmdError, UsageError, collection_not_found
 from qmd.file_names import storable
 from qmd.files import open_below
-from qmd.foreign import is_name, short
+from qmd.foreign import fold_name, is_name, short
 from qmd.ingest.exclusion import find_exclusion
+from qmd.ingest.globs import literal_paths, parse_mask
 from qmd.records import Collection, SubQuery
 from qmd.retrieval.request import SearchRequest
 from qmd.times import utc_now
@@ -35,8 +36,13 @@ _DUPLICATE_SHARE, _PIECE_CHARS, _COMPARED_CHARS = 0.8, 8, 1 << 20
 1,179 notes, eleven duplicate another one; with every twentieth word replaced, 92 % are still recognized."""
 _WORDS, _NEAREST = 24, 5
 """A search for this many of the longest words finds the notes to compare: of 250 it missed none."""
-_INSTRUCTIONS = frozenset({"agents", "claude", "claude.local", "gemini", "skill"})
-"""Names of files whose text programs follow as instructions."""
+_OBEYED = re.compile(
+    r"(agents?|claude|codebuddy|copilot-instructions|crush|gemini|iflow|opencode|qwen|skill|warp)\..*"
+    r"|.*\.instructions\..*|[^.]{1,6}~\d+\..*"
+)
+"""Names of files whose text programs follow as instructions, in any case, and short names by which Windows opens them."""
+_OBEYED_CAPITALS = re.compile(r"(BOOTSTRAP|CONVENTIONS|HEARTBEAT|IDENTITY|MEMORY|SOUL|TOOLS|USER)\..*")
+"""The same for names that are ordinary words in small letters: `tools.md` is a note."""
 _MOST_FOLDERS, _TITLE_CHARS, _NAME_BYTES, _TRIES = 8, 200, 100, 9
 
 
@@ -130,7 +136,7 @@ def _write_note(index: Index, collection: Collection, path: str, note: NewNote, 
         paths = [path if is_file else f"{path}/{now.date()}.md"] * _TRIES
     else:
         _refuse_duplicate(index, collection, note)
-        paths = _list_new_paths(path, (title, *text.split("\n")))
+        paths = _list_new_paths(collection, path, (title, *text.split("\n")))
     fields = {"title": title, "source": source or "qmd add", "tags": tags}
     # JSON is one-line YAML. Every new file gets front matter, so that no text becomes front matter.
     front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in fields.items() if value)
@@ -146,10 +152,10 @@ def _write_note(index: Index, collection: Collection, path: str, note: NewNote, 
     raise BusyError(f"another program always creates '{file}' first", "try again, or choose another title")
 
 
-def _list_new_paths(folder: str, lines: Sequence[str]) -> list[str]:
+def _list_new_paths(collection: Collection, folder: str, lines: Sequence[str]) -> list[str]:
     """Return possible paths of a new file, named after its first line; few even if many notes share a title."""
     stem = next(filter(None, map(_slug, lines)), "note")
-    stem = stem if is_name(f"{stem}.md") and stem not in _INSTRUCTIONS else f"note-{stem}"
+    stem = stem if is_name(f"{stem}.md") and not _is_obeyed(collection, f"{stem}.md") else f"note-{stem}"
     numbers = (*range(2, _TRIES), int.from_bytes(os.urandom(5)), int.from_bytes(os.urandom(5)))
     return [f"{folder}/{stem}{end}.md" for end in ("", *(f"-{number}" for number in numbers))]
 
@@ -173,11 +179,21 @@ def _check_target(collection: Collection, path: str, size_bytes: int) -> None:
     """Check that a file of this size is allowed there, and that a search would find it."""
     if size_bytes > MAX_BYTES:
         raise UsageError(f"the note would exceed {MAX_BYTES:,} bytes", "shorten it, or add it in parts")
-    if path.rpartition("/")[2].rpartition(".")[0].casefold() in _INSTRUCTIONS:
+    if _is_obeyed(collection, path):
         raise UsageError(f"programs follow instructions in '{path}'", "choose another name")
     if exclusion := find_exclusion(collection, path):
         reason = f"'{exclusion.rule}', {exclusion.source}"
         raise UsageError(f"'{path}' is excluded from searches: {reason}", "choose another place with --to")
+
+
+def _is_obeyed(collection: Collection, path: str) -> bool:
+    """Return whether programs follow the text of a file as instructions, and the collection's mask does not name it."""
+    name, folder = path.rpartition("/")[2], collection.path
+    # Where the file system ignores case, a program that asks for `TOOLS.md` gets `tools.md`.
+    ignores_case = (folder.parent / folder.name.swapcase()).exists()
+    is_capital = _OBEYED_CAPITALS.fullmatch(fold_name(name).upper() if ignores_case else name)
+    is_named = path in literal_paths(parse_mask(collection.pattern)[0])
+    return bool(_OBEYED.fullmatch(fold_name(name)) or (is_capital and not is_named))
 
 
 def _slug(title: str) -> str:

@@ -30,6 +30,8 @@ TITLES = {
     "con": "note-con",
     "LPT1": "note-lpt1",
     "AGENTS": "note-agents",
+    "Copilot instructions": "note-copilot-instructions",
+    "TOOLS": "tools",
     "../../.ssh/authorized_keys": "ssh-authorized-keys",
     "\x1b[31m\u202e.hidden": "31m-hidden",
     "…!?": "a-first-line",
@@ -43,6 +45,12 @@ PLACES = (
     f" notes/{'d/' * 9} notes/{'n' * 300}.md"
 )
 """Refused targets: outside the folder, unnamed, excluded, with instructions, behind links, or not plain files."""
+
+OBEYED = """AGENTS.md agents.md Agents.override.md AGENTS.txt AGENTS.md. agents..md AGENTS.Markdown AGENT.md agent.local.md
+    claude.local.md Gemini.md skill.md QWEN.md warp.md Crush.local.md OPENCODE.md IFLOW.md CODEBUDDY.md ＡＧＥＮＴＳ.md
+    ſ\u212aill.md SKIL\u200cL.md copilot-instructions.md Copilot-Instructions.local.md py.instructions.md
+    a.INSTRUCTIONS.md CLAUDE~1.MD .github/x.md .cursor/rules/x.md .clinerules/x.md .AGENTS.md"""
+OBEYED_CAPITALS = "MEMORY SOUL TOOLS USER IDENTITY HEARTBEAT BOOTSTRAP CONVENTIONS"
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +108,37 @@ def test_nothing_is_written_where_no_note_can_be(indexed: Qmd, notes: Path, tmp_
     assert (run.status in (1, 2, 3), run.out) == (True, "")
     assert run.err.startswith("error: ")
     assert (files_of(tmp_path / "home"), files_of(outside)) == before
+
+
+@pytest.mark.parametrize("folder", ["", "in/", "skills/x/"])
+def test_names_that_agents_obey_are_refused(indexed: Qmd, notes: Path, folder: str) -> None:
+    obeyed = OBEYED.split() + [f"{name}.md" for name in OBEYED_CAPITALS.split()]
+    with open_index() as index:
+        for name in obeyed:
+            with pytest.raises(QmdError, match="programs follow instructions|path below|names that begin with a dot"):
+                add_note(index, NewNote(FACT, to=f"notes/{folder}{name}", force=True), index.collections())
+        assert len(files_of(notes)) == 3
+        for name in (*map(str.lower, OBEYED_CAPITALS.split()), "agents-meeting", "Users", "instructions"):
+            add_note(index, NewNote(FACT, to=f"notes/{folder}{name}.md", force=True), index.collections())
+
+
+def test_a_file_that_the_mask_names_is_the_users_choice(indexed: Qmd, notes: Path) -> None:
+    index_file = notes.parents[1] / "config" / "qmd" / "index.yml"
+    entries = "".join(
+        f"  {name}:\n    path: {notes}\n    pattern: '{name}.md'\n    agents_may_write: true\n"
+        for name in ("MEMORY", "CLAUDE")
+    )
+    index_file.write_text(f"collections:\n{entries}", "utf-8")
+    assert indexed("add", FACT, "--to", "MEMORY/MEMORY.md").out.split()[1] == "qmd://MEMORY/MEMORY.md"
+    assert "programs follow instructions" in indexed("add", FACT, "--to", "CLAUDE/CLAUDE.md").err
+
+
+@needs_links
+def test_where_the_file_system_ignores_case_small_letters_open_the_same_file(indexed: Qmd, notes: Path) -> None:
+    notes.with_name(notes.name.swapcase()).symlink_to(notes)  # as such a file system answers
+    run = indexed("add", FACT, "--to", "notes/tools.md")
+    assert (run.status, "programs follow instructions in 'tools.md'" in run.err) == (2, True)
+    assert indexed("add", FACT, "--title", "Tools").out.split()[1] == "qmd://notes/note-tools.md"
 
 
 def test_empty_and_large_texts_are_refused(indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
