@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
-from typing import Self
+from typing import IO, Self
 
+from qmd.foreign import short
 from qmd.indexing.reading import FileReading, read_file, read_files
 from qmd.ingest.outline import kind_of
 from qmd.records import FileEntry
@@ -61,6 +63,9 @@ class ReaderProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._has_reported = False
         """True after the process has reported that it runs."""
+        self._printed = deque[bytes]()
+        """The last kilobytes of the process's stderr."""
+        self._listener: threading.Thread | None = None
         self._lock = threading.Lock()
         self._left_s: float | None = None
         """Time left for the expected answer."""
@@ -99,7 +104,7 @@ class ReaderProcess:
                 if self._is_expired:
                     readings.append(_failed(entry, "slow", f"took longer than {self._budget_s(entry):.0f} s to read"))
                 elif suspect is entry:
-                    readings.append(_failed(entry, "crash", "crashed the process that read it"))
+                    readings.append(_failed(entry, "crash", f"crashed the process that read it{self._last_words()}"))
                 # The first crash may have another cause: the system ends processes when memory runs out.
                 suspect = entry
                 break
@@ -121,9 +126,13 @@ class ReaderProcess:
         with suppress(OSError):
             command, pipe = [sys.executable, "-Wignore", "-c", _START, *sys.path], subprocess.PIPE
             # A separate group is ended as a whole; numpy keeps no memory for threads.
-            environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
             # The size of a pipe is taken at once.
-            self._process = subprocess.Popen(command, 1 << 16, None, pipe, pipe, env=environ, start_new_session=True)
+            self._process = subprocess.Popen(command, 1 << 16, None, pipe, pipe, pipe, env=env, start_new_session=True)
+            # The thread closes the stream: the end of the process does not wait for others that may have it open.
+            self._printed, stream, self._process.stderr = deque(maxlen=2), self._process.stderr, None
+            self._listener = threading.Thread(target=_read_all, args=(stream, self._printed), daemon=True)
+            self._listener.start()
 
     def _receive(self, entry: FileEntry) -> FileReading | None:
         """Return the next answer; None when the process has died or was ended, as it then is for certain."""
@@ -148,6 +157,13 @@ class ReaderProcess:
         with suppress(OSError), process:
             pass
 
+    def _last_words(self) -> str:
+        """Return the last line that the ended process wrote to stderr, after a colon; empty without one."""
+        if self._listener is not None:
+            self._listener.join(_POLL_S)
+        line = b"".join(self._printed).decode(errors="replace").strip().rpartition("\n")[2]
+        return line and f": {short(line)}"
+
     def _within(self, seconds: float, read: Callable[[], bytes]) -> bytes:
         """Return the result of `read`; end the process and set `_is_expired` if that takes longer."""
         with self._lock:
@@ -169,6 +185,11 @@ class ReaderProcess:
                 if self._left_s <= 0 and process is not None:
                     self._is_expired = True
                     _kill(process)
+
+
+def _read_all(stream: IO[bytes], kept: deque[bytes]) -> None:
+    with stream:
+        kept.extend(iter(partial(os.read, stream.fileno(), 4096), b""))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -40,7 +40,7 @@ _OBEYED = re.compile(
     r"(agents?|claude|codebuddy|copilot-instructions|crush|gemini|iflow|opencode|qwen|skill|warp)\..*"
     r"|.*\.instructions\..*|[^.]{1,6}~\d+\..*"
 )
-"""Names of files whose text programs follow as instructions, in any case, and short names by which Windows opens them."""
+"""Names of files whose text programs follow as instructions, in any case, and short names that Windows gives files."""
 _OBEYED_CAPITALS = re.compile(r"(BOOTSTRAP|CONVENTIONS|HEARTBEAT|IDENTITY|MEMORY|SOUL|TOOLS|USER)\..*")
 """The same for names that are ordinary words in small letters: `tools.md` is a note."""
 _MOST_FOLDERS, _TITLE_CHARS, _NAME_BYTES, _TRIES = 8, 200, 100, 9
@@ -187,13 +187,12 @@ def _check_target(collection: Collection, path: str, size_bytes: int) -> None:
 
 
 def _is_obeyed(collection: Collection, path: str) -> bool:
-    """Return whether programs follow the text of a file as instructions, and the collection's mask does not name it."""
+    """Return whether programs follow a file's text as instructions, and the user's mask does not name it."""
     name, folder = path.rpartition("/")[2], collection.path
     # Where the file system ignores case, a program that asks for `TOOLS.md` gets `tools.md`.
-    ignores_case = (folder.parent / folder.name.swapcase()).exists()
-    is_capital = _OBEYED_CAPITALS.fullmatch(fold_name(name).upper() if ignores_case else name)
+    shown = fold_name(name).upper() if (folder.parent / folder.name.swapcase()).exists() else name
     is_named = path in literal_paths(parse_mask(collection.pattern)[0])
-    return bool(_OBEYED.fullmatch(fold_name(name)) or (is_capital and not is_named))
+    return bool(_OBEYED.fullmatch(fold_name(name)) or (_OBEYED_CAPITALS.fullmatch(shown) and not is_named))
 
 
 def _slug(title: str) -> str:

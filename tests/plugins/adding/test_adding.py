@@ -46,10 +46,10 @@ PLACES = (
 )
 """Refused targets: outside the folder, unnamed, excluded, with instructions, behind links, or not plain files."""
 
-OBEYED = """AGENTS.md agents.md Agents.override.md AGENTS.txt AGENTS.md. agents..md AGENTS.Markdown AGENT.md agent.local.md
-    claude.local.md Gemini.md skill.md QWEN.md warp.md Crush.local.md OPENCODE.md IFLOW.md CODEBUDDY.md ＡＧＥＮＴＳ.md
-    ſ\u212aill.md SKIL\u200cL.md copilot-instructions.md Copilot-Instructions.local.md py.instructions.md
-    a.INSTRUCTIONS.md CLAUDE~1.MD .github/x.md .cursor/rules/x.md .clinerules/x.md .AGENTS.md"""
+OBEYED = """AGENTS.md agents.md Agents.override.md AGENTS.txt AGENTS.md. agents..md AGENTS.Markdown AGENT.md
+    agent.local.md claude.local.md Gemini.md skill.md QWEN.md warp.md Crush.local.md OPENCODE.md IFLOW.md CODEBUDDY.md
+    ＡＧＥＮＴＳ.md ſ\u212aill.md SKIL\u200cL.md copilot-instructions.md Copilot-Instructions.local.md
+    py.instructions.md a.INSTRUCTIONS.md CLAUDE~1.MD .github/x.md .cursor/rules/x.md .clinerules/x.md .AGENTS.md"""
 OBEYED_CAPITALS = "MEMORY SOUL TOOLS USER IDENTITY HEARTBEAT BOOTSTRAP CONVENTIONS"
 
 
@@ -115,7 +115,7 @@ def test_names_that_agents_obey_are_refused(indexed: Qmd, notes: Path, folder: s
     obeyed = OBEYED.split() + [f"{name}.md" for name in OBEYED_CAPITALS.split()]
     with open_index() as index:
         for name in obeyed:
-            with pytest.raises(QmdError, match="programs follow instructions|path below|names that begin with a dot"):
+            with pytest.raises(QmdError, match=r"programs follow instructions|path below|names that begin with a dot"):
                 add_note(index, NewNote(FACT, to=f"notes/{folder}{name}", force=True), index.collections())
         assert len(files_of(notes)) == 3
         for name in (*map(str.lower, OBEYED_CAPITALS.split()), "agents-meeting", "Users", "instructions"):

@@ -254,9 +254,12 @@ def decode(path, raw):
         with open(raw, "w") as file:
             file.write(str(started.pid))
         time.sleep(600)
+    if path[0] == "p":
+        os.write(2, b"Traceback\\n" * 100_000 + raw)
+        path[1] == "d" and os.abort()
     return f"text {os.getpid()}", ()
 """
-"""A reader that eats memory, asks a network, starts a program or hangs, by the first letter of a file's name."""
+"""A reader that eats memory, asks a network, starts a program, hangs or prints, by the first letter of its file."""
 
 
 @pytest.fixture
@@ -290,6 +293,19 @@ def test_a_reader_that_eats_memory_fails_alone_and_one_process_reads_the_rest(st
     assert read["eat.strange"].warnings == ("'eat.strange' needs more memory than one file may use",)
     texts = {text_of(read[f"{name}.strange"]) for name in ("a", "b", "z")}
     assert len(texts) == 1 and texts != {f"text {os.getpid()}"}
+
+
+def test_of_all_that_a_reader_prints_one_line_is_shown_where_it_crashed(
+    strange: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, last in {"pdies": "\x1b[31mbad\u2028pointer\n \n", "plives": "x", "pdlong": "y" * 99999}.items():
+        (strange / f"{name}.strange").write_text(last, "utf-8")
+    read = read_apart(strange)
+    crashed = "crashed the process that read it"
+    assert read["pdies.strange"].warnings == (f"'pdies.strange' {crashed}: \\x1b[31mbad pointer",)
+    assert read["pdlong.strange"].warnings == (f"'pdlong.strange' {crashed}: {'y' * 79}…",)
+    assert read["plives.strange"].document is not None
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_reader_reaches_no_network_where_the_system_can_forbid_it(strange: Path) -> None:
