@@ -84,6 +84,8 @@ def check_request(policy: AccessPolicy, headers: Iterable[tuple[str, str]]) -> R
         # A proxy in front could read another one of two equal headers.
         if sum(key == name for key, _ in pairs) > 1:
             return Refusal(400, _BAD_REQUEST, f"Bad request: more than one {name} header")
+    if "content-length" in values and "transfer-encoding" in values:
+        return Refusal(400, _BAD_REQUEST, "Bad request: both Content-Length and Transfer-Encoding")
     return (
         _check_host(policy, values.get("host"))
         or _check_origin(policy, values.get("origin"))
@@ -249,8 +251,8 @@ async def _send_refusal(send: Send, refusal: Refusal, policy: AccessPolicy) -> N
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b'Basic realm="qmd"' if policy.asks_person else b"Bearer"))
-    if refusal.status == 413:
-        # The rest of the body is not read, so the connection cannot carry another request.
+    if refusal.status in (400, 413):
+        # The end of the body is unknown or not read, so the connection cannot carry another request.
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

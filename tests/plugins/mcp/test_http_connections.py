@@ -96,3 +96,33 @@ def test_a_connection_that_asks_in_time_stays() -> None:
         for _ in range(3):
             connection.sendall(WHOLE)
             assert read_answer(connection)
+
+
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = b"Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        b"Content-Length: 48\r\n" + CHUNKED,
+        CHUNKED + b"\r\nContent-Length: 48",
+        b"content-length: 0\r\nTRANSFER-ENCODING:   Chunked  ",
+        b"X: y\r\n " + CHUNKED + b"\r\nContent-Length: 5\r\n" + CHUNKED,
+        b"Content-Length: 5\r\nContent-Length: 60",
+        b"Content-Length: 5, 60",
+        b"Content-Length: +5",
+        CHUNKED + b"\r\nTransfer-Encoding: identity",
+        b"Content-Length: 5\r\nTransfer-Encoding : chunked",
+        b"Content-Length: 5\r\nTransfer-Encoding:\x0bchunked",
+    ],
+)
+def test_a_body_of_two_lengths_is_refused_and_nothing_after_it_is_read(lengths: bytes) -> None:
+    with serving(60, 16) as connect:
+        for route in (b"GET /health", b"POST /mcp", b"POST /query", b"GET /", b"DELETE /page/x", b"HEAD *"):
+            with connect() as connection:
+                head = route + b" HTTP/1.1\r\nHost: localhost\r\n" + lengths
+                connection.sendall(head + b"\r\n\r\n0\r\n\r\n" + SMUGGLED)
+                found = b"".join(iter(lambda: connection.recv(1000), b""))
+            assert found.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 "))
+            assert found.count(b"HTTP/1.1") == 1
