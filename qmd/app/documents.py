@@ -50,10 +50,12 @@ def fetch_document(
         first, count = section.start, min(count or section.count, section.count)
     first = first or 1
     is_whole = first == 1 and count is None
-    if not is_whole:
-        lines = text.removesuffix("\n").split("\n")[first - 1 :]
-        text = "\n".join(lines if count is None else lines[:count])
     warnings, collection = found.warnings, _collection_of(reader, document)
+    if not is_whole:
+        lines = text.removesuffix("\n").split("\n")
+        if first > len(lines):
+            warnings = (*warnings, f"line {first} does not exist: the last line of '{document.uri}' is {len(lines)}")
+        text = "\n".join(lines[first - 1 :][:count])
     on_disk = collection.path / to_disk(document.path) if collection is not None and collection.path.is_dir() else None
     if on_disk is not None and not os.path.exists(on_disk):  # noqa: PTH110 - `Path` raises for strange names
         warnings = (*warnings, f"the file of '{document.uri}' no longer exists: this is its text as it was indexed")

@@ -146,9 +146,6 @@ def _find_each(
         found.append(one)
         for warning in one.warnings:
             warn(warning)
-        if not one.text and one.first_line > 1:
-            n_lines = len(index.get(one.document.uri).text.splitlines())
-            warn(f"'{one.document.uri}' has {n_lines} lines: there is no line {one.first_line}")
         if reference == together:
             break
     whole, *others = problems or (None,)

@@ -50,7 +50,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("get nope.md", 3, "Document not found: nope.md"),
     ("get pricing.md nope.md", 3, "Document not found: nope.md"),
     ("get *.txt", 3, "Document not found: *.txt\nhint: for several documents: qmd multi-get '*.txt'"),
-    ("get pricing.md:999", 0, "'qmd://notes/pricing.md' has 7 lines: there is no line 999"),
+    ("get pricing.md:999", 0, "line 999 does not exist: the last line of 'qmd://notes/pricing.md' is 7"),
     ("multi-get *.txt", 3, "No files matched pattern: *.txt"),
     ("open", 2, "Usage: qmd open <note"),
     ("get ''", 2, "Usage: qmd get <filepath>"),

@@ -178,7 +178,7 @@ def fit(
 
 def _get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
-    if asked["outline"]:
+    if asked["outline"] and fetched.text:
         fetched, asked = presentation.outlined(fetched), {**asked, "lineNumbers": False}
     text = _shown_documents(DocumentTexts((fetched,)), asked)
     return ToolAnswer((text, *(f"Warning: {warning}" for warning in fetched.warnings)))

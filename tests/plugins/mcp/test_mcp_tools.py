@@ -235,6 +235,15 @@ async def test_get_arguments_win_over_the_suffix(connect: Connect) -> None:
     assert text_of(result).endswith("-->\n\n# Alpha Doc")
 
 
+@pytest.mark.parametrize("line", [10, 99999])
+async def test_get_past_the_end_names_the_last_line(connect: Connect, line: int) -> None:
+    for asked in ({"fromLine": line}, {"fromLine": line, "outline": True}, {"file": f"docs/a.md:{line}:2"}):
+        result = await call(connect, "get", **{"file": "docs/a.md", **asked})
+        assert result.content[-1].text.endswith(f"line {line} does not exist: the last line of 'qmd://docs/a.md' is 8")
+        assert text_of(result).count("last line") == 1
+    assert "Warning" not in text_of(await call(connect, "get", file="docs/a.md:2:1"))  # an empty line
+
+
 async def test_get_by_docid_of_a_result(connect: Connect) -> None:
     found = await call(connect, "query", query="teapots", rerank=False)
     row = found.structured_content["results"][0]
