@@ -255,6 +255,17 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def has_no_keys() -> bool:
+    """Return whether stdin is a terminal at its end, which sends no key ever, as for `script </dev/null`."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        return False
+    import fcntl
+    import select
+    import termios
+
+    return bool(select.select([sys.stdin], [], [], 0)[0]) and not any(fcntl.ioctl(0, termios.FIONREAD, bytes(4)))
+
+
 def find_screen(environ: Mapping[str, str], colour: str, is_terminal: bool) -> Screen | None:
     """Return the screen to draw results on; None if a program reads them, which gets plain lines.
 

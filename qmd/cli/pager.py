@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from qmd.cli.output import flush_result, out, stdout_is_terminal, warn
+from qmd.cli.output import flush_result, has_no_keys, out, stdout_is_terminal, warn
 from qmd.escapes import visible
 from qmd.render.drawing import Screen
 from qmd.render.terminal import Styled, without_sequences
@@ -33,7 +33,7 @@ def page(text: str, screen: Screen | None, environ: Mapping[str, str]) -> None:
         environ: The environment variables.
     """
     command = _command(environ)
-    if screen is None or command is None or not stdout_is_terminal() or _fits(text, screen):
+    if screen is None or command is None or not stdout_is_terminal() or has_no_keys() or _fits(text, screen):
         out(text)
         return
     flush_result()

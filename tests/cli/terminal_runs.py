@@ -77,20 +77,23 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _channel(kind: str) -> tuple[int | None, int | None]:
-    """Return (our end, the program's end) of a stream that is `tty`, `pipe`, `full`, `empty` or `closed`."""
+    """Return (our end, the program's end) of a stream that is `tty`, `ended`, `pipe`, `full`, `empty` or `closed`."""
     if kind == "closed":
         return None, None
     if kind == "full":
         return None, os.open("/dev/full", os.O_WRONLY)
     if kind == "empty":
         return None, os.open(os.devnull, os.O_RDONLY)
-    if kind == "tty":
+    if kind in ("tty", "ended"):
         import pty
         import termios
         import tty
 
         ours, theirs = pty.openpty()
-        tty.setraw(theirs, termios.TCSANOW)  # keep line feeds unchanged
+        if kind == "ended":
+            os.write(ours, b"\x04")
+        else:
+            tty.setraw(theirs, termios.TCSANOW)  # keep line feeds unchanged
         return ours, theirs
     return os.pipe()
 

@@ -22,8 +22,8 @@ def long(qmd: Qmd, notes: Path) -> Qmd:
     return qmd
 
 
-def shown(argv: tuple[str, ...], *, stdout: str = "tty", **env: str) -> Shown:
-    return run_all([{"argv": argv, "streams": ("empty", stdout, "pipe"), "env": env}])[0]
+def shown(argv: tuple[str, ...], *, stdin: str = "empty", stdout: str = "tty", **env: str) -> Shown:
+    return run_all([{"argv": argv, "streams": (stdin, stdout, "pipe"), "env": env}])[0]
 
 
 def is_paged(shown: Shown) -> bool:
@@ -53,6 +53,10 @@ def test_a_result_that_fits_the_screen_is_not_paged(long: Qmd) -> None:
 def test_a_program_gets_no_pager(long: Qmd) -> None:
     assert not is_paged(shown(LONG, stdout="pipe", QMD_PAGER=PAGED))
     assert not is_paged(shown((*LONG, "--color", "always"), stdout="pipe", QMD_PAGER=PAGED))
+
+
+def test_a_terminal_that_sends_no_keys_gets_no_pager(long: Qmd) -> None:
+    assert not is_paged(shown(LONG, stdin="ended", QMD_PAGER=PAGED))
 
 
 def test_the_pager_can_be_left_out(long: Qmd) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -116,6 +117,8 @@ class BrowseApp(ThreadedApp[Note]):
         with suppress(NotImplementedError, RuntimeError):
             # SIGTERM must restore the terminal; Windows has no such signal.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+        if not self.is_headless:  # without a signal, Textual would wait at a closed terminal
+            self.set_interval(1, lambda: sys.stdin.isatty() or self.exit())
         self._show_rows("", [])
         self._start_search()
         # The search itself reports an unreadable index.

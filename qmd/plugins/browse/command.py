@@ -13,7 +13,7 @@ from typer import Argument, Option
 from qmd.app.disk_paths import linker
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
-from qmd.cli.output import out, say, stderr_is_terminal
+from qmd.cli.output import has_no_keys, out, say, stderr_is_terminal
 from qmd.config.saved import named_query, save_search, saved_searches
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError
 from qmd.plugins import hooks
@@ -84,8 +84,8 @@ def pick_note(invocation: Invocation, opened: OpenIndex, request: SearchRequest,
 
 def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, is_picker: bool) -> Note | None:
     """Show the screen until the user leaves it; return the chosen note."""
-    if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
-        raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
+    if not (sys.stdin.isatty() and stderr_is_terminal()) or has_no_keys() or invocation.environ.get("TERM") == "dumb":
+        raise QmdError(f"'qmd {invocation.command}' needs a terminal with a keyboard", "in a script: qmd query --json")
     from qmd.plugins.browse.app import BrowseApp, Picker
     from qmd.plugins.browse.background import is_light
 
@@ -110,6 +110,8 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
         note = app.run()
     if app._exception is not None:
         raise app._exception
+    if not sys.stdin.isatty():
+        raise QmdError("the terminal was closed", "in a script: qmd query --json")
     return note
 
 

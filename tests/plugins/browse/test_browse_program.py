@@ -16,6 +16,7 @@ from tests.program import Qmd, home, indexed, notes, qmd
 
 __all__ = ["home", "indexed", "notes", "qmd"]
 
+TERMINAL = {"PYTHONPATH": str(Path(__file__).parents[3]), "TERM": "xterm", "NO_COLOR": "1"}
 COMMANDS = [("browse",), ("query", "-i"), ("search", "-i")]
 
 
@@ -23,7 +24,28 @@ COMMANDS = [("browse",), ("query", "-i"), ("search", "-i")]
 def test_a_screen_needs_a_terminal(indexed: Qmd, argv: tuple[str, ...]) -> None:
     run = indexed(*argv)
     assert (run.status, run.out) == (1, "")
-    assert run.err == f"error: 'qmd {argv[0]}' needs a terminal to draw on\nhint: in a script: qmd query --json\n"
+    assert run.err == f"error: 'qmd {argv[0]}' needs a terminal with a keyboard\nhint: in a script: qmd query --json\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")
+@pytest.mark.parametrize("ends", ["at once", "while it is shown"])
+def test_a_screen_ends_with_its_keyboard(indexed: Qmd, ends: str) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    if ends == "at once":
+        os.write(ours, b"\x04")  # as `script </dev/null` does
+    program = [sys.executable, "-m", "qmd", "browse", "--no-gpu"]
+    with subprocess.Popen(
+        program, stdin=theirs, stderr=theirs, env={**os.environ, **TERMINAL}, start_new_session=True
+    ) as running:
+        os.close(theirs)
+        shown = b""
+        while b"Sunday" not in shown and b"hint: in a script: qmd query --json" not in shown:
+            shown += os.read(ours, 1000)
+        os.close(ours)
+        assert running.wait(60) == 1
+    assert (b"error: 'qmd browse' needs a terminal with a keyboard" in shown) == (ends == "at once")
 
 
 class Terminal:
