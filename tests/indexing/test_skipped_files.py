@@ -17,6 +17,7 @@ from qmd.records import Collection, FileEntry
 from qmd.store.base import IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from tests.indexing.test_read_ahead import needs_proc, readers_of
+from tests.processes import processor_time_s
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -40,14 +41,6 @@ def write(collection: Collection, name: str, content: bytes) -> None:
 
 def entries_of(collection: Collection) -> tuple[FileEntry, ...]:
     return scan_collection(collection).files
-
-
-def processor_time_s(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_hostile_files_leave_all_others_in_the_index(notes: Collection, writer: IndexWriter) -> None:

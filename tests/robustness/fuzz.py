@@ -20,13 +20,16 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import ROOT
+from tests.processes import ROOT, processor_time_s
 from tests.robustness.generators import real_files
 from tests.robustness.report import Row, print_table
 from tests.robustness.targets import TARGETS, Target
 
 SILENCE_S = 10.0
-"""A case may take so long; the slowest honest one is a file of 60 kB on a loaded machine."""
+"""Processor time that a case may take. A busy machine gives a child little of it, so that load alone fails no case."""
+
+WALL_FACTOR = 10
+"""A case that waits, and takes no processor time, may take so many times that long."""
 
 START_S = 60.0
 MEMORY_BYTES = 4 << 30
@@ -110,13 +113,19 @@ def _watch(job: Job, child: subprocess.Popen[bytes], first: int, row: Row) -> Ge
     """What fails; returns the case that ended the child, or None when all are done."""
     assert child.stdout is not None
     current, buffered, since, told = first - 1, b"", time.monotonic(), time.monotonic()
+    heard, spent_s = since, 0.0
     while True:
         limit = START_S if current < first else job.silence_s
-        ready, _, _ = select.select([child.stdout], [], [], limit)
+        ready, _, _ = select.select([child.stdout], [], [], limit / 2)
         piece = os.read(child.stdout.fileno(), 1 << 16) if ready else b""
-        if not piece:
-            what = "died with status " + str(child.wait()) if ready else f"no end after {limit:g} s"
-            yield current, what
+        if ready and not piece:
+            yield current, f"died with status {child.wait()}"
+            return current
+        now, now_spent_s = time.monotonic(), processor_time_s(child.pid)
+        if piece:
+            heard, spent_s = now, now_spent_s
+        elif now_spent_s - spent_s >= limit or now - heard >= WALL_FACTOR * limit:
+            yield current, f"no end after {now_spent_s - spent_s:.1f} s of work in {now - heard:.1f} s"
             return current
         buffered += piece
         *complete, buffered = buffered.split(b"\n")
@@ -168,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", choices=sorted(TARGETS))
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds that one case may take")
+    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds of work that one case may take")
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--corpus", type=Path, help="folder of real files to mutate, instead of qmd's own")
     parser.add_argument("--case", type=int)

@@ -113,7 +113,7 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
 
 def file_lock(path: Path, wait_s: float) -> AbstractContextManager[bool]:
     """Lock the creation or replacement of the file at `path`."""
-    return exclusive_lock(path.with_name(f".{path.name}.lock"), wait_s)
+    return exclusive_lock(path.with_name(f".{path.name.removeprefix('.')}.lock"), wait_s)
 
 
 def _create(path: Path, timeout_ms: int) -> None:
