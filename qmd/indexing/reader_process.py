@@ -65,7 +65,7 @@ class ReaderProcess:
         """True after the process has reported that it runs."""
         self._printed = deque[bytes]()
         """The last kilobytes of the process's stderr."""
-        self._listener: threading.Thread | None = None
+        self._listener = threading.Thread()
         self._lock = threading.Lock()
         self._left_s: float | None = None
         """Time left for the expected answer."""
@@ -159,8 +159,7 @@ class ReaderProcess:
 
     def _last_words(self) -> str:
         """Return the last line that the ended process wrote to stderr, after a colon; empty without one."""
-        if self._listener is not None:
-            self._listener.join(_POLL_S)
+        self._listener.join(_POLL_S)
         line = b"".join(self._printed).decode(errors="replace").strip().rpartition("\n")[2]
         return line and f": {short(line)}"
 

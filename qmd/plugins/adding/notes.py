@@ -23,7 +23,7 @@ from qmd.app.index import Index
 from qmd.errors import BusyError, NotFoundError, QmdError, UsageError, collection_not_found
 from qmd.file_names import storable
 from qmd.files import open_below
-from qmd.foreign import fold_name, is_name, short
+from qmd.foreign import is_name, short
 from qmd.ingest.exclusion import find_exclusion
 from qmd.ingest.globs import literal_paths, parse_mask
 from qmd.records import Collection, SubQuery
@@ -37,12 +37,12 @@ _DUPLICATE_SHARE, _PIECE_CHARS, _COMPARED_CHARS = 0.8, 8, 1 << 20
 _WORDS, _NEAREST = 24, 5
 """A search for this many of the longest words finds the notes to compare: of 250 it missed none."""
 _OBEYED = re.compile(
-    r"(agents?|claude|codebuddy|copilot-instructions|crush|gemini|iflow|opencode|qwen|skill|warp)\..*"
-    r"|.*\.instructions\..*|[^.]{1,6}~\d+\..*"
+    r"(?i:(agents?|claude|codebuddy|copilot-instructions|crush|gemini|iflow|opencode|qwen|skill|warp)\..*"
+    r"|.*\.instructions\..*|[^.]{1,6}~\d+\..*)"
+    r"|(?P<word>BOOTSTRAP|CONVENTIONS|HEARTBEAT|IDENTITY|MEMORY|SOUL|TOOLS|USER)\..*"
 )
-"""Names of files whose text programs follow as instructions, in any case, and short names that Windows gives files."""
-_OBEYED_CAPITALS = re.compile(r"(BOOTSTRAP|CONVENTIONS|HEARTBEAT|IDENTITY|MEMORY|SOUL|TOOLS|USER)\..*")
-"""The same for names that are ordinary words in small letters: `tools.md` is a note."""
+"""Names of files whose text programs follow as instructions, and short names by which Windows opens such a file; words
+only in capitals, as `tools.md` is a note."""
 _MOST_FOLDERS, _TITLE_CHARS, _NAME_BYTES, _TRIES = 8, 200, 100, 9
 
 
@@ -187,12 +187,11 @@ def _check_target(collection: Collection, path: str, size_bytes: int) -> None:
 
 
 def _is_obeyed(collection: Collection, path: str) -> bool:
-    """Return whether programs follow a file's text as instructions, and the user's mask does not name it."""
+    """Return whether programs follow a file's text as instructions; if its name is a word, the mask may name it."""
     name, folder = path.rpartition("/")[2], collection.path
     # Where the file system ignores case, a program that asks for `TOOLS.md` gets `tools.md`.
-    shown = fold_name(name).upper() if (folder.parent / folder.name.swapcase()).exists() else name
-    is_named = path in literal_paths(parse_mask(collection.pattern)[0])
-    return bool(_OBEYED.fullmatch(fold_name(name)) or (_OBEYED_CAPITALS.fullmatch(shown) and not is_named))
+    found = _OBEYED.fullmatch(name.upper() if (folder.parent / folder.name.swapcase()).exists() else name)
+    return bool(found and not (found["word"] and path in literal_paths(parse_mask(collection.pattern)[0])))
 
 
 def _slug(title: str) -> str:

@@ -48,7 +48,7 @@ PLACES = (
 
 OBEYED = """AGENTS.md agents.md Agents.override.md AGENTS.txt AGENTS.md. agents..md AGENTS.Markdown AGENT.md
     agent.local.md claude.local.md Gemini.md skill.md QWEN.md warp.md Crush.local.md OPENCODE.md IFLOW.md CODEBUDDY.md
-    ＡＧＥＮＴＳ.md ſ\u212aill.md SKIL\u200cL.md copilot-instructions.md Copilot-Instructions.local.md
+    ſ\u212aill.md SKIL\u200cL.md copilot-instructions.md Copilot-Instructions.local.md
     py.instructions.md a.INSTRUCTIONS.md CLAUDE~1.MD .github/x.md .cursor/rules/x.md .clinerules/x.md .AGENTS.md"""
 OBEYED_CAPITALS = "MEMORY SOUL TOOLS USER IDENTITY HEARTBEAT BOOTSTRAP CONVENTIONS"
 
