@@ -25,7 +25,6 @@ from qmd.file_names import storable
 from qmd.files import open_below
 from qmd.foreign import is_name, short
 from qmd.ingest.exclusion import find_exclusion
-from qmd.ingest.globs import literal_paths, parse_mask
 from qmd.records import Collection, SubQuery
 from qmd.retrieval.request import SearchRequest
 from qmd.times import utc_now
@@ -191,7 +190,7 @@ def _is_obeyed(collection: Collection, path: str) -> bool:
     name, folder = path.rpartition("/")[2], collection.path
     # Where the file system ignores case, a program that asks for `TOOLS.md` gets `tools.md`.
     found = _OBEYED.fullmatch(name.upper() if (folder.parent / folder.name.swapcase()).exists() else name)
-    return bool(found and not (found["word"] and path in literal_paths(parse_mask(collection.pattern)[0])))
+    return bool(found and not (found["word"] and path in re.split(" *, *", collection.pattern)))
 
 
 def _slug(title: str) -> str:

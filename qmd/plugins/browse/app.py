@@ -118,7 +118,7 @@ class BrowseApp(ThreadedApp[Note]):
             # SIGTERM must restore the terminal; Windows has no such signal.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         if not self.is_headless:  # without a signal, Textual would wait at a closed terminal
-            self.set_interval(1, lambda: sys.stdin.isatty() or self.exit())
+            self.set_interval(1, lambda: None if sys.stdin.isatty() else self.exit())
         self._show_rows("", [])
         self._start_search()
         # The search itself reports an unreadable index.

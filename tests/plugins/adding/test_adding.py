@@ -125,7 +125,7 @@ def test_names_that_agents_obey_are_refused(indexed: Qmd, notes: Path, folder: s
 def test_a_file_that_the_mask_names_is_the_users_choice(indexed: Qmd, notes: Path) -> None:
     index_file = notes.parents[1] / "config" / "qmd" / "index.yml"
     entries = "".join(
-        f"  {name}:\n    path: {notes}\n    pattern: '{name}.md'\n    agents_may_write: true\n"
+        f"  {name}:\n    path: {notes}\n    pattern: 'log.md, {name}.md'\n    agents_may_write: true\n"
         for name in ("MEMORY", "CLAUDE")
     )
     index_file.write_text(f"collections:\n{entries}", "utf-8")
