@@ -74,6 +74,9 @@ class HealthWriter(Health, ChunkWriter):
             damaged |= {"documents", "words"} if damaged & {"documents", "words"} else set()
             for name in damaged:
                 tables.state.versions.pop(name, None)
+            if "places" in damaged:
+                # Only reading the files again tells which are indexed without a part.
+                self.set_facts({name: None for name in tables.state.meta if name.startswith("made_by:analysis:")})
             sound = [one.fingerprint for one in tables.state.models if one.table not in damaged]
             self.keep_models({name: name for name in sound})
             return sorted(damaged)
