@@ -164,7 +164,7 @@ def test_a_damaged_file_is_one_line_and_its_content_is_rebuilt(
     assert table in named or (table, damage) == ("state", Path.unlink)
 
 
-@pytest.mark.parametrize("table", ["documents", "chunks", "vectors_1", "places", "words"])
+@pytest.mark.parametrize("table", ["documents", "chunks", "vectors_1", "places", "words", "state"])
 def test_a_damaged_manifest_of_an_older_version_does_not_block_cleanup(
     home: Path, tables: Path, sound: list[object], table: str
 ) -> None:
