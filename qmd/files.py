@@ -276,7 +276,8 @@ def _sweep_temporaries(target: Path) -> None:
     # A temporary file that others lock or remove meanwhile must not prevent the write.
     with suppress(OSError):
         for path in target.parent.iterdir():
-            if name.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
+            # After the clock went back, a time may be years ahead.
+            if name.fullmatch(path.name) and abs(time.time() - path.lstat().st_mtime) > _ABANDONED_S:
                 path.unlink()
 
 

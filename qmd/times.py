@@ -46,10 +46,11 @@ def settled_time(time_ns: int, looked_at_ns: int) -> int:
     """Return the time by which a later look may recognise an unchanged file or folder.
 
     A recent change may be followed by another within the same tick of the file system's clock, with equal size and
-    time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds.
+    time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds. A time outside
+    the years 1677 to 2262 does not fit into an index.
     """
     tick_ns = 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
-    return time_ns if abs(looked_at_ns - time_ns) > tick_ns else UNKNOWN_TIME_NS
+    return time_ns if abs(looked_at_ns - time_ns) > tick_ns and abs(time_ns) < 2**63 else UNKNOWN_TIME_NS
 
 
 def parse_time(text: str) -> datetime:

@@ -138,6 +138,9 @@ def test_what_killed_writes_left_is_swept_by_the_next_one(tmp_path: Path) -> Non
         path.write_text("")
         os.utime(path, (long_ago, long_ago))
     os.utime(tmp_path / ".index.yml.fresh123")
+    # Left before the clock went back.
+    (ahead := tmp_path / ".index.yml.ab12_abc").write_text("")
+    os.utime(ahead, (2**32, 2**32))
 
     write_atomically(target, "collections: {}\n")
 

@@ -330,7 +330,9 @@ def summarize_losses(losses: Sequence[SkippedFile]) -> str:
 
 
 def _is_known(entry: FileEntry, known: KnownFile | SkippedFile | None) -> bool:
-    return known is not None and known.mtime_ns == entry.mtime_ns and known.size_bytes == entry.size_bytes
+    if known is None or known.mtime_ns == UNKNOWN_TIME_NS:
+        return False
+    return (known.mtime_ns, known.size_bytes) == (entry.mtime_ns, entry.size_bytes)
 
 
 def _in_transactions(

@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
@@ -65,7 +66,7 @@ class SkippedPath(Struct, frozen=True):
     """Error message of the operating system, or the target of the link."""
 
 
-class ScanResult(Struct, frozen=True):
+class ScanResult(Struct, frozen=True, dict=True):
     """Files of a collection, sorted by path, and skipped paths."""
 
     files: tuple[FileEntry, ...]
@@ -90,11 +91,12 @@ class ScanResult(Struct, frozen=True):
 
         Such a document must stay in the index: a folder that is unreadable today is not a deleted one.
         """
-        return any(
-            path == s.path or (s.reason == "UNREADABLE_DIRECTORY" and path.startswith(s.path + "/"))
-            for s in self.skipped
-            if s.reason != "OUTSIDE_COLLECTION"
-        )
+        places = ("", *accumulate(path.split("/"), "{}/{}".format)) if self._unexamined else ()
+        return any(place in self._unexamined for place in places)
+
+    @cached_property
+    def _unexamined(self) -> frozenset[str]:
+        return frozenset(s.path for s in self.skipped if s.reason != "OUTSIDE_COLLECTION")
 
 
 class _Walk(Struct):

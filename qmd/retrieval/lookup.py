@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -150,20 +151,24 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     wanted = (name.removeprefix("./") if address is None else address).casefold()
     last = wanted.rsplit("/", 1)[-1]
     key = name_key(last.removesuffix(".md"))
-    most = min(_MAX_EDITS, max(len(last) // 3, 1))
+    most, farthest = min(_MAX_EDITS, max(len(last) // 3, 1)), _MAX_EDITS
     scored: list[tuple[int, str]] = []
     for document in reader.iter_documents():
         path = document.path.casefold()
         distances = (
-            edit_distance(wanted, path, _MAX_EDITS),
-            edit_distance(wanted, f"{document.collection.casefold()}/{path}", _MAX_EDITS),
+            edit_distance(wanted, path, farthest),
+            edit_distance(wanted, f"{document.collection.casefold()}/{path}", farthest),
             edit_distance(last, path.rsplit("/", 1)[-1], most) + 1,
             *(edit_distance(key, name_key(one), most) + 1 for one in (file_name(document.path), document.title)),
         )
         best = min(distances)
-        if best <= _MAX_EDITS and not (best == min(distances[2:]) and best > max(len(last) // 3, 1) + 1):
-            scored.append((best, f"{document.collection}/{document.path}"))
-    return [path for _, path in sorted(scored)[:limit]]
+        if best <= farthest and not (best == min(distances[2:]) and best > max(len(last) // 3, 1) + 1):
+            insort(scored, (best, f"{document.collection}/{document.path}"))
+            if len(scored) > limit:
+                scored.pop()
+                farthest = scored[-1][0]
+                most = min(most, farthest)
+    return [path for _, path in scored]
 
 
 def _find_documents(

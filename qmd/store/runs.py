@@ -17,7 +17,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from qmd.errors import AlreadyEmbeddingError
-from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
+from qmd.files import exclusive_lock, is_locked, is_recent, read_regular_file, write_atomically
 from qmd.status import EMBEDDING_TASKS, EmbeddingRun, Runner
 from qmd.times import time_text, utc_now
 
@@ -141,10 +141,9 @@ def lock_holder(database: Path) -> EmbeddingRun | None:
     record = _file(database, _RECORD)
     try:
         run = json.decode(read_regular_file(record, _MAX_BYTES), type=EmbeddingRun)
-        age_s = time.time() - record.stat().st_mtime
     except (OSError, ValueError):
         return None
-    return run if is_locked(_file(database, _LOCK)) or (run.is_paused and age_s < _PAUSE_S) else None
+    return run if is_locked(_file(database, _LOCK)) or (run.is_paused and is_recent(record, _PAUSE_S)) else None
 
 
 def _new_run(by: Runner) -> EmbeddingRun:

@@ -17,6 +17,7 @@ from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store.base import IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.sqlite.writer import SqliteWriter
+from qmd.times import UNKNOWN_TIME_NS
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -84,6 +85,19 @@ def test_a_file_changed_in_the_tick_in_which_it_was_read_is_read_again(writer: I
     counts(writer, notes)
     write(notes, "a.md", "mango tree", ahead_of_reading)
     assert counts(writer, notes) == (0, 1, 0, 0)
+    assert found(writer, "mango") == ["a.md"]
+
+
+@pytest.mark.parametrize("mtime_ns", [2**63, 13_600_000_000_000_000_000, UNKNOWN_TIME_NS])
+def test_a_file_time_that_no_index_can_hold_hides_no_change(writer: IndexWriter, notes: Path, mtime_ns: int) -> None:
+    if (stat := write(notes, "a.md", "apple tree", mtime_ns).stat()).st_mtime_ns != mtime_ns:
+        pytest.skip(f"this file system stores {stat.st_mtime_ns}")
+    write(notes, "b.md", "other tree")
+    os.utime(notes, ns=(mtime_ns, mtime_ns))
+    assert counts(writer, notes) == (2, 0, 0, 0)
+    assert counts(writer, notes) == (0, 0, 2, 0)
+    write(notes, "a.md", "mango tree", mtime_ns)
+    assert counts(writer, notes) == (0, 1, 1, 0)
     assert found(writer, "mango") == ["a.md"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from qmd.errors import NotFoundError
 from qmd.file_names import to_text
-from qmd.ingest.scan import ScanResult, scan_collection
+from qmd.ingest.scan import ScanResult, SkippedPath, scan_collection
 from qmd.records import Collection
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file names and links")
@@ -161,6 +161,11 @@ def test_an_unreadable_folder_is_reported_and_its_documents_stay(tmp_path: Path)
     assert [(s.path, s.reason) for s in result.skipped] == [("locked", "UNREADABLE_DIRECTORY")]
     assert result.is_undecided("locked/b.md")
     assert not result.is_undecided("locked2/b.md")
+
+
+def test_documents_stay_if_the_folder_of_the_collection_fails_during_the_walk() -> None:
+    result = ScanResult((), (SkippedPath("", "UNREADABLE_DIRECTORY", "Input/output error"),))
+    assert result.is_undecided("a.md") and result.is_undecided("sub/b.md")
 
 
 def test_a_missing_folder_is_an_error_not_an_empty_collection(tmp_path: Path) -> None:

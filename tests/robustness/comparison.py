@@ -13,7 +13,7 @@ from qmd.store.records import unpack_links, unpack_text
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.vec0 import vectors_of
 
-_TABLES = {
+SELECTS = {
     "collections": "SELECT name, path, pattern, ignore_json, context_json, include_by_default, position"
     " FROM qmd_collections ORDER BY name",
     "documents": "SELECT collection, path, title, hash, modified_at, active, n_chars, size_bytes, mtime_ns, metadata"
@@ -90,7 +90,7 @@ def tables(index: Path) -> Tables:
     """Every table of an index, in an order of its own, and the vectors that its chunks refer to."""
     connection = apsw.Connection(str(index), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        found: Tables = {name: connection.execute(sql).fetchall() for name, sql in _TABLES.items()}
+        found: Tables = {name: connection.execute(sql).fetchall() for name, sql in SELECTS.items()}
         found["vectors"] = _vectors(Database(connection, index))
     finally:
         connection.close()

@@ -78,6 +78,14 @@ def test_asking_for_a_run_does_not_look_like_one(database: Path) -> None:
             assert lock_holder(database) == lock.run
 
 
+def test_a_paused_run_is_not_believed_for_as_long_as_the_clock_went_back(database: Path) -> None:
+    with EmbeddingLock(database) as record:
+        record.pause()
+    assert lock_holder(database) is not None
+    os.utime(database.with_name(f".{database.name}.embed.json"), (2**32, 2**32))
+    assert lock_holder(database) is None
+
+
 def test_slices_of_one_run_are_one_run_to_others(database: Path) -> None:
     with EmbeddingLock(database) as lock:
         lock.update(Progress(30, 100))

@@ -44,7 +44,7 @@ def add(
     note = NewNote(words, title or "", (tags or "").split(","), to or "", daily, source or "", force)
     with invocation.open(invocation.locate(index)) as opened:
         added = add_note(opened, note, opened.trusted_collections())
-        with suppress(QmdError):  # lexical search needs no vectors
+        with suppress(QmdError, OSError):  # lexical search needs no vectors
             opened.embed(timeout_s=5.0)
     for warning in added.warnings:
         warn(warning)

@@ -9,7 +9,7 @@ from lancedb.table import LanceTable
 
 from qmd.errors import StoreError
 from qmd.plugins.lance.chunks import Chunks, ChunkWriter, complete_hashes
-from qmd.plugins.lance.tables import REBUILD, Tables, both
+from qmd.plugins.lance.tables import REBUILD, STATE, Tables, both
 from qmd.plugins.lance.tidying import drop_unused, tidy, unused_keys
 from qmd.status import IndexStatus
 from qmd.store.runs import lock_holder
@@ -74,6 +74,9 @@ class HealthWriter(Health, ChunkWriter):
             damaged |= {"documents", "words"} if damaged & {"documents", "words"} else set()
             for name in damaged:
                 tables.state.versions.pop(name, None)
+            if "places" in damaged:
+                # Only reading the files again tells which are indexed without a part.
+                self.set_facts({name: None for name in tables.state.meta if name.startswith("made_by:analysis:")})
             sound = [one.fingerprint for one in tables.state.models if one.table not in damaged]
             self.keep_models({name: name for name in sound})
             return sorted(damaged)
@@ -90,9 +93,10 @@ class HealthWriter(Health, ChunkWriter):
 def _find_unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, StoreError]:
     """Return unreadable tables with the reason: check all rows and indexes, or else one row."""
     found: dict[str, StoreError] = {}
-    for name in tables.state.versions:
+    for name in (*tables.state.versions, STATE):
         try:
-            if (table := tables.table(name)) is not None:
+            table = tables.connection.open_state() if name == STATE else tables.table(name)
+            if table is not None:
                 with tables.connection.failing():
                     for _ in table.search().limit(None if thorough else 1).to_batches():
                         tables.check()

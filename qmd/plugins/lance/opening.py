@@ -14,7 +14,7 @@ from qmd.files import make_private_folder
 from qmd.plugins.lance.dense import Dense
 from qmd.plugins.lance.health import Health
 from qmd.plugins.lance.lexical import Lexical
-from qmd.plugins.lance.tables import REBUILD, Connection
+from qmd.plugins.lance.tables import REBUILD, STATE, Connection
 from qmd.plugins.lance.writer import LanceWriter
 from qmd.switches import busy_timeout_ms as default_timeout_ms
 
@@ -59,4 +59,10 @@ def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
             connection.drop(name)
         return names
     with open_writer(address, path) as writer:
-        return writer.forget_damaged(thorough=thorough)
+        damaged = writer.forget_damaged(thorough=thorough)
+    if STATE in damaged:
+        # An older version of the one row is unreadable; tidying would fail each time.
+        state = connection.read_state(connection.open_state())
+        connection.drop(STATE)
+        connection.create_state(state)
+    return damaged

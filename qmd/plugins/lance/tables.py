@@ -174,9 +174,9 @@ class Connection:
                         raise
         raise NotFoundError(f"no index at '{self.address}'", "make one: qmd index .")
 
-    def create_state(self) -> None:
+    def create_state(self, state: State | None = None) -> None:
         """Create the one row, unless another writer does so at the same time."""
-        row = pa.table({"owner": [""], "beat": [0], "state": [encode_state(State())]})
+        row = pa.table({"owner": [""], "beat": [0], "state": [encode_state(state or State())]})
         with self.failing():
             try:
                 self._database.create_table(STATE, data=row)

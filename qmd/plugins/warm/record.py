@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from msgspec import Struct, json
 
 import qmd
 from qmd.config.paths import Locations
-from qmd.files import sha256, write_atomically
+from qmd.files import is_recent, sha256, write_atomically
 from qmd.records import SearchResponse
 
 SEARCH_PATH = "/index/search"
@@ -123,11 +122,7 @@ def serving_process(locations: Locations, environ: Mapping[str, str]) -> int | N
 
 def is_starting(files: WarmFiles, record: WarmRecord | None) -> bool:
     """Return whether a process is starting and has not published its address yet."""
-    try:
-        age_s = time.time() - files.record.stat().st_mtime
-    except OSError:
-        return False
-    return record is not None and record.address is None and age_s < _START_TIMEOUT_S
+    return record is not None and record.address is None and is_recent(files.record, _START_TIMEOUT_S)
 
 
 def listen(files: WarmFiles) -> tuple[socket.socket, str | int]:

@@ -52,6 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "notes").mkdir()
     for number in range(8):
         (folder / "notes" / f"{number}.md").write_text(f"# Note {number}\n\nriver planet kettle {number}\n")
+    (folder / "notes" / "lossy.md").write_text("---\ntags: [@x]\n---\n# Without its front matter\n\nriver\n")
     with open_writer(folder / "state" / "index.sqlite", f"lance:{folder / 'sound'}") as writer:
         fill(writer, folder)
     return folder
@@ -82,6 +83,7 @@ QUESTIONS: tuple[Callable[[IndexReader], object], ...] = (
     ],
     lambda reader: (reader.status(None).pending_documents, reader.status(None).vectors),
     lambda reader: list(reader.similar_terms("rivr")),
+    lambda reader: [one.path for one in reader.left_out(None)],
     lambda reader: reader.check(),
 )
 
@@ -162,7 +164,7 @@ def test_a_damaged_file_is_one_line_and_its_content_is_rebuilt(
     assert table in named or (table, damage) == ("state", Path.unlink)
 
 
-@pytest.mark.parametrize("table", ["documents", "chunks", "vectors_1", "places", "words"])
+@pytest.mark.parametrize("table", ["documents", "chunks", "vectors_1", "places", "words", "state"])
 def test_a_damaged_manifest_of_an_older_version_does_not_block_cleanup(
     home: Path, tables: Path, sound: list[object], table: str
 ) -> None:

@@ -37,6 +37,7 @@ from qmd.plugins.warm.record import (
     Message,
     WarmRecord,
     connect,
+    is_starting,
     make_record,
     read_record,
     warm_files,
@@ -526,3 +527,11 @@ def test_a_failed_start_is_not_repeated(locations: Locations, ask: Ask, started:
     (process,) = started
     assert process.wait(60) == 2
     assert "QMD_DAEMON_IDLE" in warm_files(locations).log.read_text(encoding="utf-8")
+
+
+def test_a_start_that_failed_before_the_clock_went_back_hinders_no_other(locations: Locations, environ: Environ) -> None:
+    files = warm_files(locations)
+    write_record(files, make_record(environ, None))
+    assert is_starting(files, read_record(files))
+    os.utime(files.record, (2**32, 2**32))
+    assert not is_starting(files, read_record(files))
