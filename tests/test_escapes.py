@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.escapes import one_line, visible
+from qmd.render.text import number_lines
 
 SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 HOSTILE = st.text(st.sampled_from(SEPARATORS + "\t\x1b\x9b\u202e\U000e0041" + string.ascii_letters) | st.characters())
@@ -28,3 +29,10 @@ def test_separators_become_spaces_and_control_characters_escapes() -> None:
 @given(HOSTILE)
 def test_a_shown_text_has_the_lines_of_its_line_feeds(text: str) -> None:
     assert len(visible(text).replace("\r\n", "\n").splitlines()) == len([*text.split("\n")]) - (text[-1:] in ("\n", ""))
+
+
+@given(HOSTILE)
+def test_a_numbered_text_starts_a_line_at_line_feeds_alone(text: str) -> None:
+    lines = number_lines(text, 7).replace("\r\n", "\n").splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [str(7 + at) for at in range(len(lines))]
+    assert len(lines) == max(len(text.removesuffix("\n").split("\n")), 1)

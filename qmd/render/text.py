@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from qmd.escapes import visible
 from qmd.times import parse_time
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ def xml_text(text: str) -> str:
 
 
 def number_lines(text: str, first: int) -> str:
-    """Put `N: ` before each line, from `first`; a final line break starts no line."""
+    """Put `N: ` before each line, from `first`, and escape what would start another; a final break starts no line."""
+    text = visible(text)
     body = text.removesuffix("\n")
     numbered = "\n".join(f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
     return numbered + text[len(body) :]
