@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 
 MOST_CHARS = 200
+LONG_CHARS = 1_000
+"""Most characters of a name or title, and of a message, context or setting."""
 
 _CONTROLS = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
@@ -34,6 +36,33 @@ def one_line(words: object, most: int = MOST_CHARS) -> str:
     """Return foreign words as one line of at most `most` characters, with spaces for line separators and tabs."""
     text = visible(re.sub(_SEPARATORS, " ", str(words)))
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def message_line(words: object) -> str:
+    """Return a message as one line of at most 1,000 characters, words of at most 200; longer ones lose the middle."""
+    line = one_line(words, 10 * len(str(words)))
+    return _without_middle(re.sub(rf"\S{{{MOST_CHARS + 1},}}", lambda word: _without_middle(word[0]), line), LONG_CHARS)
+
+
+def error_line(error: BaseException, most: int = LONG_CHARS) -> str:
+    """Return the message of another program's error as one line; without one, the name of its class."""
+    return one_line(" ".join(str(error).split()), most) or type(error).__name__
+
+
+def _without_middle(text: str, most: int = MOST_CHARS) -> str:
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+
+
+def address_line(address: str) -> str:
+    """Return an address or a path as one line that `qmd get` reads: percent-encoded if it has separators or controls.
+
+    Bytes that are not UTF-8 stay, for programs that open the path.
+    """
+    from urllib.parse import quote
+
+    hidden = rf"(?![\ud800-\udfff])(?:{_CONTROLS}|[\t\n\r])"
+    return re.sub(f"{hidden}|%", lambda one: quote(one[0], safe=""), address) if re.search(hidden, address) else address
 
 
 def _escaped(match: re.Match[str]) -> str:

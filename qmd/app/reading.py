@@ -13,6 +13,7 @@ from qmd.app.freshness import Freshness
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
+from qmd.escapes import message_line
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
@@ -98,7 +99,7 @@ class ReadingIndex(OpenedIndex):
             response = fit_hits(response, most, measure_texts)
         return replace(
             response,
-            warnings=(*warnings, *state.warnings, *response.warnings),
+            warnings=tuple(map(message_line, (*warnings, *state.warnings, *response.warnings))),
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )
