@@ -115,7 +115,7 @@ class _Hit(Struct, frozen=True):
         if not self.terms:  # a list by date, without relevance
             bar = Text()
         trail = [one_line(heading) for heading in hit.passage.heading_trail]
-        title = one_line(hit.document.title or file_name(hit.document.path))
+        title = one_line(hit.document.title.strip() or file_name(hit.document.path))
         name = self._marked(Text(title, style="title"))
         room = width - bar.cell_len - 2
         if len(trail) > 1 and name.cell_len + sum(len(one) + 3 for one in trail) > room:
