@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-MOST_CHARS = 200
-LONG_CHARS = 1_000
-"""Most characters of a name or title, and of a message, context or setting."""
+MOST_CHARS, LONG_CHARS = 200, 1_000
+"""Limits for a line of foreign words: in general, and for words that readers use whole (paths, contexts, messages)."""
 
 _CONTROLS = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
@@ -21,6 +20,7 @@ lines and of text direction, tags, and lone surrogates for bytes of a file name 
 """
 _SEPARATORS = "[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+"
 """Characters at which `str.splitlines` splits, and tabs, which separate columns."""
+_NOT_IN_ADDRESSES = rf"(?![\ud800-\udfff])(?:{_CONTROLS}|[\t\n\r])"
 
 
 def visible(text: str) -> str:
@@ -61,8 +61,9 @@ def address_line(address: str) -> str:
     """
     from urllib.parse import quote
 
-    hidden = rf"(?![\ud800-\udfff])(?:{_CONTROLS}|[\t\n\r])"
-    return re.sub(f"{hidden}|%", lambda one: quote(one[0], safe=""), address) if re.search(hidden, address) else address
+    if not re.search(_NOT_IN_ADDRESSES, address):
+        return address
+    return re.sub(f"{_NOT_IN_ADDRESSES}|%", lambda one: quote(one[0], safe=""), address)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -79,8 +79,7 @@ class ReadingIndex(OpenedIndex):
             with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):
                 searched = select_collections(parsed, request.collections, reader.collections())
                 # A budget in milliseconds leaves no time to look for changed files.
-                has_time = request.budget_ms is None
-                state = self._refresher.refresh(reader, searched) if has_time else Freshness()
+                state = self._refresher.refresh(reader, searched) if request.budget_ms is None else Freshness()
                 resolved, warnings = resolve(parsed, request.collections, reader)
                 response = self._run(reader, resolved, paged, roles, deadline)
         except NotFoundError:

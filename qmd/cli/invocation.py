@@ -15,6 +15,7 @@ from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
 from qmd.escapes import visible
 from qmd.render.drawing import Screen
+from qmd.render.terminal import join_styled
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -131,8 +132,6 @@ class TerminalNotices(ServerNotices):
 
     def grants_trust(self, items: GatedItems) -> bool:
         """Show the items, and ask."""
-        from qmd.render.terminal import join_styled
-
         say(join_styled(f"{line}\n" for line in describe_gated(items)))
         return confirm("Trust this project's .qmd config?")
 

@@ -1,7 +1,7 @@
 """Output: results on stdout, messages on stderr, and no control characters from indexed text on a terminal.
 
 The streams themselves escape control characters, so the rule also covers text that bypasses this module, such as logs,
-tracebacks and help. Pipes and files get the text unchanged.
+tracebacks and help. Pipes and files get results unchanged, and messages of one line each.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, NoGpu
 from qmd.cli.output import out, warn
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError, refuse_unknown
-from qmd.escapes import message_line
 from qmd.records import Scope
 
 if TYPE_CHECKING:
@@ -140,8 +139,7 @@ def _as_text(cases: Mapping[str, Case], reports: Sequence[Report]) -> str:
     failed = [f"  {r.backend} {name}: {message}" for r in reports for name, message in r.failures.items()]
     if failed:
         summary += ["", "Failed, without effect on the means:", *failed]
-    lines = [*("  ".join(cells).rstrip() for cells in padded), "", "Summary:", *summary, ""]
-    return "\n".join(map(message_line, lines))
+    return "\n".join([*("  ".join(cells).rstrip() for cells in padded), "", "Summary:", *summary, ""])
 
 
 def _cells(score: FixtureScore) -> list[str]:

@@ -16,7 +16,6 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Json
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
-from qmd.escapes import message_line
 
 _BOOTSTRAP = """---
 name: qmd
@@ -112,7 +111,7 @@ def list_skills(invocation: Invocation, as_json: Json = False) -> int:
     if as_json:
         return _json([{"name": skill.name, "description": skill.description} for skill in skills])
     width = max((len(skill.name) for skill in skills), default=0)
-    out("".join(f"  {message_line(f'{skill.name:<{width}}  {skill.description}')}\n" for skill in skills))
+    out("".join(f"  {skill.name:<{width}}  {skill.description}\n" for skill in skills))
     return EXIT_OK
 
 
