@@ -41,6 +41,8 @@ def one_line(words: object, most: int = MOST_CHARS) -> str:
 def message_line(words: object) -> str:
     """Return a message as one line of at most 1,000 characters, words of at most 200; longer ones lose the middle."""
     line = one_line(words, 10 * len(str(words)))
+    if len(line) <= MOST_CHARS:
+        return line
     return _without_middle(re.sub(rf"\S{{{MOST_CHARS + 1},}}", lambda word: _without_middle(word[0]), line), LONG_CHARS)
 
 
