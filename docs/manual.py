@@ -22,8 +22,9 @@ them, and `-n5` means `-n 5`. Every command takes `--help`.
 
 On a terminal, control characters in documents, names and messages are spelled out (`\\x1b`, `\\x07`, `\\u009b`), and so
 are the marks that reorder a line of text (`\\u202e`): nothing that was indexed can set the clipboard, disguise a link
-or clear the screen. Tabs and line breaks stay. Through a pipe or into a file every byte goes as it is. `NO_COLOR` turns
-colours and links off.
+or clear the screen. Tabs and line breaks stay. Rows and messages are so through a pipe as well, and addresses with such
+characters are percent-encoded, as `get` reads them; `--json` and `get --no-line-numbers` keep every byte. `NO_COLOR`
+turns colours and links off.
 
 At Tab a shell completes commands, options, collections, documents, docids and names once it has read the script of
 `qmd completion`: `source <(qmd completion bash)` in `~/.bashrc`, `source <(qmd completion zsh)` in `~/.zshrc` after

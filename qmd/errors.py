@@ -21,6 +21,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from qmd.escapes import message_line
+
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -33,9 +35,12 @@ EXIT_INTERRUPTED = 130
 class QmdError(Exception):
     """An expected failure: one line of message, optionally the command to run next.
 
+    Message and hint may quote any foreign words: `message_line` makes each of them one line of bounded length.
+
     Args:
-        message: One line, lower-case start, no full stop, offending value quoted.
+        message: Lower-case start, no full stop, offending value quoted.
         hint: The next command or remedy, without the word "hint".
+        details: Further lines of the message, for sentences that programs parse.
 
     Attributes:
         code: Stable machine-readable name.
@@ -45,10 +50,10 @@ class QmdError(Exception):
     code = "failure"
     exit_code = EXIT_FAILURE
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+    def __init__(self, message: str, hint: str | None = None, *, details: Sequence[str] = ()) -> None:
+        self.message = "\n".join(map(message_line, (message, *details)))
+        self.hint = None if hint is None else message_line(hint)
+        super().__init__(self.message)
 
 
 class UsageError(QmdError):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-MOST_CHARS = 200
+MOST_CHARS, LONG_CHARS = 200, 1_000
+"""Limits for a line of foreign words: in general, and for words that readers use whole (paths, contexts, messages)."""
 
 _CONTROLS = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
@@ -19,6 +20,7 @@ lines and of text direction, tags, and lone surrogates for bytes of a file name 
 """
 _SEPARATORS = "[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+"
 """Characters at which `str.splitlines` splits, and tabs, which separate columns."""
+_NOT_IN_ADDRESSES = rf"(?![\ud800-\udfff])(?:{_CONTROLS}|[\t\n\r])"
 
 
 def visible(text: str) -> str:
@@ -34,6 +36,36 @@ def one_line(words: object, most: int = MOST_CHARS) -> str:
     """Return foreign words as one line of at most `most` characters, with spaces for line separators and tabs."""
     text = visible(re.sub(_SEPARATORS, " ", str(words)))
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def message_line(words: object) -> str:
+    """Return a message as one line of at most 1,000 characters, words of at most 200; longer ones lose the middle."""
+    line = one_line(words, 10 * len(str(words)))
+    if len(line) <= MOST_CHARS:
+        return line
+    return _without_middle(re.sub(rf"\S{{{MOST_CHARS + 1},}}", lambda word: _without_middle(word[0]), line), LONG_CHARS)
+
+
+def error_line(error: BaseException, most: int = LONG_CHARS) -> str:
+    """Return the message of another program's error as one line; without one, the name of its class."""
+    return one_line(" ".join(str(error).split()), most) or type(error).__name__
+
+
+def _without_middle(text: str, most: int = MOST_CHARS) -> str:
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+
+
+def address_line(address: str) -> str:
+    """Return an address or a path as one line that `qmd get` reads: percent-encoded if it has separators or controls.
+
+    Bytes that are not UTF-8 stay, for programs that open the path.
+    """
+    from urllib.parse import quote
+
+    if not re.search(_NOT_IN_ADDRESSES, address):
+        return address
+    return re.sub(f"{_NOT_IN_ADDRESSES}|%", lambda one: quote(one[0], safe=""), address)
 
 
 def _escaped(match: re.Match[str]) -> str:

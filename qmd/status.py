@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from qmd.escapes import address_line, message_line
 from qmd.file_names import to_text
 from qmd.records import Collection
 
@@ -55,14 +56,14 @@ class SkippedFile(Struct, frozen=True, rename={"message": "reason"}):
 
     @property
     def reason(self) -> str:
-        """Message, with ` (line 4)` if the line is known."""
-        return self.message if self.line is None else f"{self.message} (line {self.line})"
+        """Message on one line, with ` (line 4)` if the line is known."""
+        return message_line(self.message if self.line is None else f"{self.message} (line {self.line})")
 
     @property
     def as_grep_line(self) -> str:
         """`path:4: message`, in the form of grep."""
         line = "" if self.line is None else f":{self.line}"
-        return f"{self.path}{line}: {self.message}"
+        return f"{address_line(self.path)}{line}: {message_line(self.message)}"
 
 
 Runner = Literal["embed", "watch", "server", "cleanup", "copy"]

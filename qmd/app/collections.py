@@ -17,6 +17,7 @@ from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.escapes import address_line
 from qmd.file_names import to_disk, to_text
 from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
@@ -32,7 +33,7 @@ def check_name(name: str) -> None:
     Raises:
         UsageError: It is blank or has control characters.
     """
-    if not name.strip("/ ") or any(ord(character) < 32 for character in name):
+    if not name.strip("/ ") or address_line(name) != name:
         raise UsageError(f"collection name '{name}' is not usable", "use letters, digits, dots, dashes")
 
 

@@ -15,6 +15,7 @@ from qmd.analysis.note_names import name_key
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collection_not_found
+from qmd.escapes import message_line
 from qmd.file_names import to_disk
 from qmd.records import Collection, Heading, Scope, StoredDocument
 from qmd.retrieval.lookup import ResolvedDocument, context_for, resolve_words
@@ -59,7 +60,8 @@ def fetch_document(
     on_disk = collection.path / to_disk(document.path) if collection is not None and collection.path.is_dir() else None
     if on_disk is not None and not os.path.exists(on_disk):  # noqa: PTH110 - `Path` raises for strange names
         warnings = (*warnings, f"the file of '{document.uri}' no longer exists: this is its text as it was indexed")
-    return DocumentText(document, _context_of(reader, document), text, first, is_whole, warnings)
+    shown = tuple(map(message_line, warnings))
+    return DocumentText(document, _context_of(reader, document), text, first, is_whole, shown)
 
 
 def fetch_documents(
@@ -82,7 +84,7 @@ def fetch_documents(
     problems = list(found.problems)
     if len(found.documents) > MAX_DOCUMENTS:
         problems.append(f"{len(found.documents)} files match, the first {MAX_DOCUMENTS} are shown: narrow the pattern")
-    return DocumentTexts(tuple(entries), tuple(problems), found.is_glob)
+    return DocumentTexts(tuple(entries), tuple(map(message_line, problems)), found.is_glob)
 
 
 def list_documents(reader: IndexReader, place: str) -> Listing:
@@ -244,9 +246,13 @@ def explain_missing(error: MissingDocumentError, reference: str, reader: IndexRe
             known = f"Document not found: {reference} (the file exists, but is not indexed)"
             return NotFoundError(known, "run: qmd update")
         return NotFoundError(
-            f"Document is excluded by ignore rule: {reference}\n  Collection: {collection.name}\n"
-            f"  Matched path: {path}\n  Ignore rule: {exclusion.rule} ({exclusion.source})",
+            f"Document is excluded by ignore rule: {reference}",
             "change the rule, then run: qmd update",
+            details=(
+                f"  Collection: {collection.name}",
+                f"  Matched path: {path}",
+                f"  Ignore rule: {exclusion.rule} ({exclusion.source})",
+            ),
         )
     return NotFoundError(f"Document not found: {reference}", error.hint)
 

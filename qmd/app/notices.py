@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.escapes import message_line
+
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -15,11 +17,11 @@ class Notices:
 
     def warn(self, message: str) -> None:
         """Receive a warning: work that was skipped or changed."""
-        _log().warning(message)
+        _log().warning(message_line(message))
 
     def say(self, message: str) -> None:
         """Receive information."""
-        _log().info(message)
+        _log().info(message_line(message))
 
     def grants_trust(self, items: GatedItems) -> bool:
         """Return whether the user trusts the parts of a project's configuration that reach beyond its folder."""

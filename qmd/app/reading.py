@@ -13,6 +13,7 @@ from qmd.app.freshness import Freshness
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
+from qmd.escapes import message_line
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
@@ -78,8 +79,7 @@ class ReadingIndex(OpenedIndex):
             with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):
                 searched = select_collections(parsed, request.collections, reader.collections())
                 # A budget in milliseconds leaves no time to look for changed files.
-                has_time = request.budget_ms is None
-                state = self._refresher.refresh(reader, searched) if has_time else Freshness()
+                state = self._refresher.refresh(reader, searched) if request.budget_ms is None else Freshness()
                 resolved, warnings = resolve(parsed, request.collections, reader)
                 response = self._run(reader, resolved, paged, roles, deadline)
         except NotFoundError:
@@ -98,7 +98,7 @@ class ReadingIndex(OpenedIndex):
             response = fit_hits(response, most, measure_texts)
         return replace(
             response,
-            warnings=(*warnings, *state.warnings, *response.warnings),
+            warnings=tuple(map(message_line, (*warnings, *state.warnings, *response.warnings))),
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )

@@ -253,6 +253,6 @@ def _run_group(name: str, words: Sequence[str], arguments: Arguments) -> int:
     is_error = name == "context" and not wants_help
     text = group_help(name, group_of(name))
     if is_error:
-        say(text.removesuffix("\n"))
+        say(*text.splitlines())
         return EXIT_USAGE
     return _show_help(text, arguments)

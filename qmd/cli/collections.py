@@ -13,6 +13,7 @@ from qmd.cli.options import Index, Json, NoIgnore
 from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
+from qmd.escapes import LONG_CHARS, address_line, one_line
 from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
@@ -61,7 +62,7 @@ def add(
     chosen = name or folder.name or "root"
     with invocation.open(invocation.locate(index)) as opened:
         opened.add_collection(chosen, folder, pattern=mask, gitignore=not no_ignore)
-        out(f"Creating collection '{chosen}'...\nCollection: {to_text(folder)} ({mask})\n\n")
+        out(f"Creating collection '{chosen}'...\nCollection: {one_line(to_text(folder), LONG_CHARS)} ({mask})\n\n")
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
@@ -78,16 +79,13 @@ def _existing_folder(invocation: Invocation, path: str) -> Path:
     # PWD keeps the name of a folder that the user reached through a link.
     given = invocation.environ.get("PWD") or str(invocation.cwd) if path == "." else expand_home(path)
     resolved = (invocation.cwd / given).resolve()
+    places = (f"  Received: {path}", f"  Resolved: {to_text(resolved)}")
     if not resolved.exists():
-        raise QmdError(
-            f"Collection path does not exist.\n  Received: {path}\n  Resolved: {to_text(resolved)}",
-            "Provide an existing directory and run 'qmd collection add <path>' again.",
-        )
+        hint = "Provide an existing directory and run 'qmd collection add <path>' again."
+        raise QmdError("Collection path does not exist.", hint, details=places)
     if not resolved.is_dir():
-        raise QmdError(
-            f"Collection path is not a directory.\n  Received: {path}\n  Resolved: {to_text(resolved)}",
-            f"to index a single file: qmd index {path}",
-        )
+        hint = f"to index a single file: qmd index {path}"
+        raise QmdError("Collection path is not a directory.", hint, details=places)
     return resolved
 
 
@@ -248,7 +246,9 @@ def check_contexts(invocation: Invocation, index: Index = None) -> int:
     with invocation.open(invocation.locate(index)) as opened:
         places = opened.paths_without_context()
     lines = [
-        f"qmd://{name}/{folder}/ has no context of its own" if folder else f"qmd://{name}/ has no context"
+        f"{address_line(f'qmd://{name}/{folder}')}/ has no context of its own"
+        if folder
+        else f"qmd://{name}/ has no context"
         for name, folder in places
     ]
     if lines:

@@ -117,8 +117,8 @@ class EmbeddingProgress:
                 n_texts = self._count_pending()
                 of_many = f" of {n_texts:,} notes" if n_texts > _MANY else ""
                 self._line.say(
-                    f"Searches and queries work now. Vectors{of_many} take about {_rough_duration(progress.left_s)}.\n"
-                    f"Ctrl-C is safe: {self._continuation}.\n",
+                    f"Searches and queries work now. Vectors{of_many} take about {_rough_duration(progress.left_s)}.",
+                    f"Ctrl-C is safe: {self._continuation}.",
                     to_programs=bool(of_many),
                 )
         self._line.show(progress)

@@ -16,6 +16,7 @@ from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, 
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.escapes import message_line
 from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 from qmd.render.columns import count, folded_home
@@ -192,9 +193,9 @@ def summary_line(invocation: Invocation, collection: Collection, report: UpdateR
     head = f"'{below}' is already in {collection.name}" if below else collection.name
     changes = f"{head}: {change_summary(invocation, report)}  "
     if invocation.screen is None:
-        return f"{changes}({to_text(collection.path)}, {collection.pattern})\n"
+        return f"{message_line(f'{changes}({to_text(collection.path)}, {collection.pattern})')}\n"
     pattern = "" if collection.pattern == DEFAULT_PATTERN else f", {collection.pattern}"
-    return f"✓ {changes}({folded_home(collection.path, Path.home())}{pattern})\n"
+    return f"✓ {message_line(f'{changes}({folded_home(collection.path, Path.home())}{pattern})')}\n"
 
 
 def update(
@@ -215,13 +216,13 @@ def update(
             n_all, is_plain = len(update.collections), invocation.screen is None
             out(f"Updating {n_all} collection(s)...\n\n" if is_plain else "")
             for number, one in enumerate(update.collections, 1):
-                out(f"[{number}/{n_all}] {one.name} ({one.pattern})\n" if is_plain else "")
+                out(f"[{number}/{n_all}] {message_line(f'{one.name} ({one.pattern})')}\n" if is_plain else "")
                 if code := _update_with_hook(invocation, update, one, pull):
                     status = code
                     failed.append(one.name)
             n_pending = update.pending()
     if failed:
-        out(f"✗ Update failed: {', '.join(failed)}\n")
+        out(f"✗ Update failed: {message_line(', '.join(failed))}\n")
     elif is_plain:
         out("✓ All collections updated.\n")
     if n_pending:
@@ -247,7 +248,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
     if invocation.screen:
         out(summary_line(invocation, collection, report))
     else:
-        out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\n")
+        out(f"Collection: {message_line(f'{to_text(collection.path)} ({collection.pattern})')}\n\n")
         out(f"Indexed: {change_summary(invocation, report)}\n\n")
     report_skipped(update, collection, report, is_named=False)
     return 0

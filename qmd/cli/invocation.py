@@ -13,7 +13,9 @@ from qmd.app.notices import Notices
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
+from qmd.escapes import visible
 from qmd.render.drawing import Screen
+from qmd.render.terminal import join_styled
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -130,8 +132,7 @@ class TerminalNotices(ServerNotices):
 
     def grants_trust(self, items: GatedItems) -> bool:
         """Show the items, and ask."""
-        for line in describe_gated(items):
-            say(line)
+        say(join_styled(f"{line}\n" for line in describe_gated(items)))
         return confirm("Trust this project's .qmd config?")
 
 
@@ -161,5 +162,6 @@ def describe_gated(items: GatedItems) -> list[str]:
     )
     for heading, entries in headings:
         if entries:
-            lines += [heading, *(f"  {name}: {value}" for name, value in entries)]
+            # Nothing of a command may be hidden or shortened.
+            lines += [heading, *(visible(f"  {name}: {value}").replace("\n", r"\x0a") for name, value in entries)]
     return lines

@@ -1,7 +1,7 @@
 """Output: results on stdout, messages on stderr, and no control characters from indexed text on a terminal.
 
 The streams themselves escape control characters, so the rule also covers text that bypasses this module, such as logs,
-tracebacks and help. Pipes and files get the text unchanged.
+tracebacks and help. Pipes and files get results unchanged, and messages of one line each.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from io import BufferedIOBase, BufferedWriter, RawIOBase, TextIOWrapper
 from typing import TYPE_CHECKING, TextIO, cast
 
 from qmd.errors import EXIT_FAILURE, BusyError, BusyModelError, QmdError, UsageError
+from qmd.escapes import message_line, visible
 
 if TYPE_CHECKING:
     from qmd.render.drawing import Colours, Screen
@@ -49,7 +50,6 @@ class _Stream(TextIOWrapper):
     def write(self, text: str, /) -> int:
         if not self.is_terminal:
             return super().write(text)
-        from qmd.escapes import visible
         from qmd.render.terminal import Styled
 
         super().write(text if isinstance(text, Styled) else visible(text))
@@ -117,18 +117,20 @@ def _output_error(error: OSError) -> Exception:
     return error if isinstance(error, BrokenPipeError) else OutputError(f"cannot write to stdout: {error.strerror}")
 
 
-def say(text: str) -> None:
-    """Write a line to stderr, and ignore a full disk.
+def say(*texts: str) -> None:
+    """Write messages to stderr, each as one line, and ignore a full disk.
 
-    A drawn line has its line feed and is not changed. On a terminal, errors, warnings and hints get colours.
+    A drawn line (`Styled`) has its line feed and is not changed. On a terminal, errors, warnings and hints get colours.
 
     Raises:
         BrokenPipeError: The reader has closed the pipe.
     """
-    label = text.partition(": ")[0]
-    if label in _LABELS and isinstance(sys.stderr, _Stream) and sys.stderr.is_terminal:
-        text = _format_message(label, text[len(label) + 2 :], sys.stderr.colour)
-    _write_message(text if text.endswith("\n") else f"{text}\n")
+    for text in texts:
+        line = _as_line(text)
+        label = line.partition(": ")[0]
+        if label in _LABELS and isinstance(sys.stderr, _Stream) and sys.stderr.is_terminal:
+            line = _format_message(label, line[len(label) + 2 :], sys.stderr.colour)
+        _write_message(line if line.endswith("\n") else f"{line}\n")
 
 
 _LABELS = {"error": "bad", "warning": "warning", "hint": "command"}
@@ -147,18 +149,17 @@ def _format_message(label: str, text: str, colour: str) -> Styled:
     from rich.cells import cell_len
     from rich.text import Text
 
-    from qmd.escapes import visible
     from qmd.render.drawing import draw
 
     screen = find_screen(os.environ, colour, is_terminal=True)
     assert screen is not None
     lead = len(label) + 2
     room = max(screen.width - lead, _MIN_COLUMNS)
-    text_before, colon, command = text.strip("\n").rpartition(": qmd ")
+    text_before, colon, command = text.rpartition(": qmd ")
     words = [*f"{text_before}:".split(" "), f"qmd {command}"] if colon else command.split(" ")
     rows: list[str] = []
     used = room
-    for word in map(visible, words):
+    for word in words:
         size = cell_len(word)
         if used + 1 + size > room:
             rows.append(word)
@@ -180,8 +181,7 @@ def set_message_colours(colour: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Write a warning to stderr, always on one line."""
-    say("warning: " + text.replace("\n", r"\x0a"))
+    say(f"warning: {text}")
 
 
 def show_progress(text: str) -> None:
@@ -189,14 +189,18 @@ def show_progress(text: str) -> None:
     from qmd.render.terminal import ERASE_LINE, join_styled
 
     # One write, because a fast terminal would show the empty line.
-    _write_message(join_styled([ERASE_LINE, text]))
+    _write_message(join_styled([ERASE_LINE, _as_line(text)]))
 
 
 def confirm(question: str) -> bool:
     if not is_interactive():
         return False
-    _write_message(f"{question} [y/N] ")
+    _write_message(f"{message_line(question)} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _as_line(text: str) -> str:
+    return message_line(text) if type(text) is str else text
 
 
 def _write_message(text: str) -> None:
@@ -227,7 +231,7 @@ def report(error: QmdError) -> int:
         # Programs retry when they read SQLite's message.
         is_index = isinstance(error, BusyError) and not isinstance(error, BusyModelError)
         suffix = " (database is locked)" if is_index and "locked" not in error.message else ""
-        say(f"error: {error.message}{suffix}")
+        say(*f"error: {error.message}{suffix}".split("\n"))
     if error.hint:
         say(f"hint: {error.hint}")
     return error.exit_code
@@ -237,9 +241,10 @@ def report_unexpected(error: Exception) -> int:
     """Print an unexpected failure; system errors about a file are reported like expected ones."""
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return report(QmdError(f"cannot use '{os.fsdecode(error.filename)}': {error.strerror}"))
-    detail = " ".join(str(error).split())
-    say(f"error: unexpected {type(error).__name__}: {detail}")
-    say("hint: run it again with QMD_DEBUG=1 for the traceback, and report it")
+    say(
+        f"error: unexpected {type(error).__name__}: {error}",
+        "hint: run it again with QMD_DEBUG=1 for the traceback, and report it",
+    )
     return EXIT_FAILURE
 
 

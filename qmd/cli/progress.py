@@ -79,11 +79,11 @@ class ProgressLine:
         else:
             say(line)
 
-    def say(self, text: str, *, to_programs: bool = False) -> None:
-        """Print a message above the line; `to_programs` also without a terminal."""
+    def say(self, *texts: str, to_programs: bool = False) -> None:
+        """Print messages above the line; `to_programs` also without a terminal."""
         if self._screen is not None or to_programs:
             self.clear()
-            say(text)
+            say(*texts)
 
     def clear(self) -> None:
         """Erase the line before other output; the next state shows it again."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from qmd.errors import GrammarError, QmdError, UsageError
 from qmd.file_names import suffix_of
-from qmd.indexing.reading import short_reason, stored_form, with_declarations
+from qmd.indexing.reading import failure_line, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
 from qmd.ingest.document import parse_text
 from qmd.ingest.outline import kind_of
@@ -129,7 +129,7 @@ class _Texts:
             raise
         # One text with a parser error must not prevent the copy of all others; the next update reads its file.
         except Exception as exc:
-            self.warnings.append(f"'{file.collection}/{file.path}' was skipped: {short_reason(exc)}")
+            self.warnings.append(failure_line(f"{file.collection}/{file.path}", "was skipped", exc))
             return None
         return replace(new, created_at=file.created_at, modified_at=file.modified_at)
 

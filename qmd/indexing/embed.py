@@ -15,7 +15,7 @@ from qmd.analysis.note_names import note_names
 from qmd.chunking.split import split_code, split_document
 from qmd.errors import GrammarError, QmdError
 from qmd.file_names import suffix_of
-from qmd.indexing.reading import find_declarations, short_reason
+from qmd.indexing.reading import failure_line, find_declarations
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_text
@@ -83,7 +83,7 @@ class Chunker(Struct):
             raise
         # One text with an error of the parser or the tokenizer must not prevent vectors for all others.
         except Exception as exc:
-            self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
+            self.warnings[failure_line(content.path, "has no vectors", exc)] = None
             return []
 
     def _declarations(self, content: PendingContent, kind: Kind) -> tuple[Declaration, ...]:

@@ -13,6 +13,7 @@ from msgspec.structs import astuple, replace
 from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_kinds
 from qmd.errors import GrammarError, UnindexableFileError
+from qmd.escapes import message_line
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import UNKNOWN, kind_of
 from qmd.plugins import Kind, hooks
@@ -22,8 +23,6 @@ from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
 if TYPE_CHECKING:
     from qmd.chunking.split import Declaration
-
-_MAX_REASON_CHARACTERS = 160
 
 
 class FileReading(Struct, frozen=True):
@@ -87,13 +86,13 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
         message, code = f"'{entry.path}' needs more memory than one file may use", "failed"
     # A parser can raise any exception; this clause keeps the rest of the run.
     except Exception as exc:
-        message, code = f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed"
+        message, code = failure_line(entry.path, "cannot be parsed", exc), "failed"
     return FileReading(entry, failure=code, mtime_ns=mtime_ns, warnings=(message,))
 
 
-def short_reason(error: Exception) -> str:
-    """Return an unforeseen error on one line of bounded length."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_REASON_CHARACTERS]
+def failure_line(path: str, outcome: str, error: Exception) -> str:
+    """Return the message for a file and an unforeseen error, on one line of bounded length."""
+    return message_line(f"'{path}' {outcome}: {type(error).__name__}: {error}")
 
 
 def with_declarations(document: Document, kind: Kind) -> Document:

@@ -13,6 +13,7 @@ from qmd import __version__
 from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.errors import QmdError, UnindexableFileError
+from qmd.escapes import message_line
 from qmd.file_names import suffix_of
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
@@ -182,7 +183,7 @@ class _Update(Struct):
             removed=removed,
             skipped=tuple((one.path, one.reason) for one in self.left_out),
             # A missing grammar is one warning for any number of files.
-            warnings=tuple(dict.fromkeys(self.warnings)),
+            warnings=tuple(dict.fromkeys(map(message_line, self.warnings))),
             n_bytes=self.n_bytes,
             ignored_files=scan.ignored_files,
             elapsed_s=elapsed_s,

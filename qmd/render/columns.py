@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.escapes import one_line, visible
+from qmd.escapes import LONG_CHARS, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def shown(text: str, style: str = "", link: str | None = None) -> Text:
     from rich.style import Style
     from rich.text import Text
 
-    part = Text(visible(" ".join(text.split("\n"))), style)
+    part = Text(one_line(text, LONG_CHARS), style)
     if link:
         part.stylize(Style(link=link))
     return part

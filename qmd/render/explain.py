@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from qmd.escapes import visible
+from qmd.escapes import one_line
 from qmd.records import Contribution, Explanation, SearchResponse
 from qmd.render.drawing import shorten
 
@@ -87,7 +87,7 @@ def explanation_rows(explanation: Explanation, width: int) -> Iterator[Text]:
     for one in explanation.contributions:
         row = Text.assemble(_EDGE, (_found_in(one), "faint"))
         if len(asked) > 1:
-            row.append(f"  {visible(' '.join(one.query.split()))}", "faint")
+            row.append(f"  {one_line(one.query)}", "faint")
         yield shorten(row, width)
     steps = [f"fused {explanation.fused_score:.2f}, rank {explanation.fused_rank}"]
     if explanation.rerank_score is not None:
@@ -109,12 +109,12 @@ def run_rows(response: SearchResponse, width: int) -> Iterator[Text]:
     from rich.text import Text
 
     for subquery in response.expansions:
-        yield shorten(Text.assemble(("proposed  ", "faint"), visible(f"{subquery.kind}: {subquery.text}")), width)
+        yield shorten(Text.assemble(("proposed  ", "faint"), one_line(f"{subquery.kind}: {subquery.text}")), width)
     for text, reason in response.dropped_expansions:
-        yield shorten(Text.assemble(("dropped   ", "faint"), visible(f"{text}: {reason}")), width)
+        yield shorten(Text.assemble(("dropped   ", "faint"), one_line(f"{text}: {reason}")), width)
     total = sum(one.elapsed_ms for one in response.timings)
     for one in response.timings:
         bar = "▰" * round(_BAR * one.elapsed_ms / max(total, 1.0))
         yield Text.assemble(f"{one.stage:10}{one.elapsed_ms:6.0f} ms  ", (bar, "faint"))
     models = ", ".join(response.models)
-    yield shorten(Text.assemble(f"{'total':10}{total:6.0f} ms  ", (visible(models), "faint")), width)
+    yield shorten(Text.assemble(f"{'total':10}{total:6.0f} ms  ", (one_line(models), "faint")), width)

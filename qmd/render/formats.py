@@ -6,12 +6,14 @@ Programs parse them: keys are added, never renamed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
 from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
 from qmd.render.text import (
     budget_line,
@@ -19,6 +21,7 @@ from qmd.render.text import (
     fence,
     json_text,
     number_lines,
+    plain_hit,
     quoted,
     round_half_up,
     worth_showing,
@@ -76,6 +79,10 @@ def make_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
     return rows
 
 
+def _text_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
+    return [Row(plain_hit(one.hit), address_line(one.identifier), one.docid) for one in make_rows(response, options)]
+
+
 def file_identifier(uri: str, index_name: str) -> str:
     """Return `uri`, with `?index=` if the index is not the default one."""
     return uri if index_name == "index" else f"{uri}?index={quote(index_name, safe='')}"
@@ -106,7 +113,7 @@ def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
     text = "\n".join(passage.text.split("\n")[: passage.end_line - passage.start_line + 1])
     if len(text) > max_characters:
         text = text[: max_characters - 3] + "..."
-    return number_lines(text, passage.start_line) if line_numbers else text
+    return number_lines(text, passage.start_line, is_exact=True) if line_numbers else text
 
 
 def plain_passages(hit: Hit, line_numbers: bool) -> str:
@@ -130,14 +137,14 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None
     """Return the whole text with `--full`, else all passages, or the best one of at most `max_characters`."""
     if options.full:
         body = hit.body or ""
-        return number_lines(body, 1) if options.line_numbers else body
+        return number_lines(body, 1, is_exact=True) if options.line_numbers else body
     if max_characters is None:
         return "\n".join(_snippet_text(one, len(one.text) + 1, options.line_numbers) for one in hit.all_passages)
     return _snippet_text(hit.passage, max_characters, options.line_numbers)
 
 
 def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
-    rows = make_rows(response if options.shows_all else worth_showing(response), options)
+    rows = _text_rows(response if options.shows_all else worth_showing(response), options)
     words = display_query(response.query).lower().split()
     blocks = [_hit_block(row, words, options) for row in rows]
     if response.budget is not None:
@@ -159,15 +166,16 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
     if hit.context:
         lines.append(f"Context: {hit.context}")
     if hit.passage.heading_trail:
-        lines.append(f"Section: {' › '.join(hit.passage.heading_trail)}")
+        lines.append(f"Section: {one_line(' › '.join(hit.passage.heading_trail), LONG_CHARS)}")
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
     if hit.mention:
-        lines.append(f"Mentioned: {hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}")
+        mention = f"{hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}"
+        lines.append(f"Mentioned: {one_line(mention, LONG_CHARS)}")
     if options.explain and hit.explanation:
         from qmd.render.explain import explain_lines
 
         lines += explain_lines(hit.explanation)
-    lines += [f"also in {file_identifier(uri, options.index_name)}" for uri in hit.also_in]
+    lines += [f"also in {address_line(file_identifier(uri, options.index_name))}" for uri in hit.also_in]
     text = _shown_text(hit, options) if options.full else plain_passages(hit, options.line_numbers)
     return "\n".join([*lines, "", text, ""])
 
@@ -220,7 +228,7 @@ def _hit_markdown(row: Row, options: HitOptions) -> str:
         lines.append(f"**docid:** `{row.docid}`")
     if hit.context:
         lines.append(f"**context:** {hit.context}")
-    lines += [f"**also in:** `{file_identifier(uri, options.index_name)}`" for uri in hit.also_in]
+    lines += [f"**also in:** `{address_line(file_identifier(uri, options.index_name))}`" for uri in hit.also_in]
     return "\n".join([*lines, "", _shown_text(hit, options), "", ""])
 
 
@@ -228,8 +236,6 @@ def _hit_xml(row: Row, options: HitOptions) -> str:
     hit = row.hit
     attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
     shown = " ".join(f'{key}="{xml_text(value)}"' for key, value in attributes.items() if value)
-    # XML readers turn a literal line break in an attribute into a space.
-    shown = shown.replace("\n", "&#10;")
     return f"\n<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
 
 
@@ -264,14 +270,22 @@ def render_document(header: str, found: DocumentText, line_numbers: bool) -> str
     A range without lines shows one empty line.
     """
     text = found.text.removesuffix("\n") if found.is_whole else found.text
-    folder = f"Folder Context: {found.context}\n" if found.context else ""
-    return f"{header}\n{folder}---\n\n{number_lines(text, found.first_line) if line_numbers else text}\n"
+    folder = f"Folder Context: {one_line(found.context, LONG_CHARS)}\n" if found.context else ""
+    return f"{address_line(header)}\n{folder}---\n\n{number_lines(text, found.first_line) if line_numbers else text}\n"
 
 
 def render_documents(documents: Sequence[FetchedDocument], format: str, line_numbers: bool) -> str:
     if line_numbers:
-        documents = [one if one.skipped else replace(one, body=number_lines(one.body, 1)) for one in documents]
+        number = partial(number_lines, first=1, is_exact=format == "json")
+        documents = [one if one.skipped else replace(one, body=number(one.body)) for one in documents]
     return FORMATS[format].documents(documents)
+
+
+def _plain_document(one: FetchedDocument) -> FetchedDocument:
+    """Return a document for text, with title and context of one line each; its text stays, for scripts."""
+    document, context = replace(one.document, title=one_line(one.document.title)), one.context
+    context, skipped = context and one_line(context, LONG_CHARS), one.skipped and message_line(one.skipped)
+    return replace(one, document=document, identifier=address_line(one.identifier), context=context, skipped=skipped)
 
 
 def _document_block(one: FetchedDocument) -> str:
@@ -352,11 +366,13 @@ class Format(Struct, frozen=True):
 
 
 def _each_hit(render: Callable[[Row, HitOptions], str], head: str = "", tail: str = "") -> _Hits:
-    return lambda response, options: head + "".join(render(row, options) for row in make_rows(response, options)) + tail
+    return lambda response, options: (
+        head + "".join(render(row, options) for row in _text_rows(response, options)) + tail
+    )
 
 
 def _each_document(render: Callable[[FetchedDocument], str], head: str = "", tail: str = "") -> _Documents:
-    return lambda documents: head + "".join(map(render, documents)) + tail
+    return lambda documents: head + "".join(render(_plain_document(one)) for one in documents) + tail
 
 
 FORMATS: Mapping[str, Format] = {

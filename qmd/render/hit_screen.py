@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.escapes import one_line, visible
+from qmd.escapes import LONG_CHARS, one_line, visible
 from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
 from qmd.render.columns import elide, next_steps
@@ -97,7 +97,7 @@ class _Hit(Struct, frozen=True):
         if hit.also_in:
             yield self._note_rows("also in ", ", ".join(map(_short_address, hit.also_in)), width, 1)[0]
         if self.context:
-            yield from self._note_rows("", " ".join(self.context.split()), width, NOTE_ROWS)
+            yield from self._note_rows("", self.context, width, NOTE_ROWS)
         yield from self._passage(width)
         if options.explain and hit.explanation:
             from qmd.render.explain import explanation_rows
@@ -114,8 +114,8 @@ class _Hit(Struct, frozen=True):
         bar = Text.assemble(("▰" * filled, word), ("▱" * (_BAR - filled), "faint"), (f" {word:6}", word))
         if not self.terms:  # a list by date, without relevance
             bar = Text()
-        trail = [_line(heading) for heading in hit.passage.heading_trail]
-        title = _line(hit.document.title) or _line(file_name(hit.document.path))
+        trail = [one_line(heading) for heading in hit.passage.heading_trail]
+        title = one_line(hit.document.title.strip() or file_name(hit.document.path))
         name = self._marked(Text(title, style="title"))
         room = width - bar.cell_len - 2
         if len(trail) > 1 and name.cell_len + sum(len(one) + 3 for one in trail) > room:
@@ -143,7 +143,7 @@ class _Hit(Struct, frozen=True):
         """Wrap a faint line to at most `most` rows."""
         from rich.text import Text
 
-        rows = wrap(Text(_line(lead + text), style="note"), width)
+        rows = wrap(Text(one_line(lead + text, LONG_CHARS), style="note"), width)
         if len(rows) > most:
             rows = [*rows[: most - 1], shorten(Text(rows[most - 1].plain + " …", style="note"), width)]
         return rows
@@ -195,8 +195,3 @@ def _unwrapped(lead: str, line: Text) -> Text:
 def _short_address(uri: str) -> str:
     """Shorten an address to a form that `qmd get` accepts."""
     return uri.removeprefix("qmd://")
-
-
-def _line(text: str) -> str:
-    """Return `text` on one line, with control characters escaped."""
-    return visible(" ".join(text.split()))

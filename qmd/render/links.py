@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
+from qmd.escapes import address_line, one_line
 from qmd.records import Link, StoredDocument
 from qmd.render.columns import ElidedText, count, heading, indented, shown, tabulate
 from qmd.render.drawing import Screen, draw
@@ -24,7 +25,7 @@ def render_links(found: NoteLinks, name_of: NameOf) -> str:
     """Render `links`: the line of each link, the note at its other end, and the text of the link."""
     outgoing = [f"  {one.link.line}: {_named(one, name_of)}{_shown(one.link, one.document)}" for one in found.outgoing]
     incoming = [f"  {_named(one, name_of)}:{one.link.line}{_shown(one.link, found.document)}" for one in found.incoming]
-    unresolved = [f"  {one.link.line}: {written_target(one.link)}{_shown(one.link, None)}" for one in found.unresolved]
+    unresolved = [f"  {one.link.line}: {_named(one, name_of)}{_shown(one.link, None)}" for one in found.unresolved]
     lines = [_head(found.document, name_of)]
     for title, entries in (("Links to", outgoing), ("Linked from", incoming), ("Broken links", unresolved)):
         if entries:
@@ -49,7 +50,7 @@ def render_related(found: RelatedNotes, name_of: NameOf) -> str:
     if not found.notes:
         return "No related notes.\n"
     return "".join(
-        f"{int(note.score * 100 + 0.5):>3}%  {_head(note.document, name_of)}  {note.document.title}"
+        f"{int(note.score * 100 + 0.5):>3}%  {_head(note.document, name_of)}  {one_line(note.document.title)}"
         f"{f'  ({how})' if (how := connection(note)) else ''}\n"
         for note in found.notes
     )
@@ -80,11 +81,11 @@ def _link(one: NoteLink, name_of: NameOf) -> dict[str, object]:
 
 
 def _head(document: StoredDocument, name_of: NameOf) -> str:
-    return f"{name_of(document)}  {document.docid}"
+    return f"{address_line(name_of(document))}  {document.docid}"
 
 
 def _named(one: NoteLink, name_of: NameOf) -> str:
-    return name_of(one.document) if one.document is not None else written_target(one.link)
+    return address_line(name_of(one.document)) if one.document is not None else one_line(written_target(one.link))
 
 
 def written_target(link: Link) -> str:
@@ -100,7 +101,7 @@ def shown_words(link: Link, target: StoredDocument | None) -> str:
 
 def _shown(link: Link, target: StoredDocument | None) -> str:
     words = shown_words(link, target)
-    return f'  "{words}"' if words else ""
+    return f'  "{one_line(words)}"' if words else ""
 
 
 def connection(note: RelatedNote) -> str:

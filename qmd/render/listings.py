@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import ContextNote
+from qmd.escapes import LONG_CHARS, address_line, message_line, one_line, visible
 from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
@@ -76,7 +77,7 @@ def counts_of(collection: Collection, counts: Sequence[CollectionStatus]) -> tup
 def _title(collection: Collection) -> str:
     """Return `name (qmd://name/)`, marked if default searches exclude it."""
     excluded = "" if collection.include_by_default else " [excluded]"
-    return f"{collection.name} (qmd://{collection.name}/){excluded}"
+    return f"{one_line(collection.name)} ({address_line(f'qmd://{collection.name}/')}){excluded}"
 
 
 def mask(collection: Collection) -> str:
@@ -100,17 +101,17 @@ def collection_facts(collection: Collection) -> list[tuple[str, str]]:
 
 
 def _fact_lines(rows: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"  {f'{name}:':<9} {value}" for name, value in rows]
+    return [f"  {f'{name}:':<9} {one_line(value, LONG_CHARS)}" for name, value in rows]
 
 
 def render_collection(collection: Collection) -> str:
-    return "\n".join([f"Collection: {collection.name}", *_fact_lines(collection_facts(collection))]) + "\n"
+    return "\n".join([f"Collection: {one_line(collection.name)}", *_fact_lines(collection_facts(collection))]) + "\n"
 
 
 def render_collection_names(collections: Sequence[Collection], counts: Sequence[CollectionStatus]) -> str:
     if not collections:
         return NO_COLLECTIONS
-    sizes = [(one.name, counts_of(one, counts)[0]) for one in collections]
+    sizes = [(address_line(one.name), counts_of(one, counts)[0]) for one in collections]
     lines = [f"  qmd://{name}/  ({n_files} file{'' if n_files == 1 else 's'})" for name, n_files in sizes]
     return "\n".join(["Collections:", "", *lines]) + "\n"
 
@@ -120,7 +121,7 @@ def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
     sizes = [human_size(document.size) for document in documents]
     width = max((len(size) for size in sizes), default=0)
     return "".join(
-        f"{size:>{width}}  {listing_time(document.modified_at, now)}  {document.uri}\n"
+        f"{size:>{width}}  {listing_time(document.modified_at, now)}  {address_line(document.uri)}\n"
         for size, document in zip(sizes, documents, strict=True)
     )
 
@@ -140,17 +141,17 @@ def render_contexts(notes: Sequence[ContextNote]) -> str:
     for note in notes:
         if note.collection != name:
             name = note.collection
-            lines.append(name or "*")
+            lines.append(one_line(name or "*"))
         root = "  / (root)" if name else "  /"
-        lines.append(f"  {note.prefix}" if note.prefix else root)
-        lines += [f"    {line}" for line in note.text.split("\n")]
+        lines.append(f"  {one_line(note.prefix)}" if note.prefix else root)
+        lines += [f"    {line}" for line in visible(note.text).split("\n")]
     return "\n".join(lines) + "\n"
 
 
 def render_status(report: StatusReport, now: datetime) -> str:
     """Render `status` as text; programs parse `Vectors:  N embedded`."""
     index = report.index
-    lines = ["QMD Status", "", f"Index: {index.place}", f"Size:  {human_size(index.size_bytes)}"]
+    lines = ["QMD Status", "", f"Index: {one_line(index.place, LONG_CHARS)}", f"Size:  {human_size(index.size_bytes)}"]
     if report.daemon_pid is not None:
         lines.append(f"MCP:   running (PID {report.daemon_pid})")
     lines += ["", "Documents", f"  Total:    {index.documents} files indexed", f"  Vectors:  {index.vectors} embedded"]
@@ -165,15 +166,15 @@ def render_status(report: StatusReport, now: datetime) -> str:
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     facts = fact_lines(index)
     width = max([8, *(len(label) for label, _ in facts)]) + 1
-    lines += [f"  {f'{label}:':<{width}} {value}" for label, value in facts]
+    lines += [f"  {f'{label}:':<{width}} {one_line(value, LONG_CHARS)}" for label, value in facts]
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
         lines += ["", f"Skipped ({len(index.left_out)})"]
-        lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_SKIPPED_SHOWN]]
+        lines += [f"  {one_line(one.collection)}: {one.reason}" for one in index.left_out[:_SKIPPED_SHOWN]]
         if len(index.left_out) > _SKIPPED_SHOWN:
             lines.append(f"  and {len(index.left_out) - _SKIPPED_SHOWN} more (qmd status --problems)")
     if report.tips:
-        lines += ["", "Tips", *(f"  {tip}" for tip in report.tips)]
+        lines += ["", "Tips", *(f"  {message_line(tip)}" for tip in report.tips)]
     return "\n".join(lines) + "\n"
 
 
@@ -183,14 +184,14 @@ def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     lines = ["Collections"]
     for one in report.collections:
         n_files, updated_at = counts_of(one, report.index.collections)
-        lines += [f"  {_title(one)}", f"    Pattern:  {one.pattern}"]
+        lines += [f"  {_title(one)}", f"    Pattern:  {one_line(one.pattern, LONG_CHARS)}"]
         lines.append(f"    Files:    {n_files} (updated {relative_time(updated_at, now)})")
         if one.context:
             lines.append(f"    Contexts: {len(one.context)}")
         for prefix, note in one.context.items():
-            text = note.replace("\n", " ")
+            text = one_line(note, LONG_CHARS)
             preview = text if len(text) <= _PREVIEW_CHARACTERS else text[: _PREVIEW_CHARACTERS - 3] + "..."
-            lines.append(f"      {prefix or '/'}: {preview}")
+            lines.append(f"      {one_line(prefix or '/')}: {preview}")
     return lines
 
 
@@ -234,7 +235,8 @@ def render_problems(problems: Sequence[SkippedFile], *, as_json: bool) -> str:
     """Render files that could not be read completely, as `collection/path:line: reason`."""
     if not as_json:
         return (
-            "".join(f"{one.collection}/{one.as_grep_line}\n" for one in problems) or "Every file was read completely.\n"
+            "".join(f"{address_line(one.collection)}/{one.as_grep_line}\n" for one in problems)
+            or "Every file was read completely.\n"
         )
     keys = ("collection", "path", "line", "reason", "indexed")
     rows = [(one.collection, one.path, one.line, one.reason, one.is_indexed) for one in problems]

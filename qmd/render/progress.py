@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qmd.escapes import visible
+from qmd.escapes import one_line
 from qmd.progress import Progress, duration_text
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import Styled
@@ -31,7 +31,7 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
 
     # Leave columns for the `^C` of a terminal, after which a full line could not be erased.
     width = screen.width - len("^C") - 1
-    label = visible(label)
+    label = one_line(label)
     if cell_len(label) > width // 3:
         label = f"{set_cell_size(label, width // 3 - 1)}…"
     is_measured = progress.left_s is not None and progress.elapsed_s >= _WARM_UP_S

@@ -126,7 +126,7 @@ def draw_files(
 def draw_fields(screen: Screen, fields: Sequence[Field]) -> Styled:
     """Draw `collection metadata`: fields with types, notes and first values, or the values of one field."""
     if len(fields) == 1:
-        rows = ((shown(value), f"{notes:,}") for value, notes in fields[0].values.items())
+        rows = ((ElidedText(value, is_path=False), f"{notes:,}") for value, notes in fields[0].values.items())
         return draw(screen, tabulate(("Value", "Notes"), rows, ("Notes",), ("Value",)))
     cells = ((one.field, ", ".join(one.types), f"{one.notes:,}", ", ".join(one.values)) for one in fields)
     drawn = ([shown(cell if len(cell) <= _CELL else f"{cell[:_CELL]}…") for cell in row] for row in cells)

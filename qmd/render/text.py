@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from qmd.escapes import LONG_CHARS, one_line, visible
 from qmd.times import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from qmd.inference.base import EngineDescription
-    from qmd.records import Budget, Passage, SearchResponse
+    from qmd.records import Budget, Hit, Passage, SearchResponse
 
 VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
@@ -132,11 +133,23 @@ def xml_text(text: str) -> str:
     return text
 
 
-def number_lines(text: str, first: int) -> str:
-    """Put `N: ` before each line, from `first`; a final line break starts no line."""
+def plain_hit(hit: Hit) -> Hit:
+    """Return a hit for text: title and context of one line each, passages whose lines end at line feeds alone."""
+    document, context = replace(hit.document, title=one_line(hit.document.title)), hit.context
+    passage, *passages = (replace(one, text=visible(one.text)) for one in (hit.passage, *hit.passages))
+    hit = replace(hit, document=document, passage=passage, passages=tuple(passages))
+    return replace(hit, context=context and one_line(context, LONG_CHARS), body=hit.body and visible(hit.body))
+
+
+def number_lines(text: str, first: int, *, is_exact: bool = False) -> str:
+    """Put `N: ` before each line, from `first`; a final break starts no line.
+
+    Separators that would start another line are escaped, unless `is_exact`, for JSON.
+    """
+    text = text if is_exact else visible(text)
     body = text.removesuffix("\n")
-    numbered = "\n".join(f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
-    return numbered + text[len(body) :]
+    lines = (f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
+    return "\n".join(lines) + text[len(body) :]
 
 
 def stretch(text: str, line: int, most: int) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from qmd.addresses import is_below, places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
+from qmd.escapes import address_line, message_line
 from qmd.file_names import file_name, storable, to_disk
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.references import ParsedReference, bare_name, read_reference
@@ -72,8 +73,8 @@ def resolve_document(reader: IndexReader, reference: str, folder: Path | None = 
         names = _join_names([f"{document.uri} ({document.docid})" for document in found])
         hint = f"name the collection, or use the docid: qmd get '{found[0].docid}'"
         raise UsageError(f"Ambiguous path {reading.name}: {names}", hint=hint)
-    others = _join_names([document.uri for document in found[1:]]).replace("\n", r"\x0a")
-    return ResolvedDocument(found[0], reading, (f"the same text is in {others}",) if others else ())
+    others = _join_names([address_line(document.uri) for document in found[1:]])
+    return ResolvedDocument(found[0], reading, (message_line(f"the same text is in {others}"),) if others else ())
 
 
 def _join_names(names: Sequence[str]) -> str:

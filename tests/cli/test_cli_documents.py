@@ -109,7 +109,7 @@ def test_a_full_path_replaces_the_header(indexed: Qmd) -> None:
 def test_contexts_stand_above_the_text(indexed: Qmd) -> None:
     indexed("context", "add", "/", "everything")
     indexed("context", "add", "qmd://notes/daily", "day by day")
-    assert "\nFolder Context: everything\n\nday by day\n---\n" in indexed("get", "sunday.md").out
+    assert "\nFolder Context: everything day by day\n---\n" in indexed("get", "sunday.md").out
 
 
 def test_multi_get_takes_globs_lists_and_docids(indexed: Qmd) -> None:

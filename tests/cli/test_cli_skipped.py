@@ -293,4 +293,4 @@ def test_a_warning_is_one_line_although_the_name_in_it_has_two(qmd: Qmd, tmp_pat
     (folder / "new\nerror: line.md").write_bytes(b"# Zebra \xff\n")
     warnings = [line for line in qmd("index", str(folder), "--no-embed").err.splitlines() if "UTF-8" in line]
     assert len(warnings) == 1
-    assert warnings[0].startswith(r"warning: 'new\x0aerror: line.md'")
+    assert warnings[0].startswith("warning: 'new error: line.md'")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from qmd.escapes import one_line, visible
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
 from qmd.render.formats import FORMATS, HitOptions, display_query, render_hits
 from qmd.render.text import CLOSEST_CHARACTERS, worth_showing
@@ -120,7 +121,7 @@ def test_csv_is_read_back_by_a_csv_reader() -> None:
     hit = replace(HIT, document=replace(DOCUMENT, title='Beta, "B"'))
     header, row = csv.reader(io.StringIO(render("csv", hit)))
     assert header == ["docid", "score", "file", "title", "context", "line", "snippet"]
-    assert row == ["#b9a671", "0.5000", "qmd://docs/a.md", 'Beta, "B"', "Global\n\nRoot ctx", "4", SNIPPET]
+    assert row == ["#b9a671", "0.5000", "qmd://docs/a.md", 'Beta, "B"', "Global Root ctx", "4", SNIPPET]
 
 
 def test_files_lines_quote_the_context() -> None:
@@ -194,7 +195,7 @@ def test_csv_rows_survive_any_text(title: str, body: str) -> None:
     hit = replace(HIT, document=replace(DOCUMENT, title=title), body=body)
     rows = list(csv.reader(io.StringIO(render("csv", hit, full=True), newline="")))
     assert len(rows) == 2
-    assert (rows[1][3], rows[1][6]) == (title, body)
+    assert (rows[1][3], rows[1][6]) == (one_line(title), visible(body))
 
 
 def test_of_a_list_without_a_good_match_people_see_the_closest_two() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.escapes import error_line
 from qmd.inference.onnx_files import Model, read_model
 from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, driver_version, is_out_of_memory, load_driver
 from qmd.switches import is_off, is_on
@@ -149,7 +150,7 @@ def import_runtime() -> ModuleType:
     except ImportError as exc:
         if isinstance(exc, ModuleNotFoundError) and exc.name == "onnxruntime":
             raise ModelError("onnxruntime is not installed; it has no package for some systems") from exc
-        raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
+        raise ModelError(f"onnxruntime cannot be imported: {error_line(exc, 240)}", _REINSTALL) from exc
     if not hasattr(onnxruntime, "InferenceSession"):
         raise ModelError("onnxruntime is installed but empty", _REINSTALL)
     onnxruntime.disable_telemetry_events()
@@ -201,7 +202,7 @@ def open_session(
             try:
                 opened = create([(_ORT_NAMES["cuda"], use.provider_options()), _ORT_NAMES["cpu"]])
             except _runtime_errors() as exc:
-                verdict = "it does not fit in the GPU's memory" if is_out_of_memory(exc) else _one_line(exc)
+                verdict = "it does not fit in the GPU's memory" if is_out_of_memory(exc) else error_line(exc, 240)
     if opened is None:
         with mapped_errors(path.name):
             opened = create([_ORT_NAMES["cpu"]])
@@ -256,8 +257,8 @@ def cuda_verdict(device: int = 0) -> NoCuda | None:
 
             session.run(None, {"x": np.eye(2, dtype=np.float32)})
         except _runtime_errors() as exc:
-            failure = _CUDA_FAILURE.search(_one_line(exc, 2000))
-            return NoCuda(failure[0] if failure else f"CUDA does not work ({_one_line(exc)[:120]})")
+            failure = _CUDA_FAILURE.search(error_line(exc, 2000))
+            return NoCuda(failure[0] if failure else f"CUDA does not work ({error_line(exc, 120)})")
     return None
 
 
@@ -290,7 +291,7 @@ def mapped_errors(name: str, provider: Provider = "cpu") -> Iterator[None]:
             raise OutOfMemory(f"model '{name}' needs more memory than {device} has left", remedy) from exc
         is_device = any(sign in str(exc).lower() for sign in _DEVICE_FAILURES)
         hint = _WITHOUT_GPU if is_device else _FETCH_AGAIN
-        raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", hint) from exc
+        raise ModelError(f"model '{name}' cannot be used: {error_line(exc, 240)}", hint) from exc
 
 
 def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str] | None) -> Any:
@@ -323,7 +324,3 @@ def _runtime_errors() -> tuple[type[Exception], ...]:
 
     bound = [item for item in vars(state).values() if isinstance(item, type) and issubclass(item, Exception)]
     return (*bound, RuntimeError, ValueError, OSError, MemoryError)
-
-
-def _one_line(error: BaseException, most: int = 240) -> str:
-    return " ".join(str(error).split())[:most] or type(error).__name__

@@ -21,7 +21,7 @@ from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
-from qmd.escapes import visible
+from qmd.escapes import one_line, visible
 from qmd.plugins.browse.keys import KEYS
 from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, search_in_stages
 from qmd.plugins.browse.preview import FIRST_CHARACTERS, Page, Preview, lay_out
@@ -196,7 +196,7 @@ class BrowseApp(ThreadedApp[Note]):
             self._rows = rows
             self._draw_rows()
         kept = next((at for at, row in enumerate(rows) if chosen and row.key == chosen.key), 0) if keep else 0
-        results.border_title = Content(visible(title))
+        results.border_title = Content(one_line(title))
         results.highlighted = kept if rows else None
         self.screen.set_class(bool(rows) and isinstance(rows[0], Filter), "-filters")
         if self.screen.has_class("-empty") == bool(rows):
@@ -324,7 +324,7 @@ class BrowseApp(ThreadedApp[Note]):
         if isinstance(note, Note):
             link = self._link(note)
             self.copy_to_clipboard(link)
-            self.notify(f"Copied {visible(link)}", markup=False)
+            self.notify(f"Copied {one_line(link)}", markup=False)
 
     def action_preview(self) -> None:
         self.screen.toggle_class("-without-preview")

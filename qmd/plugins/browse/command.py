@@ -16,6 +16,7 @@ from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import has_no_keys, out, say, stderr_is_terminal
 from qmd.config.saved import named_query, save_search, saved_searches
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError
+from qmd.escapes import LONG_CHARS, one_line
 from qmd.plugins import hooks
 from qmd.retrieval.query import read_query
 from qmd.retrieval.query_filters import filter_text
@@ -54,7 +55,7 @@ def save(
     text = " ".join((*(filter_text("collection", one) for one in collection or ()), *(query or ())))
     if name is None:
         saved = saved_searches(folder)
-        out("".join(f"@{one}  {' '.join(kept.split())}\n" for one, kept in saved.items()))
+        out("".join(f"@{one}  {one_line(kept, LONG_CHARS)}\n" for one, kept in saved.items()))
         if not saved:
             say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
         return EXIT_OK

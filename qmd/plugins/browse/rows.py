@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.escapes import visible
+from qmd.escapes import one_line, visible
 from qmd.file_names import file_name
 from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, plain_text
 from qmd.ingest.outline import kind_of
@@ -113,7 +113,7 @@ def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:
 
 def offered_filters(collections: Sequence[Collection], documents: Sequence[StoredDocument]) -> list[Filter]:
     """Return filters by collection, date and tag, the most common tags first."""
-    counts = Counter(tag for document in documents for tag in document.tags if '"' not in tag and visible(tag) == tag)
+    counts = Counter(tag for document in documents for tag in document.tags if '"' not in tag and one_line(tag) == tag)
     tags = [Filter(filter_text("tag", tag), n) for tag, n in counts.most_common(_MOST_TAGS)]
     sizes = Counter(document.collection for document in documents)
     named = [Filter(filter_text("collection", one.name), sizes[one.name]) for one in collections]
@@ -126,7 +126,7 @@ def draw_row(row: Row, width: int, *, is_low: bool = False) -> Content:
 
     if isinstance(row, Filter):
         more = row.query or ("" if row.count is None else str(row.count))
-        return Content.assemble(visible(row.key), (f"  {_one_line(more)}", "$foreground-muted"))
+        return Content.assemble(one_line(row.key), (f"  {one_line(more)}", "$foreground-muted"))
     if row.text:
         line = Content(row.text)
         for start, end in row.spans:
@@ -134,19 +134,15 @@ def draw_row(row: Row, width: int, *, is_low: bool = False) -> Content:
         return Content.assemble((f"{row.line:>6}  ", "$foreground-muted"), line)
     name = Content.assemble(
         ("● ", _COLOURS[None if row.relevance is None else strength(row.relevance)]),
-        (_one_line(row.document.title or file_name(row.document.path)), "bold"),
-        (_one_line("".join(f" › {one}" for one in row.trail)), "$foreground-muted"),
+        (one_line(row.document.title or file_name(row.document.path)), "bold"),
+        (one_line("".join(f" › {one}" for one in row.trail)), "$foreground-muted"),
     )
-    detail = Content.styled(_one_line(f"  {row.detail}".rstrip()), "$foreground-muted")
+    detail = Content.styled(one_line(f"  {row.detail}".rstrip()), "$foreground-muted")
     folder = row.document.path.rpartition("/")[0].rpartition("/")[2] or row.document.collection
-    place = Content.styled(_one_line(f"  {folder if is_low else row.place}"), "$foreground-muted")
+    place = Content.styled(one_line(f"  {folder if is_low else row.place}"), "$foreground-muted")
     place = place.truncate(max((width // 2 if is_low else width) - detail.cell_length, 0), ellipsis=True)
     if not is_low:
         return Content.assemble(name, "\n", place, detail)
     return Content.assemble(
         name.truncate(max(width - place.cell_length - detail.cell_length, 1), ellipsis=True, pad=True), place, detail
     )
-
-
-def _one_line(text: str) -> str:
-    return visible(text).replace("\n", " ")

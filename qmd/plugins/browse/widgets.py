@@ -13,7 +13,7 @@ from textual.widgets import Input, Label, OptionList
 from textual.worker import Worker, WorkerState
 
 from qmd.errors import QmdError
-from qmd.escapes import visible
+from qmd.escapes import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +151,7 @@ class Chips(Horizontal):
     def _show(self) -> None:
         self.display = bool(self.filters)
         self.remove_children()
-        self.mount_all(Label(f"{visible(one)} ×", markup=False) for one in self.filters)
+        self.mount_all(Label(f"{one_line(one)} ×", markup=False) for one in self.filters)
 
 
 class FilterSuggester(Suggester):

@@ -14,6 +14,7 @@ from typer import Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.output import out
+from qmd.escapes import message_line
 from qmd.plugins.doctor.checks import Diagnosis, diagnose
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def doctor(
 
         invocation.page(draw_diagnosis(invocation.screen, found))
     else:
-        out("".join(f"{line}\n" for line in _plain_lines(found)))
+        out("".join(f"{message_line(line)}\n" for line in _plain_lines(found)))
     return 0
 
 

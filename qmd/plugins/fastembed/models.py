@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from qmd.batching import batches
 from qmd.errors import ModelError
+from qmd.escapes import error_line
 from qmd.inference.engines.embedder import sum_options
 from qmd.inference.engines.encoder_graph import BATCH_TOKENS
 from qmd.inference.models.stored_types import stored_format
@@ -132,5 +133,5 @@ def mapped_errors(name: str) -> Iterator[None]:
     except ModelError:
         raise
     except Exception as exc:  # three libraries, with no common base
-        detail = " ".join(str(exc).split())[:160] or type(exc).__name__
-        raise ModelError(f"model '{name}' cannot be used: {detail}", f"fetch it again: qmd models pull {name}") from exc
+        message = f"model '{name}' cannot be used: {error_line(exc, 160)}"
+        raise ModelError(message, f"fetch it again: qmd models pull {name}") from exc

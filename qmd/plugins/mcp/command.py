@@ -151,7 +151,7 @@ def _manage(action: str, locations: Locations) -> int:
         return 0
     warm = stop_warm_process(record.pid) if record is not None else None
     server = stop_server(files) if warm is None or files.pid.exists() else None
-    say("\n".join(filter(None, (server, warm))))
+    say(*filter(None, (server, warm)))
     return 0
 
 

@@ -13,6 +13,7 @@ from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
 from qmd.cli.progress import progress_callback
 from qmd.errors import EXIT_FAILURE, EXIT_OK
+from qmd.escapes import LONG_CHARS, one_line
 from qmd.inference.models.folders import find_record, model_path
 from qmd.inference.models.prepared import FormName
 from qmd.inference.records import ModelRecord, Role
@@ -64,7 +65,8 @@ def list_models(
         invocation.page(draw(invocation.screen, tabulate(heads, drawn, fold=("Where",)), *steps))
         return EXIT_OK
     width = max(len(one.record.name) for one in found)
-    out("".join(f"{role:<7} {name:<{width}}  {tier:<9} {place}\n" for role, name, tier, place in rows))
+    lines = (f"{role:<7} {name:<{width}}  {tier:<9} {place}" for role, name, tier, place in rows)
+    out("".join(f"{one_line(line, LONG_CHARS)}\n" for line in lines))
     return EXIT_OK
 
 

@@ -14,6 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from qmd.errors import ModelError
+from qmd.escapes import one_line
 from qmd.plugins.servers.settings import RemoteSettings, hide_query, is_loopback, split_url
 
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -26,7 +27,6 @@ _BREAKER_REST_S = 30.0
 _MAX_ANSWER_BYTES = 1 << 25
 """Twice the largest vectors of a whole batch; reading as much JSON takes a second or two."""
 
-_MAX_WORDS = 200
 _SIZE = re.compile(
     r"too (?:large|long|big|many)|too_l(?:arge|ong)|larger than|at most \d|maximum (?:allowed )?"
     r"(?:batch|context|input|sequence|length|number|token)|(?:less|fewer|more|longer) than \d+ (?:tokens|texts|items)|"
@@ -272,8 +272,7 @@ def _refusal_words(raw: bytes) -> str:
         text = raw.decode("utf-8", "replace").lstrip()
         if text.startswith("<"):
             return ""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= _MAX_WORDS else f"{line[: _MAX_WORDS - 1]}…"
+    return one_line(text.strip())
 
 
 def _words(value: Any) -> str:

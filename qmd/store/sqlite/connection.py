@@ -72,8 +72,7 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
     if isinstance(error, apsw.InterruptError):
         return StoreError("the query was interrupted")
     known = error.strerror if isinstance(error, OSError) else None
-    detail = (known or str(error)).replace("\n", " ") or type(error).__name__
-    return StoreError(f"{shown} cannot be used: {detail}")
+    return StoreError(f"{shown} cannot be used: {known or str(error) or type(error).__name__}")
 
 
 class Database:

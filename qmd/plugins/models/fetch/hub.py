@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.escapes import error_line
 from qmd.foreign import commit_of, short
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def describe_file(
             sleep(1.0 if pause is None else pause)
     except (OSError, ValueError, RuntimeError, httpx.HTTPError, httpx.InvalidURL) as exc:
         hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
-        raise ModelError(f"model hub cannot be reached for '{repository}': {error_text(exc)}", hint) from exc
+        raise ModelError(f"model hub cannot be reached for '{repository}': {error_line(exc)}", hint) from exc
     if answer.status_code == HTTPStatus.NOT_FOUND and head.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
         return None
     if answer.is_error:
@@ -127,7 +128,7 @@ def hub_client(title: str) -> Iterator[httpx.Client]:
         client = httpx.Client(headers={"User-Agent": _USER_AGENT}, timeout=_TIMEOUT_S, max_redirects=10)
     except (ImportError, ValueError, httpx.InvalidURL) as exc:
         hint = "set HTTPS_PROXY to an http:// address; a socks:// one needs: pip install 'httpx[socks]'"
-        raise ModelError(f"the proxy of this system cannot be used: {error_text(exc)}", hint) from exc
+        raise ModelError(f"the proxy of this system cannot be used: {error_line(exc)}", hint) from exc
     try:
         with client:
             yield client
@@ -222,8 +223,3 @@ def check_is_file(answer: httpx.Response, file: HubFile) -> None:
             f"the server sends {file.title} packed ({short(coding)}), so that it can be neither continued nor checked",
             f"a proxy or mirror does that: {_MIRROR}",
         )
-
-
-def error_text(exc: Exception) -> str:
-    """Return an exception's message, in one line."""
-    return " ".join(str(exc).split()) or type(exc).__name__

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.escapes import error_line
 from qmd.plugins.models.fetch.hub import (
     RESUMES,
     RETRIED_STATUS,
     HubFile,
     check_is_file,
     describe_file,
-    error_text,
     hub_client,
     retry_pause,
 )
@@ -151,7 +151,7 @@ class _Download:
         except httpx.RemoteProtocolError as exc:
             raise self._early_end() from exc
         except httpx.TransportError as exc:
-            raise _Fault(error_text(exc)) from exc
+            raise _Fault(error_line(exc)) from exc
 
     def _check(self, answer: httpx.Response, stored: int) -> None:
         """Refuse an answer that is neither the rest of the file nor all of it."""
@@ -189,7 +189,7 @@ class _Download:
                         since, slow_end = self._clock(), done + _SLOW_BYTES
         except OSError as exc:
             raise ModelError(
-                f"cannot write {self.file.title} to '{self._target.parent}': {exc.strerror or error_text(exc)}",
+                f"cannot write {self.file.title} to '{self._target.parent}': {exc.strerror or error_line(exc)}",
                 "free some space; qmd models pull resumes",
             ) from exc
         if self._size is None:
