@@ -71,7 +71,11 @@ class NotFoundError(QmdError):
 
 
 class MissingDocumentError(NotFoundError):
-    """No document has the name; an unindexed file may have it."""
+    """No document has the name; an unindexed file may have it, and the paths `similar` resemble it."""
+
+    def __init__(self, message: str, hint: str | None = None, similar: Sequence[str] = ()) -> None:
+        super().__init__(message, hint)
+        self.similar = similar
 
 
 class ModelError(QmdError):

@@ -16,6 +16,7 @@ from qmd.analysis.tokens import count_tokens
 from qmd.app.paging import cursor_after
 from qmd.app.records import LEAST_TOKENS, DocumentText, DocumentTexts, SkippedDocument
 from qmd.errors import UsageError
+from qmd.escapes import message_line
 from qmd.records import Budget, Hit, Passage, SearchResponse
 
 MARK = "[…]"
@@ -149,7 +150,9 @@ def cut_text(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     end = max(text.rfind("\n", most // 2, most), 0) or max(text.rfind(" ", most // 2, most), 0) or most
-    return f"{text[:end].rstrip()} {MARK}".lstrip()
+    # Blank lines at the start stay, or those below would be counted from another one.
+    head = text[:end].rstrip()
+    return f"{head} {MARK}" if head else MARK
 
 
 def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts], str], more: str) -> DocumentTexts:
@@ -168,7 +171,8 @@ def fit_documents(found: DocumentTexts, most: int, show: Callable[[DocumentTexts
     left = found.entries[n_shown:]
     named = ", ".join(f"{one.document.uri} ({one.document.size:,} characters)" for one in left[:_NAMED])
     others = f" and {len(left) - _NAMED:,} others" if len(left) > _NAMED else ""
-    problems = (*found.problems, *([f"{most:,} tokens are too few for {named}{others}"] if left else ()))
+    unshown = [message_line(f"{most:,} tokens are too few for {named}{others}")] if left else []
+    problems = (*found.problems, *unshown)
     lengths = [len(one.text) if isinstance(one, DocumentText) else 0 for one in found.entries[:n_shown]]
 
     def answer(n_characters: int) -> DocumentTexts:
@@ -194,8 +198,8 @@ def _cut_document(
     # A budget shows only the beginning of a line that is longer than its share.
     head = entry.text[:end] if end else entry.text[:n_characters].rstrip()
     next_line = more.format(entry.document.docid, entry.first_line + n_lines)
-    mark = f"[… {n_left} more line{'' if n_left == 1 else 's'}: {next_line}]"
-    return replace(entry, text=f"{head}\n{mark}", is_whole=False)
+    mark = f"\n[… {n_left} more line{'' if n_left == 1 else 's'}: {next_line}]"
+    return replace(entry, text=head + mark, is_whole=False, mark=mark)
 
 
 def fair_shares(sizes: Sequence[int], most: int) -> list[int]:

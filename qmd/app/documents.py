@@ -124,12 +124,13 @@ def _fetch_or_skip(
         size_kb, limit_kb = round(document.size / 1024), round(max_bytes / 1024)
         return SkippedDocument(document, context, f"File too large ({size_kb}KB > {limit_kb}KB)")
     text = _text_of(reader, document)
-    lines = text.split("\n")
+    lines, mark = text.split("\n"), ""
     if max_lines is not None and len(lines) > max_lines:
-        text = "\n".join([*lines[:max_lines], "", f"[... truncated {len(lines) - max_lines} more lines]"])
+        mark = f"\n\n[... truncated {len(lines) - max_lines} more lines]"
+        text = "\n".join(lines[:max_lines]) + mark
     if len(text) > room:
         return SkippedDocument(document, context, "The answer is full: ask for fewer files at once")
-    return DocumentText(document, context, text)
+    return DocumentText(document, context, text, mark=mark)
 
 
 def _text_of(reader: IndexReader, document: StoredDocument) -> str:
@@ -254,7 +255,7 @@ def explain_missing(error: MissingDocumentError, reference: str, reader: IndexRe
                 f"  Ignore rule: {exclusion.rule} ({exclusion.source})",
             ),
         )
-    return NotFoundError(f"Document not found: {reference}", error.hint)
+    return MissingDocumentError(f"Document not found: {reference}", error.hint, error.similar)
 
 
 def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:

@@ -37,6 +37,8 @@ class DocumentText(Struct, frozen=True):
     """Whether `text` is the whole text with its last line break; requested lines end without one."""
     warnings: tuple[str, ...] = ()
     """Other documents with the same text that match the reference as well."""
+    mark: str = ""
+    """End of `text` that is not the note's: qmd's line about the missing ones."""
 
 
 class SkippedDocument(Struct, frozen=True):

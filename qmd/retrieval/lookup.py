@@ -68,7 +68,7 @@ def resolve_document(reader: IndexReader, reference: str, folder: Path | None = 
     if not found:
         similar = _similar_paths(reader, bare_name(reference))
         hint = f"similar: {', '.join(similar)}" if similar else "to list the indexed documents: qmd ls"
-        raise MissingDocumentError(f"document not found: '{bare_name(reference)}'", hint=hint)
+        raise MissingDocumentError(f"document not found: '{bare_name(reference)}'", hint, similar)
     if len({document.hash for document in found}) > 1:
         names = _join_names([f"{document.uri} ({document.docid})" for document in found])
         hint = f"name the collection, or use the docid: qmd get '{found[0].docid}'"

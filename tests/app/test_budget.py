@@ -91,6 +91,8 @@ def test_one_line_without_blanks_is_cut_too() -> None:
     shown = fit(response("x" * 500_000), 100)
     assert count_tokens(render(shown)) <= 100
     assert cut_text("ab" * 10, 5) == f"ababa {MARK}"
+    # The lines below keep their numbers.
+    assert cut_text("\n\nword\n" + "ab" * 10, 12) == f"\n\nword {MARK}"
 
 
 def test_a_cursor_says_when_the_results_before_it_are_others() -> None:

@@ -273,9 +273,13 @@ def mcp_front_end(index: Index) -> FrontEnd:
         if isinstance(ask, Connect):
             found = result.structured_content
             return Answer(_rows(found["results"]), tuple(found.get("warnings", ())))
-        parts = re.split(r"(?m)^(qmd://\S+) #[0-9a-f]{6}\n\n", texts[0])
-        pairs = zip(parts[1::2], parts[2::2], strict=True)
-        return Answer(tuple(_lines_of(uri, text.removesuffix("\n\n")) for uri, text in pairs), warnings)
+        found, blocks = {}, iter(texts)
+        for block in blocks:
+            if head := re.fullmatch(r"(qmd://\S+) #[0-9a-f]{6}", block):
+                found[head[1]] = next(blocks)
+            elif block.startswith("[... truncated"):
+                found[[*found][-1]] += f"\n\n{block}"
+        return Answer(tuple(_lines_of(uri, text) for uri, text in found.items()), warnings)
 
     return ask_mcp
 

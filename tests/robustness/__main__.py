@@ -3,7 +3,7 @@
     python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--lance 200] [--seed 1]
         [--keep DIR]
 
-`--cases` is the number of files and configurations together; queries, globs and messages get a tenth of it each.
+`--cases` is the number of files and configurations together; queries, globs, messages and answers get a tenth each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.robustness import crash_states, disk_faults, fuzz, lance_damage, lanc
 from tests.robustness.report import Row, print_table
 from tests.robustness.targets import TARGETS
 
-_SHARES = {"files": 0.6, "configurations": 0.4, "queries": 0.1, "globs": 0.1, "messages": 0.1}
+_SHARES = {"files": 0.6, "configurations": 0.4, "queries": 0.1, "globs": 0.1, "messages": 0.1, "answers": 0.1}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

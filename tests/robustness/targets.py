@@ -23,7 +23,7 @@ from pathlib import Path
 
 from qmd.errors import ConfigError, QmdError
 from tests.processes import environment
-from tests.robustness import foreign_models, generators, strangers
+from tests.robustness import answers, foreign_models, generators, strangers
 
 Check = Callable[[bytes], None]
 
@@ -433,6 +433,7 @@ TARGETS = {
         Target("messages", lambda dice, _: generators.message_lines(dice), _open_messages),
         Target("projects", lambda dice, _: strangers.project(dice), strangers.open_projects),
         Target("hub", lambda dice, _: strangers.hub_answers(dice), strangers.open_hub),
+        Target("answers", lambda dice, _: answers.case(dice), answers.open_answers),
         Target("servers", lambda dice, _: strangers.server_answer(dice), strangers.open_servers),
     )
 }

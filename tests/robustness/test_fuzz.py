@@ -22,6 +22,7 @@ _CASES = {
     "globs": 80,
     "messages": 50,
     # What strangers send.
+    "answers": 250,
     "archives": 400,
     "hub": 40,
     "projects": 610,

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
+from qmd.escapes import error_line
 from qmd.plugins import hooks
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments
@@ -216,7 +217,7 @@ async def _not_found(request: Request, exc: Exception) -> Response:
 
 
 async def _failed(request: Request, exc: Exception) -> Response:
-    return _failure(500, f"{type(exc).__name__}: {exc}")
+    return _failure(500, f"{type(exc).__name__}: {error_line(exc)}")
 
 
 async def _release_regularly(index: Index, on_idle: Callable[[], None]) -> None:

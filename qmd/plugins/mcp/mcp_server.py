@@ -22,7 +22,8 @@ from mcp.shared.exceptions import MCPError
 import qmd
 from qmd.addresses import split_address
 from qmd.app.index import Index
-from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.errors import MissingDocumentError, NotFoundError, QmdError, UsageError
+from qmd.escapes import address_line, error_line, message_line, one_line
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.guard import MAY_WRITE
@@ -115,7 +116,7 @@ class _Handlers:
         """Run a tool; return failures that the model can act on as `isError` results."""
         tool = next((tool for tool in (*TOOLS, ADD, *LEGACY_TOOLS) if tool.name == params.name), None)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"Tool {params.name} not found")
+            raise MCPError(types.INVALID_PARAMS, f"Tool {one_line(params.name)} not found")
         if tool is ADD and not _may_write(ctx):
             return _error_result("Error: over HTTP, web pages and clients without the token may not write")
         try:
@@ -129,7 +130,7 @@ class _Handlers:
             raise
         except Exception as error:
             _logger.exception("tool %s failed", params.name)
-            return _error_result(f"Error: {type(error).__name__}: {error}")
+            return _error_result(f"Error: {type(error).__name__}: {error_line(error)}")
         if ctx.request is None:
             shown = presentation.without_repeats(shown, self._shown_notices)
         return types.CallToolResult(
@@ -142,7 +143,7 @@ class _Handlers:
         collections = await run_with_timeout(self._index.timeout_s, self._index.indexed_collections)
         return types.ListResourcesResult(
             resources=[
-                types.Resource(name=one.name, uri=presentation.collection_uri(one), mime_type="text/plain")
+                types.Resource(name=one_line(one.name), uri=presentation.collection_uri(one), mime_type="text/plain")
                 for one in collections
             ]
         )
@@ -163,12 +164,14 @@ class _Handlers:
         uri = str(params.uri)
         wanted = unquote(uri)
         if not wanted.lower().startswith("qmd:"):
-            raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
+            message = f"Resource {message_line(uri)} not found: expected qmd://collection/path"
+            raise MCPError(types.INVALID_PARAMS, message)
         try:
             read = await run_with_timeout(self._index.timeout_s, lambda: _read_resource(self._index, uri, wanted))
         except (NotFoundError, UsageError):
             code = types.INVALID_PARAMS if ctx.protocol_version >= _STATELESS else _NO_RESOURCE
-            raise MCPError(code, f"Document not found: {wanted.split('://', 1)[-1]}", {"uri": uri}) from None
+            name = message_line(wanted.split("://", 1)[-1])
+            raise MCPError(code, f"Document not found: {name}", {"uri": uri}) from None
         except QmdError as error:
             raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
         return types.ReadResourceResult(contents=[read])
@@ -235,9 +238,9 @@ def _not_found_text(error: NotFoundError) -> str:
     """Return the text of an error; `Document not found` lists similar paths, one per line."""
     if not error.message.startswith("Document not found"):
         return error_text(error)
-    if error.hint and error.hint.startswith("similar: "):
-        similar = error.hint.removeprefix("similar: ").split(", ")
-        return f"{error.message}\n\nDid you mean one of these?\n" + "\n".join(f"  - {path}" for path in similar)
+    if isinstance(error, MissingDocumentError) and error.similar:
+        similar = "\n".join(f"  - {address_line(path)}" for path in error.similar)
+        return f"{error.message}\n\nDid you mean one of these?\n{similar}"
     return error.message
 
 

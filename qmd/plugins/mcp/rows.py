@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import fill
+from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.plugins.mcp.presentation import document_uri, file_of
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
-from qmd.render.formats import HitOptions, Row, hit_object, mention_object, passage_objects
+from qmd.render.formats import HitOptions, Row, hit_object, passage_objects
 from qmd.render.text import CLOSEST, VERDICT_NOTES, budget_line, in_brief, number_lines, refreshed_line, round_half_up
 
 DETAILS = ("passages", "paths", "full")
@@ -47,15 +48,15 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
         hit, best = hits[number], (*passages, hits[number].passage)[0]
         span = f":{best.start_line}" + (f"-{best.end_line}" if best.end_line > best.start_line else "")
         names = (hit.document.title, *hit.passage.heading_trail)
-        context = [f"Context: {' '.join(contexts[number].split())}"] if contexts[number] else []
-        return "\n".join([_head(hit, span, names), *context, *_lines(passages, names)])
+        lines = map(visible, _lines(passages, names))
+        return "\n".join([_head(hit, span, names), *_context_line(contexts[number]), *lines])
 
     return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, TEXT_TOKENS)), *tail])
 
 
 def _found_text(response: SearchResponse, label: str) -> str:
     """Return the number of hits as text, with notices."""
-    label = label if len(label) <= _LABEL_CHARS else label[:_LABEL_CHARS] + _MORE
+    label = one_line(label, _LABEL_CHARS)
     count = len(response.hits)
     found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
     if not count and not (response.budget and response.budget.left):
@@ -145,8 +146,13 @@ def _head(hit: Hit, span: str, names: Sequence[str]) -> str:
     further = {_folded(name): name for name in reversed((stem, *names))}
     further.pop(_folded(stem))
     dated = f" {document.date}" if document.date and document.date not in document.path else ""
-    trail = "".join(f" › {name}" for name in reversed(further.values()) if name)
-    return f"{document.docid} {round(round_half_up(hit.relevance) * 100)}% {file_of(document)}{span}{dated}{trail}"
+    trail = "".join(f" › {one_line(name)}" for name in reversed(further.values()) if name)
+    score = f"{round(round_half_up(hit.relevance) * 100)}%"
+    return f"{document.docid} {score} {address_line(file_of(document))}{span}{dated}{trail}"
+
+
+def _context_line(context: str | None) -> list[str]:
+    return [f"Context: {one_line(context, LONG_CHARS)}"] if context else []
 
 
 def _lines(passages: _Passages, names: Sequence[str]) -> list[str]:
@@ -188,9 +194,11 @@ def _entry(hit: Hit, name: Callable[[StoredDocument], str]) -> dict[str, Any]:
 
 def _whole_text(hit: Hit) -> str:
     lines = [_head(hit, "", (hit.document.title, *hit.passage.heading_trail))]
-    lines += [f"Context: {hit.context}"] if hit.context else []
-    lines += [f"Also in {uri}" for uri in hit.also_in]
-    lines += ["Mentioned: {file}:{line}  {text}".format(**mention_object(hit.mention))] if hit.mention else []
+    lines += _context_line(hit.context)
+    lines += [f"Also in {address_line(uri)}" for uri in hit.also_in]
+    if hit.mention:
+        file = address_line(hit.mention.document.uri)
+        lines.append(f"Mentioned: {file}:{hit.mention.line}  {one_line(hit.mention.text, LONG_CHARS)}")
     return "\n".join([*lines, number_lines(hit.body or "", 1)])
 
 

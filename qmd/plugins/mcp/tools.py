@@ -15,10 +15,18 @@ from qmd.app.budget import fit_documents, fit_hits
 from qmd.app.index import Index
 from qmd.app.records import DEFAULT_MAX_BYTES, LEAST_TOKENS, DocumentText, DocumentTexts
 from qmd.errors import UsageError
+from qmd.escapes import address_line
 from qmd.plugins import hooks
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument
-from qmd.plugins.mcp.presentation import PASSAGE_CHARS, ToolAnswer, file_of
+from qmd.plugins.mcp.presentation import (
+    PASSAGE_CHARS,
+    TextForm,
+    ToolAnswer,
+    document_parts,
+    file_of,
+    skipped_text,
+)
 from qmd.plugins.mcp.rows import DETAILS, answer_object, results_text
 from qmd.records import SearchResponse
 from qmd.render.links import links_object, related_rows, render_links
@@ -178,30 +186,33 @@ def fit(
 
 def _get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
-    if asked["outline"] and fetched.text:
-        fetched, asked = presentation.outlined(fetched), {**asked, "lineNumbers": False}
-    text = _shown_documents(DocumentTexts((fetched,)), asked)
-    return ToolAnswer((text, *(f"Warning: {warning}" for warning in fetched.warnings)))
+    is_outline = asked["outline"] and fetched.text
+    found = DocumentTexts((presentation.outlined(fetched) if is_outline else fetched,))
+    parts = _shown_documents(found, asked, "outline" if is_outline else _text_form(asked))
+    return ToolAnswer((*parts, *(f"Warning: {warning}" for warning in fetched.warnings)))
 
 
 def _multi_get(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     found = index.multi_get(asked["pattern"], max_bytes=asked["maxBytes"], max_lines=asked["maxLines"])
-    # Some clients show their model only the first part.
-    return ToolAnswer((_shown_documents(found, asked),))
+    return ToolAnswer(_shown_documents(found, asked, _text_form(asked)))
 
 
-def _shown_documents(found: DocumentTexts, asked: Values) -> str:
-    def show(found: DocumentTexts) -> str:
-        problems = ["Errors:\n" + "\n".join(found.problems)] if found.problems else []
-        entries = (
-            presentation.document_text(one, line_numbers=asked["lineNumbers"])
-            if isinstance(one, DocumentText)
-            else presentation.skipped_text(one)
-            for one in found.entries
-        )
-        return "\n\n".join((*problems, *entries))
+def _text_form(asked: Values) -> TextForm:
+    return "numbered" if asked["lineNumbers"] else "exact"
 
-    return show(fit_documents(found, asked["maxTokens"], show, 'get with file="{}:{}"'))
+
+def _shown_documents(found: DocumentTexts, asked: Values, form: TextForm) -> tuple[str, ...]:
+    """Return documents as one block, as some clients show their model only the first; exact texts as their own."""
+
+    def show(found: DocumentTexts) -> list[str]:
+        parts = ["\n".join(("Errors:", *found.problems))] if found.problems else []
+        for one in found.entries:
+            parts += document_parts(one, form) if isinstance(one, DocumentText) else [skipped_text(one)]
+        return parts
+
+    most, more = asked["maxTokens"], 'get with file="{}:{}"'
+    parts = show(fit_documents(found, most, lambda found: "\n\n".join(show(found)), more))
+    return tuple(parts) if form == "exact" else ("\n\n".join(parts),)
 
 
 def _pack(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
@@ -229,7 +240,7 @@ def _related(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
 def _add(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
     added = hooks.add_for_agent(index, asked)
     said = (f"Warning: {warning}" for warning in added.warnings)
-    return ToolAnswer((f"{added.status} {added.file}", *said), to_builtins(added))
+    return ToolAnswer((f"{added.status} {address_line(added.file)}", *said), to_builtins(added))
 
 
 TOOLS = (

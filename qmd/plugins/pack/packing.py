@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import check_tokens, fill
 from qmd.app.reading import ReadingIndex
+from qmd.escapes import address_line, one_line, visible
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, fence, json_text
 from qmd.retrieval.calibration import GOOD
@@ -161,7 +162,7 @@ class _Form(Struct, frozen=True):
         """Return the quotations alone."""
         if self.is_json:
             return json_text(self._rows(sizes))
-        texts = ((hit, one, one.text.rstrip()) for hit, one in self._quotes(sizes))
+        texts = ((hit, one, visible(one.text.rstrip())) for hit, one in self._quotes(sizes))
         return "".join(f"{_citation(hit, one)}\n{fence(text)}\n{text}\n{fence(text)}\n" for hit, one, text in texts)
 
     def text(self, sizes: Mapping[int, int], links: Sequence[tuple[str, str]]) -> str:
@@ -219,15 +220,11 @@ def _row(document: StoredDocument, one: Passage) -> dict[str, object]:
 
 def _address(hit: Hit, passage: Passage) -> str:
     """Return docid, note and lines, as a reader cites them."""
-    name = _plain(f"{hit.document.collection}/{hit.document.path}")
+    name = address_line(f"{hit.document.collection}/{hit.document.path}")
     return f"{hit.document.docid} {name}:{passage.start_line}-{passage.end_line}"
 
 
 def _citation(hit: Hit, passage: Passage) -> str:
     """Return the line above a passage; no note can split it, or control a terminal through it."""
-    trail = " › ".join(map(_plain, passage.heading_trail))[:_TRAIL_CHARS]
+    trail = one_line(" › ".join(passage.heading_trail), _TRAIL_CHARS)
     return " ".join(filter(None, (_address(hit, passage), hit.document.date, trail and f"› {trail}")))
-
-
-def _plain(text: str) -> str:
-    return "".join(one for one in " ".join(text.split()) if one.isprintable())

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.errors import QmdError
+from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.ingest.outline import Outline, kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, NoteContext, mark_matches, markdown_html, plain_html, remove_comments
 from qmd.records import Hit, LexicalTerm, SearchResponse, StoredDocument
@@ -89,8 +90,9 @@ def _render_hits(index: Index, view: View, response: SearchResponse) -> str:
     opens = _openers(index, [(hit.document, hit.passage.line) for hit in response.hits])
     rows, noted = [], set[str]()
     for number, hit in enumerate(response.hits, 1):
-        context = f"<p>{escape(hit.context)}</p>" if hit.context and hit.context not in noted else ""
-        noted.add(hit.context or "")
+        words = one_line(hit.context or "", LONG_CHARS)
+        context = f"<p>{escape(words)}</p>" if words and words not in noted else ""
+        noted.add(words)
         relevance = _relevance(hit.relevance) if response.terms else ""
         href = replace(view, note=hit.document.uri, line=hit.passage.line).address
         rows.append(
@@ -104,7 +106,7 @@ def _render_hits(index: Index, view: View, response: SearchResponse) -> str:
 
 def _head(hit: Hit, relevance: str, matches: Matcher) -> str:
     document, passage = hit.document, hit.passage
-    trail = "".join(f" <i>›</i> {mark_matches(heading, matches)}" for heading in passage.heading_trail)
+    trail = "".join(f" <i>›</i> {mark_matches(one_line(heading), matches)}" for heading in passage.heading_trail)
     return (
         f'<span class="head"><span><b>{mark_matches(_title(document), matches)}</b>{trail}</span>{relevance}</span>'
         f'<span class="where">{_location(document)}:{passage.line}{_date(document)}</span>'
@@ -114,19 +116,19 @@ def _head(hit: Hit, relevance: str, matches: Matcher) -> str:
 def _passage(hit: Hit, matches: Matcher) -> str:
     """Render the passage, or, if the note has no text of its own, the text of a note that mentions it."""
     context = NoteContext(matches, keeps_links=False)
-    copies = "".join(f"<p>also in {escape(uri)}</p>" for uri in hit.also_in)
+    copies = "".join(f"<p>also in {escape(address_line(uri))}</p>" for uri in hit.also_in)
     if hit.mention is not None:
-        text = markdown_html(hit.mention.text, context)
+        text = markdown_html(visible(hit.mention.text), context)
         return (
             f'<p>{escape(_title(hit.mention.document))} mentions it:</p><div class="passage text">{text}</div>{copies}'
         )
     text = hit.passage.text
-    body = plain_html(text, context) if hit.passage.is_code else _text(hit.document.path, text, context)
+    body = plain_html(visible(text), context) if hit.passage.is_code else _text(hit.document.path, text, context)
     return f'<div class="passage text">{body}</div>{copies}'
 
 
 def _text(path: str, text: str, context: NoteContext) -> str:
-    kind = kind_of(path)
+    kind, text = kind_of(path), visible(text)
     if not kind.is_markdown:
         return plain_html(text, context)
     outline = read_outline(kind, text)
@@ -191,10 +193,11 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
 
 def _places(view: View, document: StoredDocument, text: str, terms: Sequence[LexicalTerm]) -> str:
     """List the sections that match the query as well as the found one, if there are several."""
-    outline, lines, rows = read_outline(kind_of(document.path), text), text.split("\n"), ""
+    outline, lines, rows = read_outline(kind_of(document.path), text), visible(text).split("\n"), ""
     places = _matching_sections(outline, text, terms, view.line - 1)
     for section, line in places[:MOST_PLACES] if len(places) > 1 else ():
-        name, extract = outline.headings[section - 1].text if section else _title(document), lines[line].strip("# ")
+        name = one_line(outline.headings[section - 1].text) if section else _title(document)
+        extract = lines[line].strip("# ")
         spans = [] if extract == name else find_spans(extract, terms)
         extract = extract[max(spans[0][0] - MOST_OF_A_LINE // 4, 0) :][:MOST_OF_A_LINE] if spans else ""
         where = (
@@ -278,15 +281,15 @@ def _toggle_filter(query: str, written: str) -> str:
 
 def _chip(query: str, label: str, *, is_on: bool = False) -> str:
     current = ' aria-current="true"' if is_on else ""
-    return f'<a class="chip" href="{escape(View(query).address)}"{current}>{escape(label)}</a>'
+    return f'<a class="chip" href="{escape(View(query).address)}"{current}>{escape(one_line(label))}</a>'
 
 
 def _title(document: StoredDocument) -> str:
-    return document.title or document.path
+    return one_line(document.title or document.path)
 
 
 def _location(document: StoredDocument) -> str:
-    return escape(f"{document.collection}/{document.path}")
+    return escape(address_line(f"{document.collection}/{document.path}"))
 
 
 def _date(document: StoredDocument) -> str:

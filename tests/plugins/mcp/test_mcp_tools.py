@@ -224,7 +224,7 @@ async def test_get_returns_numbered_lines_under_the_context(connect: Connect) ->
     result = await call(connect, "get", file="docs/a.md:3:2")
     assert [block.type for block in result.content] == ["text"]
     assert read_by(result) == {
-        "qmd://docs/a.md": "<!-- Context: Global\n\nRoot ctx -->\n\n"
+        "qmd://docs/a.md": "<!-- Context: Global Root ctx -->\n\n"
         "3: The rate limiter uses a sliding window.\n4: Auth token flow"
     }
     assert read_by(await call(connect, "get", path="docs/a.md:3:2")) == read_by(result)
@@ -232,7 +232,8 @@ async def test_get_returns_numbered_lines_under_the_context(connect: Connect) ->
 
 async def test_get_arguments_win_over_the_suffix(connect: Connect) -> None:
     result = await call(connect, "get", file="docs/a.md:3:2", fromLine=1, maxLines=1, lineNumbers=False)
-    assert text_of(result).endswith("-->\n\n# Alpha Doc")
+    head, text = (block.text for block in result.content)
+    assert head.endswith("-->") and text == "# Alpha Doc"
 
 
 @pytest.mark.parametrize("line", [10, 99999])
@@ -297,11 +298,15 @@ async def test_multi_get_reads_nothing_outside_the_index(connect: Connect, notes
 
 async def test_multi_get_by_glob_and_by_list(connect: Connect) -> None:
     assert [*read_by(await call(connect, "multi_get", pattern="docs/**/b.md"))] == ["qmd://docs/sub/b.md"]
-    result = await call(connect, "multi_get", pattern="docs/a.md, nope.md", maxLines=1, lineNumbers=False)
+    result = await call(connect, "multi_get", pattern="docs/a.md, nope.md", maxLines=1)
     assert not result.is_error
     assert text_of(result).startswith("Errors:\nFile not found: nope.md")
-    assert read_by(result)["qmd://docs/a.md"].endswith("# Alpha Doc\n\n[... truncated 8 more lines]")
+    assert read_by(result)["qmd://docs/a.md"].endswith("1: # Alpha Doc\n\n[... truncated 8 more lines]")
     assert len(result.content) == 1
+    result = await call(connect, "multi_get", pattern="docs/a.md, nope.md", maxLines=1, lineNumbers=False)
+    problems, head, *blocks = (block.text for block in result.content)
+    assert problems.startswith("Errors:") and head.startswith("qmd://docs/a.md #")
+    assert blocks == ["# Alpha Doc", "[... truncated 8 more lines]"]
 
 
 async def test_multi_get_names_what_is_too_large(connect: Connect) -> None:

@@ -199,6 +199,17 @@ async def test_a_marked_title_is_shown_once(tmp_path: Path, loader: Loader, poli
     assert "<h1" not in answer.text
 
 
+async def test_hidden_characters_are_shown(tmp_path: Path, loader: Loader, policy: AccessPolicy) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "x.md").write_bytes("# kiwi \u202eevil\u2028\n\nkiwi \u2066one\rtwo\n".encode())
+    with make_index(tmp_path / "index.sqlite", tmp_path / "notes", loader) as index:
+        async with running(index, policy) as client:
+            for address in ("/page/hits?q=kiwi", "/page/note?note=notes/x.md"):
+                shown = (await client.get(address)).text
+                assert r"\u202eevil" in shown and r"\u2066one\x0dtwo" in shown
+                assert not {*"\u202e\u2028\u2066\r"} & {*shown}
+
+
 async def test_every_answer_of_the_page_forbids_what_it_does_not_need(client: Client, policy: AccessPolicy) -> None:
     for address in ADDRESSES:
         headers = (await client.get(address)).headers
