@@ -99,8 +99,9 @@ class Tokenizer:
             return self._inner.encode(text, add_special_tokens=specials)
         except (TypeError, UnicodeEncodeError):
             # A lone surrogate, from a file name or a lenient decoder, has no UTF-8 form.
-            cleaned = text.encode("utf-8", "replace").decode("utf-8")
-            return self._inner.encode(cleaned, add_special_tokens=specials)
+            return self._encode(text.encode("utf-8", "replace").decode("utf-8"), specials=specials)
+        except Exception as exc:  # plain, as for a letter if the vocabulary lacks its own unknown token
+            raise ModelError(f"the model's tokenizer cannot read a text: {short(exc)}", _FETCH_AGAIN) from exc
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
