@@ -1,6 +1,6 @@
 """Encoders as a stranger may send them: GGUF files and folders of the whole BERT family, with their vocabularies.
 
-A case is a network of one small layer, right but for a few values, shapes, names or bytes, packed as in `foreign_models`.
+A case is a network of one small layer, right but for a few values, shapes, names or bytes; packed as `foreign_models`.
 """
 
 from __future__ import annotations
@@ -84,9 +84,7 @@ def _values(shape: tuple[int, ...], dice: Dice, kind: int) -> bytes:
     return struct.pack(f"<{count}{'fe'[kind]}", *(dice.uniform(-0.1, 0.1) for _ in range(count)))
 
 
-def _tensors(
-    dice: Dice, vocab: int, positions: int, kind: int, *, is_nomic: bool
-) -> tuple[Tensors, dict[str, int]]:
+def _tensors(dice: Dice, vocab: int, positions: int, kind: int, *, is_nomic: bool) -> tuple[Tensors, dict[str, int]]:
     """Return tensors, some of them changed, and the number formats of the right ones."""
     made: Tensors = {}
     kinds: dict[str, int] = {}
@@ -158,7 +156,11 @@ def _spoilt_charsmap(raw: bytes, dice: Dice) -> bytes:
     """A normalisation whose trie leads elsewhere: a changed node, size or text."""
     if dice.random() < 0.5:
         at = 4 * dice.randrange(len(raw) // 4)
-        return raw[:at] + struct.pack("<I", dice.choice((0, 2**32 - 1, 2**31, 256, 512, dice.getrandbits(32)))) + raw[at + 4 :]
+        return (
+            raw[:at]
+            + struct.pack("<I", dice.choice((0, 2**32 - 1, 2**31, 256, 512, dice.getrandbits(32))))
+            + raw[at + 4 :]
+        )
     return mutate(raw, dice, 3)[: dice.choice((10**9, 3, 4, 5, 1_000))]
 
 
@@ -192,10 +194,14 @@ def _folder(dice: Dice) -> bytes:
         "modules.json": b"[]",
     }
     if dice.random() < 0.3:
-        pooling = {dice.choice(("pooling_mode_cls_token", "pooling_mode_mean_tokens", "x")): dice.choice((True, *VALUES))}
+        pooling = {
+            dice.choice(("pooling_mode_cls_token", "pooling_mode_mean_tokens", "x")): dice.choice((True, *VALUES))
+        }
         files["1_Pooling/config.json"] = _json(pooling)
     if dice.random() < 0.2:
-        prompts = {"prompts": {"query": dice.choice(("query: ", "x" * 3_000, 5)), "document": dice.choice(("", "\0", []))}}
+        prompts = {
+            "prompts": {"query": dice.choice(("query: ", "x" * 3_000, 5)), "document": dice.choice(("", "\0", []))}
+        }
         files["config_sentence_transformers.json"] = _json(prompts)
     if dice.random() < 0.15:
         name = dice.choice(list(files))

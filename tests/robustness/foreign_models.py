@@ -197,10 +197,8 @@ def gguf_file(dice: Dice) -> bytes:
     return write_gguf(settings, _tensors(dice, _GGUF, 2), dice)
 
 
-def write_gguf(
-    settings: Mapping[str, object], tensors: Tensors, dice: Dice, kinds: Mapping[str, int] = {}
-) -> bytes:
-    """Write settings and tensors, now and then with a wrong number format, count or byte; `kinds` are number formats."""
+def write_gguf(settings: Mapping[str, object], tensors: Tensors, dice: Dice, kinds: Mapping[str, int] = {}) -> bytes:
+    """Write settings and tensors of some number formats, now and then with a wrong format, count or byte."""
     count = dice.choice((len(tensors),) * 19 + (2**62,))
     wrong = dice.choice([*tensors, *[""] * 10 * len(tensors)]) if tensors else ""
     raw = b"GGUF" + struct.pack("<IQQ", 3, count, len(settings) if dice.random() < 0.95 else 2**60)
@@ -269,7 +267,10 @@ def weights(dice: Dice) -> bytes:
         keys = (*config, "rope_theta", "rms_norm_eps", "rope_parameters", "id2label", "architectures", "layer_types")
         config[dice.choice(keys)] = dice.choice((*VALUES, "gemma3_text"))
     entries: list[Entry] = [("config.json", "file", json.dumps(config).encode())]
-    entries += [("model.safetensors", "file", write_safetensors(_tensors(dice, _HUB, 2), dice)), ("modules.json", "file", b"[]")]
+    entries += [
+        ("model.safetensors", "file", write_safetensors(_tensors(dice, _HUB, 2), dice)),
+        ("modules.json", "file", b"[]"),
+    ]
     tokenizer = {
         "version": "1.0",
         "added_tokens": [],
