@@ -103,7 +103,8 @@ def _gguf(dice: Dice) -> bytes:
     is_words = dice.random() < 0.5 or architecture == "nomic-bert"
     tokens = list(_WORDS if is_words else PIECES)
     keys: dict[str, object] = {
-        "block_count": 1, "context_length": POSITIONS, "attention.head_count": HEADS, "pooling_type": dice.choice((1, 2)),
+        "block_count": 1, "context_length": POSITIONS, "attention.head_count": HEADS,
+        "pooling_type": dice.choice((1, 2)),
         "attention.layer_norm_epsilon": 1e-5, "rope.freq_base": 1000.0, "embedding_length": HIDDEN,
     }  # fmt: skip
     own: dict[str, object] = {
@@ -199,7 +200,7 @@ def _folder(dice: Dice) -> bytes:
         }
         files["1_Pooling/config.json"] = _json(pooling)
     if dice.random() < 0.2:
-        prompts = {
+        prompts: dict[str, object] = {
             "prompts": {"query": dice.choice(("query: ", "x" * 3_000, 5)), "document": dice.choice(("", "\0", []))}
         }
         files["config_sentence_transformers.json"] = _json(prompts)
@@ -231,11 +232,15 @@ def _tokenizer(family: str) -> dict[str, Any]:
     tokens = _vocabulary(family)
     if family in ("bert", "nomic_bert"):
         content: dict[str, Any] = {
-            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+            "normalizer": {
+                "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                "lowercase": True,
+            },
             "pre_tokenizer": {"type": "BertPreTokenizer"},
             "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
             "model": {
-                "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
                 "vocab": {token: at for at, token in enumerate(tokens)},
             },
         }  # fmt: skip
@@ -244,7 +249,8 @@ def _tokenizer(family: str) -> dict[str, Any]:
         content = {
             "normalizer": None, "pre_tokenizer": level, "decoder": level,
             "model": {
-                "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
+                "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
+                "end_of_word_suffix": "",
                 "fuse_unk": False, "byte_fallback": False, "vocab": {token: at for at, token in enumerate(tokens)},
                 "merges": [["e", "r"]],
             },
@@ -289,7 +295,10 @@ def _change_node(tree: Any, dice: Dice) -> None:
         lambda: base64.b64encode(_spoilt_charsmap(_CHARSMAP, dice)).decode(),
         lambda: {"type": dice.choice(("Unigram", "WordPiece", "Replace", "Strip", "NFC", "Split", "Digits"))},
         lambda: {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "a" * 1_000},
-        lambda: {"type": "Split", "pattern": {"Regex": dice.choice(("(?:", "(a*)*b", "", "\\p{L}+"))}, "behavior": "Isolated", "invert": False},
+        lambda: {
+            "type": "Split", "pattern": {"Regex": dice.choice(("(?:", "(a*)*b", "", "\\p{L}+"))},
+            "behavior": "Isolated", "invert": False,
+        },
     ]  # fmt: skip
     if isinstance(parent, dict) and dice.random() < 0.2:
         del parent[key]
