@@ -23,6 +23,7 @@ _CASES = {
     "messages": 50,
     # What strangers send.
     "archives": 400,
+    "encoders": 200,
     "hub": 40,
     "projects": 610,
     "servers": 800,
