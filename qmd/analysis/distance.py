@@ -15,7 +15,7 @@ def edit_distance(left: str, right: str, limit: int) -> int:
         return limit + 1
     # Both ends first: the names of a folder share most letters, and there may be a hundred thousand.
     for _ in range(2):
-        n_equal = len(commonprefix((left, right)))
+        n_equal = len(commonprefix((left, right)))  # noqa: RUF071 - of letters
         left, right = left[n_equal:][::-1], right[n_equal:][::-1]
     # An edit changes two letters at most.
     if len({*left} ^ {*right}) > 2 * limit:

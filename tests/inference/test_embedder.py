@@ -1,5 +1,6 @@
 """The embedder's contract, over the built-in model."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -155,10 +156,27 @@ def test_sums_are_widened_only_where_the_processor_would_saturate_them(
     assert opened == [{} if has_byte_products else {"session.x64quantprecision": "1"}, {}]
 
 
-def test_a_damaged_tokenizer_is_one_line_that_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ModelError, match=r"tokenizer\.json") as caught:
-        load_tokenizer(tmp_path / "tokenizer.json")
+_PIECE = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9}
+_MARKED = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": []}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {}},
+        # The library panics, which is no `Exception`.
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": {}}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+        {"post_processor": {**_MARKED, "special_tokens": {}}},
+        {},
+    ],
+    ids=str,
+)
+def test_a_damaged_tokenizer_is_one_line(tmp_path: Path, changes: dict[str, object]) -> None:
+    content = {"version": "1.0", "added_tokens": [], "model": {**_PIECE, "vocab": {"a": 0}}, **changes}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ModelError, match="tokenizer") as caught:
+        load_tokenizer(tmp_path / "tokenizer.json").encode("other letters")
     assert "\n" not in caught.value.message
     assert caught.value.hint
 

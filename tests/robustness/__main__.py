@@ -1,7 +1,7 @@
 """All long runs one after the other, and one table of what they tried and what failed.
 
-    python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--lance 200] [--seed 1]
-        [--keep DIR]
+    python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--lance 200]
+        [--notes 100000] [--tries 300] [--seed 1] [--keep DIR]
 
 `--cases` is the number of files and configurations together; queries, globs, messages and answers get a tenth each.
 """
@@ -14,7 +14,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.robustness import crash_states, disk_faults, fuzz, lance_damage, lance_kills, side_by_side
+from tests.robustness import (
+    clock_jumps,
+    crash_states,
+    disk_faults,
+    fuzz,
+    lance_damage,
+    lance_kills,
+    many_notes,
+    read_only,
+    side_by_side,
+)
 from tests.robustness.report import Row, print_table
 from tests.robustness.targets import TARGETS
 
@@ -30,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=100_000, help="files and configurations")
     parser.add_argument("--minutes", type=float, default=5, help="of readers beside writers")
     parser.add_argument("--lance", type=int, default=200, help="kills, and damages, of LanceDB tables; 0 for none")
+    parser.add_argument("--notes", type=int, default=100_000, help="in a collection; 0 for none")
+    parser.add_argument("--tries", type=int, default=300, help="jumps of the clock, and commands in read-only folders")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--corpus", type=Path, help="folder of real files to mutate, instead of qmd's own")
@@ -42,6 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.lance:
             rows += lance_kills.run(options.lance, options.seed, home / "kills")
             rows += lance_damage.run(options.lance, options.seed, home / "damage")
+        rows.append(clock_jumps.run(options.tries, options.seed, home / "clocks"))
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder).resolve()
+        if options.notes:
+            rows.append(many_notes.run([options.notes // 10, options.notes], options.seed, home / "notes"))
+        if read_only.is_possible():
+            rows += read_only.run(options.tries, options.seed, home)
     for name, share in _SHARES.items():
         job = fuzz.Job(TARGETS[name], options.seed, options.corpus)
         rows.append(fuzz.run(job, round(options.cases * share), options.keep))

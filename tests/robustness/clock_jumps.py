@@ -1,10 +1,10 @@
-"""A system clock that jumps by seconds, hours and years: no note is missed, nothing is refused, nothing waits for years.
+"""A system clock that jumps by seconds, hours and years: no note is missed, nothing is refused or waits for years.
 
     python -m tests.robustness.clock_jumps [--tries 300] [--seed 1]
 
-A try is a dozen notes, their index, and some twenty steps in turn: the clock jumps, notes are written, put back, swapped
-and renamed, marks and records of killed runs lie around, and commands run in this process by the false clock. What
-it writes has the times of that clock. After each command its answer is compared with the notes as they are.
+A try is half a dozen notes, their index, and some twenty steps in turn: the clock jumps, notes are written, put back,
+swapped and removed, marks and records of killed runs lie around, and commands run in this process by the false clock.
+What it writes has the times of that clock. The answers of searches are compared with the notes as they are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,16 @@ from tests.robustness.report import Row, print_table, with_progress
 _SECOND_NS = 10**9
 _JUMPS_S = (1, 60, 3_600, 86_400, 366 * 86_400, 40 * 366 * 86_400)
 _BEGIN_NS = datetime(2031, 5, 17, 11, 30, tzinfo=UTC).timestamp() * _SECOND_NS
-_STRANGE_NS = (0, -1, -_SECOND_NS, -(2**63), 2**63 - 1, 2**63, 13_600_000_000 * _SECOND_NS, 253_402_300_800 * _SECOND_NS)
+_STRANGE_NS = (
+    0,
+    -1,
+    -_SECOND_NS,
+    -(2**63),
+    2**63 - 1,
+    2**63,
+    13_600_000_000 * _SECOND_NS,
+    253_402_300_800 * _SECOND_NS,
+)
 """Times of files that no clock shows: on the border of a calendar, or of an index's numbers."""
 
 
@@ -95,7 +104,7 @@ class World:
     kept: dict[str, tuple[str, int]] = field(default_factory=dict)
     """File name → an earlier word and its time, as a backup has them."""
     used: dict[tuple[str, int], str] = field(default_factory=dict)
-    """(file name, time) → the word that it had. A note of the same size and time with another text is seen by no one."""
+    """(file name, time) → the word that it had. Another text with equal size and time is found by `--verify` alone."""
     n_words: int = 0
     failures: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
@@ -314,9 +323,7 @@ def run(n_tries: int, seed: int, home: Path, n_steps: int = 20) -> Row:
         folder.mkdir(parents=True)
         with _environment(folder):
             # Queries by date import the models' libraries, which takes a second.
-            found = failures_of(
-                folder, random.Random(f"{seed}/{number}"), n_steps=n_steps, with_dates=number % 20 == 0
-            )
+            found = failures_of(folder, random.Random(f"{seed}/{number}"), n_steps=n_steps, with_dates=number % 20 == 0)
         row.tries += 1
         if found:
             row.fail(f"try {number}: {'; '.join(found)}")

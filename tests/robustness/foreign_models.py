@@ -13,7 +13,7 @@ import json
 import struct
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.robustness.generators import Dice, mutate
 
@@ -25,6 +25,8 @@ HIDDEN, HEAD, VOCAB = 32, 16, 40
 
 Entry = tuple[str, str, bytes]
 """Path in the folder; `file`, `link`, `hard` or `pipe`; the content, or where it leads."""
+Tensors = dict[str, tuple[tuple[int, ...], bytes]]
+"""Shape and bytes by name."""
 
 _CLIMBS = ("../.bashrc", "../../.bashrc", "../../../.bashrc", "../../../../index.sqlite", "../../../../../.bashrc")
 _NAMES = (
@@ -33,7 +35,7 @@ _NAMES = (
     "MODEL.ONNX", "imported--x", "Qwen3-0.6B", "zhiqing/Qwen3-Reranker-0.6B-seq-cls-ONNX",
     "auto", "/".join("abcdefghijkl"), "-rf", "a" * 5_000,
 )  # fmt: skip
-_VALUES: tuple[object, ...] = (
+VALUES: tuple[object, ...] = (
     0, -1, 1, 2**31, 2**63, 10**400, 1e308, float("inf"), float("nan"), None, True, "", "x", [], {}, [[]],
     [1, 2], {"a": 1},
 )  # fmt: skip
@@ -65,14 +67,14 @@ def hostile_json(dice: Dice) -> bytes:
         return bytes(
             dice.choice((b"\0", b"", b"\xff\xfe", b"5", b"null", b'"x"', b"[]", b"{}", b"1e999", b"9" * 5_000))
         )
-    value = json.dumps({dice.choice(("layers", "model_type", "files", "a")): dice.choice(_VALUES)})
+    value = json.dumps({dice.choice(("layers", "model_type", "files", "a")): dice.choice(VALUES)})
     return mutate(value.encode(), dice, 3)
 
 
 # --- weights --------------------------------------------------------------------------------------
 
 
-def _tensors(dice: Dice, kinds: dict[str, str], most_changes: int) -> dict[str, tuple[tuple[int, ...], bytes]]:
+def _tensors(dice: Dice, kinds: dict[str, str], most_changes: int) -> Tensors:
     """One layer of Qwen3 under the names of `kinds`, in single precision, some of it changed."""
     matrix, norm, head = (HIDDEN, HIDDEN), (HIDDEN,), (HEAD,)
     shapes: dict[str, tuple[int, ...]] = {
@@ -84,11 +86,17 @@ def _tensors(dice: Dice, kinds: dict[str, str], most_changes: int) -> dict[str, 
         "up": matrix,
     }
     shapes |= {"down": matrix, "embed": (VOCAB, HIDDEN)}
-    made: dict[str, tuple[tuple[int, ...], bytes]] = {}
+    made: Tensors = {}
     for part, name in kinds.items():
         shape: tuple[int, ...] = shapes.get(part, head if part in ("q_norm", "k_norm") else norm)
         values = [dice.uniform(-0.1, 0.1) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
         made[name] = shape, struct.pack(f"<{len(values)}f", *values)
+    change_tensors(made, dice, most_changes)
+    return made
+
+
+def change_tensors(made: Tensors, dice: Dice, most_changes: int) -> None:
+    """Give some tensors another shape, name, value or length, or leave them out."""
     for _ in range(dice.randint(0, most_changes)):
         name = dice.choice(list(made))
         shape, raw = made[name]
@@ -112,7 +120,6 @@ def _tensors(dice: Dice, kinds: dict[str, str], most_changes: int) -> dict[str, 
             made[name] = shape[::-1], raw
         if not made or not all(raw for _, raw in made.values()):
             break
-    return made
 
 
 _PARTS = ("q", "k", "v", "o", "gate", "up", "down", "in_norm", "post_norm", "q_norm", "k_norm")
@@ -156,7 +163,11 @@ def _setting(value: object) -> bytes:
         return struct.pack("<If", 6, value) if abs(value) < 1e38 or value != value else struct.pack("<Id", 12, value)
     if isinstance(value, int):
         return struct.pack("<IQ", 10, value % 2**64)
+    if isinstance(value, bytes):
+        return struct.pack("<IIQ", 9, 0, len(value)) + value
     items = list(value) if isinstance(value, (list, tuple, dict)) else []
+    if items and all(isinstance(item, float) for item in items):
+        return struct.pack(f"<IIQ{len(items)}f", 9, 6, len(items), *items)
     kind = 8 if items and isinstance(items[0], str) else 4
     if kind == 8:
         return struct.pack("<IIQ", 9, 8, len(items)) + b"".join(_setting(str(item))[4:] for item in items)
@@ -182,32 +193,39 @@ def gguf_file(dice: Dice) -> bytes:
     }
     for _ in range(dice.randint(0, 2)):
         name = dice.choice((*settings, "split.count", "general.alignment", "qwen3.rope.scaling.type", "general.tags"))
-        settings[name] = dice.choice((*_VALUES, "gemma-embedding", "llama", *_NAMES[:3]))
-    tensors = _tensors(dice, _GGUF, 2)
-    count = dice.choice((len(tensors),) * 9 + (2**62,))
+        settings[name] = dice.choice((*VALUES, "gemma-embedding", "llama", *_NAMES[:3]))
+    return write_gguf(settings, _tensors(dice, _GGUF, 2), dice)
+
+
+def write_gguf(settings: Mapping[str, object], tensors: Tensors, dice: Dice, kinds: Mapping[str, int] = {}) -> bytes:
+    """Write settings and tensors of some number formats, now and then with a wrong format, count or byte."""
+    count = dice.choice((len(tensors),) * 19 + (2**62,))
+    wrong = dice.choice([*tensors, *[""] * 10 * len(tensors)]) if tensors else ""
     raw = b"GGUF" + struct.pack("<IQQ", 3, count, len(settings) if dice.random() < 0.95 else 2**60)
     for name, value in settings.items():
         raw += _setting(name)[4:] + _setting(value)
     offset = 0
     for name, (shape, content) in tensors.items():
         raw += _setting(name)[4:] + struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape))
-        raw += struct.pack("<IQ", dice.choice((0,) * 200 + (1, 2, 8, 12, 14, 30, 39, 99)), offset)
+        kind = dice.choice((1, 2, 8, 12, 14, 30, 39, 99)) if name == wrong else kinds.get(name, 0)
+        raw += struct.pack("<IQ", kind, offset)
         offset += len(content)
     raw += bytes(-len(raw) % 32) + b"".join(content for _, content in tensors.values())
     return mutate(raw, dice, 2) if dice.random() < 0.4 else raw
 
 
-def _safetensors(dice: Dice) -> bytes:
+def write_safetensors(tensors: Tensors, dice: Dice) -> bytes:
+    """Write tensors in single precision, now and then with a wrong header."""
     header: dict[str, object] = {}
     content = b""
-    for name, (shape, raw) in _tensors(dice, _HUB, 2).items():
+    for name, (shape, raw) in tensors.items():
         offsets = [len(content), len(content) + len(raw)]
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": offsets}
         content += raw
     if dice.random() < 0.2:
         entry = header[dice.choice(list(header))] if header else {}
         assert isinstance(entry, dict)
-        entry[dice.choice(("dtype", "shape", "data_offsets"))] = dice.choice(_VALUES)
+        entry[dice.choice(("dtype", "shape", "data_offsets"))] = dice.choice(VALUES)
     text = json.dumps(header).encode("utf-8", "surrogatepass")
     text = mutate(text, dice, 2) if dice.random() < 0.2 else text
     length = len(text) if dice.random() < 0.95 else dice.choice((0, 2**63, 10**9))
@@ -247,9 +265,12 @@ def weights(dice: Dice) -> bytes:
     }
     for _ in range(dice.randint(0, 2)):
         keys = (*config, "rope_theta", "rms_norm_eps", "rope_parameters", "id2label", "architectures", "layer_types")
-        config[dice.choice(keys)] = dice.choice((*_VALUES, "gemma3_text"))
+        config[dice.choice(keys)] = dice.choice((*VALUES, "gemma3_text"))
     entries: list[Entry] = [("config.json", "file", json.dumps(config).encode())]
-    entries += [("model.safetensors", "file", _safetensors(dice)), ("modules.json", "file", b"[]")]
+    entries += [
+        ("model.safetensors", "file", write_safetensors(_tensors(dice, _HUB, 2), dice)),
+        ("modules.json", "file", b"[]"),
+    ]
     tokenizer = {
         "version": "1.0",
         "added_tokens": [],
@@ -259,13 +280,13 @@ def weights(dice: Dice) -> bytes:
     if dice.random() < 0.2:
         at = dice.randrange(len(entries))
         entries[at] = (entries[at][0], "file", hostile_json(dice))
-    return pack([_spoilt(entry, dice) if dice.random() < 0.03 else entry for entry in entries])
+    return pack([spoilt(entry, dice) if dice.random() < 0.03 else entry for entry in entries])
 
 
 # --- folders and archives -------------------------------------------------------------------------
 
 
-def _spoilt(entry: Entry, dice: Dice) -> Entry:
+def spoilt(entry: Entry, dice: Dice) -> Entry:
     """The entry as a link, a hard link or a pipe."""
     kind = dice.choice(("link", "link", "hard", "pipe"))
     return entry[0], kind, dice.choice((*_CLIMBS, "model.onnx", "loop", ".", "/etc/hostname", ABSOLUTE)).encode()
@@ -286,7 +307,7 @@ def model_entries(dice: Dice) -> list[Entry]:
         for _ in range(dice.choice((0, 0, 1, 2))):
             words = dice.choice((*_NAMES, "built-in", "rerank", f"../{ABSOLUTE}", "imported/x"))
             key = dice.choice(("name", "repository", "tier", "role", "name", "repository", "context", "files"))
-            record[key] = words if dice.random() < 0.8 else dice.choice(_VALUES)
+            record[key] = words if dice.random() < 0.8 else dice.choice(VALUES)
         source = {"address": dice.choice(_NAMES), "path": "p", "size_bytes": 1, "sha256": "0"}
         files["qmd-import.json"] = _json({"record": record, "source": source, "qmd": "0"})
     listed = [
@@ -295,7 +316,7 @@ def model_entries(dice: Dice) -> list[Entry]:
     ]
     for item in listed:
         if dice.random() < 0.03:
-            item[dice.choice(list(item))] = dice.choice((*_VALUES, *_NAMES))
+            item[dice.choice(list(item))] = dice.choice((*VALUES, *_NAMES))
     repository = dice.choice((_REPOSITORY, _REPOSITORY, "x/y", "onnx-community/Qwen3-0.6B-ONNX", *_NAMES))
     if dice.random() < 0.85:
         manifest = {
@@ -307,7 +328,7 @@ def model_entries(dice: Dice) -> list[Entry]:
     if dice.random() < 0.1:
         files[dice.choice(("qmd-model.json", "qmd-import.json", "config.json"))] = hostile_json(dice)
     entries: list[Entry] = [(name, "file", content) for name, content in files.items()]
-    return [_spoilt(entry, dice) if dice.random() < 0.05 else entry for entry in entries]
+    return [spoilt(entry, dice) if dice.random() < 0.05 else entry for entry in entries]
 
 
 def _json(value: object) -> bytes:

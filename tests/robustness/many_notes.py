@@ -3,8 +3,8 @@
     python -m tests.robustness.many_notes [--notes 100000] [--compare 10000] [--seed 1] [--folder DIR]
 
 The notes are small, lie three folders deep, and one in a hundred has a name that is hard on programs. Each command runs
-in a process of its own, whose time, memory and output are measured. Its growth is compared with that of a run over fewer
-notes: what takes more than `_MOST_GROWTH` times its share is a failure.
+in a process of its own, whose time, memory and output are measured. Its growth is compared with that of a run over
+fewer notes: what takes more than `_MOST_GROWTH` times its share is a failure.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -152,7 +153,7 @@ class Notes:
     def count(self) -> int:
         """Return the number of documents in the index."""
         with closing(apsw.Connection(str(self.index), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            return int(connection.execute("SELECT count(*) FROM documents").fetchall()[0][0])
+            return len(connection.execute("SELECT id FROM documents").fetchall())
 
 
 def _word(dice: random.Random) -> str:
@@ -172,10 +173,10 @@ def make(notes: Notes) -> None:
         notes.write(f"{folder}/{name}.md", number)
     # What an index leaves out must cost and say no more either: links that lead out, and files that are no text.
     (outside := notes.home / "outside.md").write_text("# Outside\n")
-    (folder := notes.folder / "left-out").mkdir()
+    (left_out := notes.folder / "left-out").mkdir()
     for number in range(notes.n_notes // 50):
-        (folder / f"link-{number}.md").symlink_to(outside)
-        (folder / f"binary-{number}.md").write_bytes(b"\0\1\2")
+        (left_out / f"link-{number}.md").symlink_to(outside)
+        (left_out / f"binary-{number}.md").write_bytes(b"\0\1\2")
 
 
 def change(notes: Notes) -> list[int]:
@@ -223,7 +224,6 @@ def read(notes: Notes, when: str) -> None:
     notes.read("related", "related", found[0] if found else path)
     notes.read("links", "links", found[0] if found else path)
     notes.read("get, of no note", "get", "notes/area-1/marker-000001.md", status=EXIT_NOT_FOUND)
-
 
 
 def scenario(notes: Notes) -> None:
@@ -290,7 +290,7 @@ def run(counts: Sequence[int], seed: int, home: Path, scenario: Callable[[Notes]
         scenario(notes)
         total.tries += notes.row.tries
         total.failures += notes.row.failures
-    for small, large in zip(all_notes, all_notes[1:], strict=False):
+    for small, large in pairwise(all_notes):
         for what in growing(small, large):
             total.fail(what)
     return total

@@ -52,21 +52,24 @@ _WRITES = (
     ("collection", "rename", "notes", "renamed"), ("context", "add", "/", "a note"), ("install", "claude", "--yes"),
     ("install", "codex", "--yes"), ("trust", "--yes"), ("models", "list"), ("models", "verify"),
     ("models", "import", "model.gguf"), ("save", "mine", "lighthouse"), ("init",), ("doctor",),
-    ("store", "copy", "cache/qmd/index.sqlite", "copy.sqlite"), ("hook", "prompt"), ("skill", "install", "--yes"), ("mcp",),
-    ("completion", "install"), ("search", "lighthouse", "--json"), ("query", "lighthouse", "--json"),
+    ("store", "copy", "cache/qmd/index.sqlite", "copy.sqlite"), ("hook", "prompt"), ("skill", "install", "--yes"),
+    ("mcp",), ("completion", "install"), ("search", "lighthouse", "--json"), ("query", "lighthouse", "--json"),
 )  # fmt: skip
 
 _STATES = ("clean", "changed", "killed", "none")
 """Of the index: complete; behind the notes; with a log that a killed writer left; not there."""
 
 _ACCEPTED = (0, 1, 2, 3, 4, 5)
-_MESSAGES = (
-    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
-    {"jsonrpc": "2.0", "method": "notifications/initialized"},
-    {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "query", "arguments": {"query": "lighthouse"}}},
-    {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "get", "arguments": {"path": "notes/a.md"}}},
-    {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "status", "arguments": {}}},
-)  # fmt: skip
+_CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+_CALLS = {"query": {"query": "lighthouse"}, "get": {"path": "notes/a.md"}, "status": {}}
+_MESSAGES: Sequence[dict[str, object]] = (
+    {"id": 1, "method": "initialize", "params": _CLIENT},
+    {"method": "notifications/initialized"},
+    *(
+        {"id": at, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        for at, (name, arguments) in enumerate(_CALLS.items(), start=2)
+    ),
+)
 
 _KILLED = """
 import os, sys
@@ -120,7 +123,8 @@ class Home:
             return subprocess.run(
                 ["unshare", "--mount", "sh", "-c", script, "sh", *places, *command],
                 cwd=self.folder / "project" if "trust" in command else self.folder,
-                env=self.environ, input=text, capture_output=True, text=True, errors="replace", timeout=120, check=False,
+                env=self.environ, input=text, text=True, errors="replace", capture_output=True, timeout=120,
+                check=False,
             )  # fmt: skip
         finally:
             if self.uid is not None:
@@ -155,7 +159,7 @@ def _reachable() -> str:
 
 def _input(words: Sequence[str]) -> str:
     if words[0] == "mcp":
-        return "".join(f"{json.dumps(one)}\n" for one in _MESSAGES)
+        return "".join(f"{json.dumps({'jsonrpc': '2.0', **one})}\n" for one in _MESSAGES)
     if words[0] == "hook":
         return json.dumps({"prompt": "where is the lighthouse?", "cwd": "."})
     return "an entry from standard input\n"
@@ -241,7 +245,7 @@ def _answers(words: Sequence[str], out: str) -> bool:
 
 def cases(only: str | None) -> list[tuple[str, Sequence[str], str, bool]]:
     """Return every (place, command, state of the index, whether by permissions), in an order that mixes them."""
-    found = [
+    found: list[tuple[str, Sequence[str], str, bool]] = [
         (place, words, state, by_permissions)
         for place in _PLACES
         for words in dict.fromkeys((*_READS, *_WRITES))

@@ -19,11 +19,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qmd.errors import ConfigError, QmdError
 from tests.processes import environment
-from tests.robustness import answers, foreign_models, generators, strangers
+from tests.robustness import answers, foreign_encoders, foreign_models, generators, strangers
+
+if TYPE_CHECKING:
+    from qmd.plugins.models.formats.importing import ImportReport
 
 Check = Callable[[bytes], None]
 
@@ -322,9 +327,13 @@ def _open_messages(folder: Path) -> Iterator[Check]:
 
 
 class _Surroundings:
-    """A home with files of others, the models in it, and a look at whether anything but those changed."""
+    """A home with files of others, the models in it, and a look at whether anything but those changed.
 
-    def __init__(self, folder: Path) -> None:
+    What comes in lies in a folder called `name`.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
         self.home = folder / "home"
         self.models = self.home / ".cache" / "qmd" / "models"
         self.incoming = folder / "incoming"
@@ -344,7 +353,7 @@ class _Surroundings:
 
     def place(self, entries: Sequence[foreign_models.Entry]) -> Path:
         """What was sent, as it lies after a download: the one archive or file of weights, else the folder."""
-        folder = self.incoming / "Qwen3-Reranker-0.6B"
+        folder = self.incoming / self._name
         folder.mkdir(parents=True)
         for name, kind, content in entries:
             path = Path(os.path.normpath(folder / name.replace("\0", "")[:200]))
@@ -388,15 +397,38 @@ class _Surroundings:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+_TEXTS = ("", "the sea", "Ünïcödé ﬁ 世界 [CLS] <s> \0 \ud800 🙂", "a b " * 400, "x" * 3_000)
+
+
+def _use(report: ImportReport) -> None:
+    """Embed a few texts with an imported encoder.
+
+    Raises:
+        Wrong: The vectors are no numbers, or of no length.
+    """
+    import numpy as np
+
+    from qmd.inference.engines.embedder import load_embedder
+
+    if report.model.record.role != "embed":
+        return
+    embedder = load_embedder(report.folder, report.model.record, allow_gpu=False)
+    vectors = np.vstack([embedder.embed_documents(_TEXTS), embedder.embed_queries(["the sea"])])
+    embedder.token_starts("the other sea " * 100)
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not np.isfinite(vectors).all() or not (np.isclose(lengths, 1, atol=1e-3) | (lengths == 0)).all():
+        raise Wrong(f"vectors of lengths {lengths}")
+
+
 @contextmanager
-def _open_models(folder: Path) -> Iterator[Check]:
+def _open_models(folder: Path, name: str = "Qwen3-Reranker-0.6B") -> Iterator[Check]:
     """What a stranger sends is imported as a command would, listed and verified: done, or refused in one line."""
     from qmd.plugins.models.fetch.archives import import_model
     from qmd.plugins.models.formats.importing import import_weights
     from qmd.plugins.models.formats.sources import find_files, import_sources, importable_files
     from qmd.plugins.models.inventory import list_models, verify_model
 
-    around = _Surroundings(folder)
+    around = _Surroundings(folder, name)
 
     def check(case: bytes) -> None:
         try:
@@ -406,7 +438,7 @@ def _open_models(folder: Path) -> Iterator[Check]:
                 with _only_qmd_errors(longest=_LONGEST):
                     sources = import_sources(str(source), around.models, around.home, {})
                     for one in sources:
-                        import_weights(one.path, around.models, address=one.address, name="m")
+                        _use(import_weights(one.path, around.models, address=one.address, name="m"))
                     if not sources:
                         import_model(source, around.models)
                 find_files(source, around.home, {})
@@ -429,6 +461,7 @@ TARGETS = {
         Target("queries", lambda dice, _: generators.query_text(dice), _open_queries),
         Target("globs", lambda dice, _: generators.glob(dice), _open_globs),
         Target("weights", lambda dice, _: foreign_models.weights(dice), _open_models),
+        Target("encoders", lambda dice, _: foreign_encoders.encoders(dice), partial(_open_models, name="encoder")),
         Target("archives", lambda dice, _: foreign_models.archives(dice), _open_models),
         Target("messages", lambda dice, _: generators.message_lines(dice), _open_messages),
         Target("projects", lambda dice, _: strangers.project(dice), strangers.open_projects),

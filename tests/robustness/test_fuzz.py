@@ -24,6 +24,7 @@ _CASES = {
     # What strangers send.
     "answers": 250,
     "archives": 400,
+    "encoders": 200,
     "hub": 40,
     "projects": 610,
     "servers": 800,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class Tokenizer:
 
         Beyond `max_length` tokens the text's end is cut; special tokens stay.
         """
-        encoding = self._encode(text, specials=True)
+        encoding = encode(self._inner, text, specials=True)
         ids: list[int] = encoding.ids
         spans: list[tuple[int, int]] = encoding.offsets
         special = [bool(flag) for flag in encoding.special_tokens_mask]
@@ -75,7 +76,7 @@ class Tokenizer:
     def token_starts(self, text: str) -> Sequence[int]:
         """Return the code-point offset of the first character of every token, ascending, without special tokens."""
         if len(text) <= _MAX_ENCODED_CHARACTERS:
-            return [start for start, _ in self._encode(text, specials=False).offsets] if text else ()
+            return [start for start, _ in encode(self._inner, text, specials=False).offsets] if text else ()
         starts = array("q")
         begin = 0
         while begin < len(text):
@@ -83,7 +84,7 @@ class Tokenizer:
             if end < len(text):
                 # After the last line break or blank that fits.
                 end = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end)) + 1 or end
-            starts.extend(begin + start for start, _ in self._encode(text[begin:end], specials=False).offsets)
+            starts.extend(begin + start for start, _ in encode(self._inner, text[begin:end], specials=False).offsets)
             begin = end
         return starts
 
@@ -91,16 +92,33 @@ class Tokenizer:
         """Return the share of the text's tokens that the vocabulary lacks, in [0, 1]; 0 for a text without tokens."""
         if self._unknown_id is None or not text:
             return 0.0
-        ids: list[int] = self._encode(text, specials=False).ids
+        ids: list[int] = encode(self._inner, text, specials=False).ids
         return ids.count(self._unknown_id) / len(ids) if ids else 0.0
 
-    def _encode(self, text: str, *, specials: bool) -> Any:
+
+@contextmanager
+def _failing(problem: str) -> Iterator[None]:
+    """Turn every failure of the package into a ModelError: plain exceptions, and panics, which are none."""
+    try:
+        yield
+    except BaseException as exc:
+        if not isinstance(exc, Exception) and type(exc).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{problem}: {short(exc)}", _FETCH_AGAIN) from exc
+
+
+def encode(inner: tokenizers.Tokenizer, text: str, *, specials: bool) -> tokenizers.Encoding:
+    """Return the package's tokens of a text.
+
+    Raises:
+        ModelError: The tokenizer cannot read it, as if its vocabulary lacks its own unknown token.
+    """
+    with _failing("the model's tokenizer cannot read a text"):
         try:
-            return self._inner.encode(text, add_special_tokens=specials)
+            return inner.encode(text, add_special_tokens=specials)
         except (TypeError, UnicodeEncodeError):
             # A lone surrogate, from a file name or a lenient decoder, has no UTF-8 form.
-            cleaned = text.encode("utf-8", "replace").decode("utf-8")
-            return self._inner.encode(cleaned, add_special_tokens=specials)
+            return inner.encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=specials)
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
@@ -119,10 +137,8 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
         raise ModelError(f"tokenizer file '{path}' is missing", _FETCH_AGAIN)
     if path.stat().st_size > _MAX_FILE_BYTES:
         raise ModelError(f"tokenizer file '{path}' has more than {_MAX_FILE_BYTES >> 20} MiB", _FETCH_AGAIN)
-    try:
+    with _failing(f"tokenizer file '{path}' is damaged"):
         return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as exc:  # the binding raises plain Exception for every kind of damage
-        raise ModelError(f"tokenizer file '{path}' is damaged: {short(exc)}", _FETCH_AGAIN) from exc
 
 
 def read_json(path: Path) -> dict[str, Any]:

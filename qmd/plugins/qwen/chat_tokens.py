@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from qmd.errors import ModelError
 from qmd.inference.models.folders import sha256_of
-from qmd.inference.runtime.tokenization import read_json, read_tokenizer
+from qmd.inference.runtime.tokenization import encode, read_json, read_tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -38,7 +38,7 @@ class ChatTokenizer:
 
     def encode_template(self, text: str) -> list[int]:
         """Return the tokens of trusted text: markup such as `<|im_start|>` becomes single tokens."""
-        ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
+        ids: list[int] = encode(self._inner, text, specials=False).ids
         return ids
 
     def encode_text(self, text: str) -> list[int]:
@@ -48,7 +48,7 @@ class ChatTokenizer:
     def shorten(self, text: str, max_tokens: int) -> str:
         """Return the cleaned text, cut after `max_tokens` tokens."""
         cleaned = clean_text(text)
-        encoding = self._inner.encode(cleaned, add_special_tokens=False)
+        encoding = encode(self._inner, cleaned, specials=False)
         if len(encoding.ids) <= max_tokens:
             return cleaned
         end: int = encoding.offsets[max_tokens - 1][1]

@@ -83,7 +83,7 @@ QUESTIONS: tuple[Callable[[IndexReader], object], ...] = (
     ],
     lambda reader: (reader.status(None).pending_documents, reader.status(None).vectors),
     lambda reader: list(reader.similar_terms("rivr")),
-    lambda reader: [one.path for one in reader.left_out(None)],
+    lambda reader: [one.path for one in reader.left_out("notes")],
     lambda reader: reader.check(),
 )
 

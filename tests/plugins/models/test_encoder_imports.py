@@ -202,6 +202,10 @@ _MAPS = {
     "a letter that becomes a book": charsmap({"Ａ": "A" * 300}),
     "no text": _BROKEN_MAP[:-2] + b"\xff\0",
 }
+_REFUSED["an unknown token that is unused"] = (
+    {"settings": {"tokenizer.ggml.token_type": [5 if token == "[UNK]" else 1 for token in WORD_PIECES]}},
+    "tokenizer cannot read a text",
+)
 _REFUSED |= {
     f"normalisation: {name}": ({"tokens": PIECES, "settings": {"tokenizer.ggml.precompiled_charsmap": raw}}, "damaged")
     for name, raw in _MAPS.items()

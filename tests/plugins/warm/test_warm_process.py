@@ -529,7 +529,9 @@ def test_a_failed_start_is_not_repeated(locations: Locations, ask: Ask, started:
     assert "QMD_DAEMON_IDLE" in warm_files(locations).log.read_text(encoding="utf-8")
 
 
-def test_a_start_that_failed_before_the_clock_went_back_hinders_no_other(locations: Locations, environ: Environ) -> None:
+def test_a_start_that_failed_before_the_clock_went_back_hinders_no_other(
+    locations: Locations, environ: Environ
+) -> None:
     files = warm_files(locations)
     write_record(files, make_record(environ, None))
     assert is_starting(files, read_record(files))

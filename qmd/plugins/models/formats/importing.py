@@ -58,6 +58,8 @@ _GRAPH = "model.onnx"
 _CONTEXT = {"embed": 1024, "rerank": 1024, "expand": 2048}
 """Tokens in one run, as the full set's models have."""
 _MAX_TOKENS = {"rerank": 800, "expand": 2048}
+_TRIED = "a word 語\U0001f9ff"
+"""Text with letters that a vocabulary may lack."""
 _COPIED = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json")
 """Files copied from a folder of safetensors."""
 
@@ -239,7 +241,7 @@ def _try(place: Path, record: ModelRecord) -> None:
     graph, format = place / _GRAPH, record.formats[0].name
     if record.role == "embed":
         session = open_session(graph, format=format, threads=1, allow_gpu=False, fuse=False)
-        rows = np.array([load_tokenizer(place / "tokenizer.json").encode("a word").ids], np.int64)
+        rows = np.array([load_tokenizer(place / "tokenizer.json").encode(_TRIED).ids], np.int64)
         answer = session.run([OUTPUT], {"input_ids": rows, "attention_mask": np.ones_like(rows)})[0]
     else:
         (answer,) = hooks.prompt_logits(place, graph, format, [("a word", "")], 1)
