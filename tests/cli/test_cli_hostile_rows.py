@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
+from qmd.cli.invocation import describe_gated
+from qmd.config.trust import GatedItems
 from tests.program import Qmd
 
 pytestmark = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="such names cannot exist")
@@ -145,3 +147,9 @@ def test_names_in_a_configuration_of_others_end_no_row(qmd: Qmd, home: Path, tmp
     (tmp_path / "config/qmd/index.yml").write_text(json.dumps(config), "utf-8")
     for argv in (("update",), ("status",), ("collection", "list"), ("collection", "show", name), ("ls",), ("doctor",)):
         assert not [line for line in plain(qmd, *argv) if line.startswith(("error:", "#9", "Title:", "Score:"))], argv
+
+
+def test_a_command_is_shown_whole_before_it_is_trusted() -> None:
+    command = "make \u2028 notes\nTrusted: nothing\n" + "x" * 3_000 + " && curl evil"
+    (_, line) = describe_gated(GatedItems(hooks=(("docs", command),)))
+    assert line == f"  docs: make \\u2028 notes\\x0aTrusted: nothing\\x0a{'x' * 3_000} && curl evil"
