@@ -334,6 +334,8 @@ class Hit(Struct, frozen=True):
     """`passage` extended to its section, and other passages for parts of the query that it lacks, in order."""
     mention: Mention | None = None
     """Only for a note whose text is empty, or a template."""
+    written_context: str | None = None
+    """The context for JSON, if `context` quotes it because the project of its author is not trusted."""
 
     @property
     def score(self) -> float:

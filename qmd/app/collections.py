@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.app.file_types import KINDS_SHOWN, kinds_text, without_reader
 from qmd.app.records import Part
-from qmd.config.paths import Locations, expand_home
+from qmd.config.paths import expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.escapes import address_line
@@ -23,7 +23,6 @@ from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
-    from qmd.config.edits import Target
     from qmd.store.base import IndexWriter
 
 
@@ -61,9 +60,7 @@ def add_collection(
                 f"A collection already exists for this path and pattern: {one.name} (qmd://{one.name}/)",
                 "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
             )
-    edited = edits.add_collection(configuration.target, name, folder, pattern, ignore, gitignore=gitignore)
-    configuration.trust_current(config)
-    return edited
+    return edits.add_collection(configuration.edit, name, folder, pattern, ignore, gitignore=gitignore)
 
 
 def ensure_collection(
@@ -84,10 +81,9 @@ def ensure_collection(
             raise UsageError(f"collection '{new}' already exists", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
-            edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
-            configuration.trust_current(config)
+            edits.add_collection(configuration.edit, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
     if not gitignore:
-        edits.take_git_ignored(configuration.target, known)
+        edits.take_git_ignored(configuration.edit, known)
     return Part(known)
 
 
@@ -150,9 +146,9 @@ def rename_collection(configuration: Configuration, old: str, new: str) -> None:
         check_name(new)
         if config.collection(new) is not None:
             raise QmdError(f"Collection name already exists: {new}", "choose another name")
-        with _in_one_step(writer, configuration.target):
+        with _in_one_step(writer, configuration):
             writer.rename_collection(old, new)
-            edits.rename_collection(configuration.target, old, new)
+            edits.rename_collection(configuration.edit, old, new)
 
 
 def remove_collection(configuration: Configuration, name: str) -> int:
@@ -160,19 +156,19 @@ def remove_collection(configuration: Configuration, name: str) -> int:
     from qmd.config import edits
 
     configuration.written().require(name)
-    with configuration.open_writer() as writer, _in_one_step(writer, configuration.target):
+    with configuration.open_writer() as writer, _in_one_step(writer, configuration):
         n_documents = writer.remove_collection(name)
-        edits.remove_collection(configuration.target, name)
+        edits.remove_collection(configuration.edit, name)
         return n_documents
 
 
-def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[None]:
+def _in_one_step(writer: IndexWriter, configuration: Configuration) -> AbstractContextManager[None]:
     """Keep other processes from mirroring the configuration file between the change of the index and that of the file.
 
-    They would take a new name for a collection that left the file, and drop its documents. A configuration elsewhere
-    may be in the index itself, whose editor needs the write lock.
+    They would take a new name for a collection that left the file, and drop its documents. An edit of a configuration
+    that is only in the index needs the write lock.
     """
-    return writer.transaction() if isinstance(target, Locations) else nullcontext()
+    return nullcontext() if configuration.is_in_index else writer.transaction()
 
 
 def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str | None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config, names_auto_update, needs_full_config, parse_config
 from qmd.errors import BusyError, NotFoundError, StoreError
+from qmd.escapes import LONG_CHARS, one_line
 from qmd.file_names import to_text
-from qmd.files import sha256
+from qmd.files import PROJECT_FOLDER, sha256
 
 if TYPE_CHECKING:
-    from qmd.config.edits import Change, Target
+    from qmd.app.records import DocumentText, SkippedDocument
+    from qmd.config.edits import Change
     from qmd.config.trust import GatedItems
-    from qmd.records import Collection
+    from qmd.records import Collection, Hit
     from qmd.store.base import IndexReader, IndexWriter
+
+_Part = TypeVar("_Part", bound="Hit | DocumentText | SkippedDocument")
 
 MIRROR_TIMEOUT_MS = 250
 """Longest wait of a search to refresh the index's copy of the configuration; then it uses the old copy."""
@@ -31,8 +39,9 @@ class Configuration(ABC):
         notices: Gets messages for the user.
     """
 
-    target: Target
-    """The target for the edits of `qmd.config.edits`."""
+    is_in_index = False
+    """True if there is nothing but the index's own copy."""
+    _environ: Mapping[str, str] = os.environ
 
     def __init__(self, locations: Locations, notices: Notices) -> None:
         self._locations = locations
@@ -41,6 +50,10 @@ class Configuration(ABC):
     @abstractmethod
     def written(self) -> Config:
         """Return the configuration as written."""
+
+    @abstractmethod
+    def edit(self, change: Change) -> Config:
+        """Apply one of the edits of `qmd.config.edits`, and return the new configuration."""
 
     def load(self) -> Config:
         """Return the trusted part of the configuration."""
@@ -62,8 +75,25 @@ class Configuration(ABC):
         """Return whether an idle server computes missing vectors; False for an untrusted configuration."""
         return self.load().auto_embed
 
-    def trust_current(self, before: Config) -> None:  # noqa: B027 - there is nothing to do if no one else can write
-        """Trust the current configuration if it was trusted before: its user has just edited it."""
+    def trusts_contexts(self, reader: IndexReader) -> bool:
+        """Return whether the contexts in an index, which answers contain, are the user's own or trusted ones."""
+        places, folder = self._locations, self._locations.database.resolve().parent
+        if places.project_root is None:
+            if folder.name != PROJECT_FOLDER or self._digest() == (reader.config_hash() or ""):
+                return True
+            # The index of a project, named by its path.
+            places = replace(places, config_file=folder / "index.yml", project_root=folder.parent)
+        from qmd.config.trust import list_contexts, trusts_contexts
+
+        return trusts_contexts(list_contexts(reader.collections(), reader.global_context()), places, self._environ)
+
+    def quote_contexts(self, reader: IndexReader, parts: Sequence[_Part]) -> tuple[_Part, ...]:
+        """Return parts of an answer, with the contexts of an untrusted project as quotations of one line."""
+        if not any(map(attrgetter("context"), parts)) or self.trusts_contexts(reader):
+            return tuple(parts)
+        lead = "context by the project's author: "
+        lines = [one.context and one_line(lead + one.context[:LONG_CHARS]) for one in parts]
+        return tuple(replace(one, context=q, written_context=one.context) for one, q in zip(parts, lines, strict=True))
 
     def open_reader(self) -> IndexReader:
         """Open the index, and update its copy of the configuration if that was edited since.
@@ -140,7 +170,6 @@ class FileConfiguration(Configuration):
         self, locations: Locations, environ: Mapping[str, str], notices: Notices, *, trusts_edits: bool = False
     ) -> None:
         super().__init__(locations, notices)
-        self.target = locations
         self._environ = environ
         self._trusts_edits = trusts_edits
         self._refused: GatedItems | None = None
@@ -188,13 +217,19 @@ class FileConfiguration(Configuration):
     def auto_embed(self) -> bool:
         return self._read().auto_embed and bool(self.trusted())
 
-    def trust_current(self, before: Config) -> None:
-        """See `Configuration`; does nothing unless edits are trusted."""
-        from qmd.config.trust import gated_items, record_trust
+    def edit(self, change: Change) -> Config:
+        """Edit the file. A person's edit of commands or contexts is trusted if those before it were, or were none."""
+        from qmd.config.edits import edit_config
+        from qmd.config.trust import gated_items, record_trust, trusts_contexts
 
-        items = gated_items(self._read(), self._locations)
-        if items and self._trusts_edits and self._untrusted(before) is None:
-            record_trust(items, self._locations)
+        places, before = self._locations, self._read()
+        items = gated_items(config := edit_config(places, change), places)
+        parts = ["hooks"] if items and self._untrusted(before) is None else []
+        if items.contexts and trusts_contexts(gated_items(before, places).contexts, places, self._environ):
+            parts.append("contexts")
+        if parts and self._trusts_edits:
+            record_trust(items, places, parts)
+        return config
 
     def _read(self) -> Config:
         """Return the file's content, parsed only if it has changed."""
@@ -243,7 +278,6 @@ class MappingConfiguration(Configuration):
 
         super().__init__(locations, notices)
         self._content = deepcopy(dict(content))
-        self.target = self._edit
 
     def written(self) -> Config:
         return _parse(self._content, self._locations)
@@ -251,7 +285,7 @@ class MappingConfiguration(Configuration):
     def _digest(self) -> str:
         return self.written().digest
 
-    def _edit(self, change: Change) -> Config:
+    def edit(self, change: Change) -> Config:
         change(self._content)
         return self.written()
 
@@ -259,9 +293,7 @@ class MappingConfiguration(Configuration):
 class IndexConfiguration(Configuration):
     """Configuration in the index alone: edits change it there."""
 
-    def __init__(self, locations: Locations, notices: Notices) -> None:
-        super().__init__(locations, notices)
-        self.target = self._edit
+    is_in_index = True
 
     def written(self) -> Config:
         """Return the copy in the index; empty before there is one."""
@@ -276,7 +308,7 @@ class IndexConfiguration(Configuration):
     def _digest(self) -> None:
         return None
 
-    def _edit(self, change: Change) -> Config:
+    def edit(self, change: Change) -> Config:
         from qmd.app.mirroring import mirror
 
         content = self._content()

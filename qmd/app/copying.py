@@ -36,7 +36,7 @@ def copy_store(
 
     Raises:
         NotFoundError: The source does not exist.
-        UsageError: The target contains something else, or is configured already.
+        UsageError: The target contains something else or is configured, or the contexts of a project are not trusted.
         BusyError: Another process is copying to the target, or writing it.
     """
     from qmd.indexing.copy import begin_copy, copy_index
@@ -48,6 +48,8 @@ def copy_store(
         FileConfiguration(source, environ, notices) if is_configured else IndexConfiguration(source, notices)
     )
     with configuration.open_reader() as reader, EmbeddingLock(target.database, "copy", target.place):
+        if not configuration.trusts_contexts(reader):  # in the copy they would be the user's own
+            raise UsageError(f"the contexts in '{source.place}' are not trusted", "run in that project: qmd trust")
         # The configuration of the target would decide the contents of the copy.
         configured = {one.name for one in load_config(target).collections}
         if configured and configured != {one.name for one in reader.collections()}:

@@ -118,7 +118,7 @@ class Index(ReadingIndex):
         from qmd.config import edits
 
         self.collection(name)
-        self._edited(edits.set_included(self._configuration.target, name, included))
+        self._edited(edits.set_included(self._configuration.edit, name, included))
 
     def set_update_command(self, name: str, command: str | None) -> None:
         """Set or clear the command that `qmd update` runs before it reads the files of a collection.
@@ -128,11 +128,8 @@ class Index(ReadingIndex):
         """
         from qmd.config import edits
 
-        before = self._configuration.written()
-        before.require(name)
-        config = edits.set_update_command(self._configuration.target, name, command)
-        self._configuration.trust_current(before)
-        self._edited(config)
+        self.collection(name)
+        self._edited(edits.set_update_command(self._configuration.edit, name, command))
 
     def contexts(self) -> tuple[ContextNote, ...]:
         """Return every note on a path, the note on everything first."""
@@ -163,7 +160,7 @@ class Index(ReadingIndex):
 
         if not text.strip():
             raise UsageError("the text of the context is empty", "qmd context add /path 'what is there'")
-        self._edited(edits.set_context(self._configuration.target, collection, prefix, text))
+        self._edited(edits.set_context(self._configuration.edit, collection, prefix, text))
 
     def remove_context(self, collection: str, prefix: str) -> None:
         """Remove the note of a path.
@@ -173,13 +170,13 @@ class Index(ReadingIndex):
         """
         from qmd.config import edits
 
-        self._edited(edits.remove_context(self._configuration.target, collection, prefix))
+        self._edited(edits.remove_context(self._configuration.edit, collection, prefix))
 
     def set_global_context(self, text: str | None) -> None:
         """Set the note that applies to every document; None removes it."""
         from qmd.config import edits
 
-        self._edited(edits.set_global_context(self._configuration.target, text))
+        self._edited(edits.set_global_context(self._configuration.edit, text))
 
     def paths_without_context(self) -> tuple[tuple[str, str], ...]:
         """Return (collection, folder) of collections (folder empty) and top-level folders without a note."""

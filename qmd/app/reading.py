@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from qmd.retrieval.request import SearchKeywords, SearchRequest
     from qmd.store.base import IndexReader
 
-
 _LOADING_MS = 700
 """Budget from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
 
@@ -94,8 +93,7 @@ class ReadingIndex(OpenedIndex):
         if request.max_tokens is not None:
             from qmd.app.budget import check_tokens, fit_hits, measure_texts
 
-            most = check_tokens(request.max_tokens, "max_tokens")
-            response = fit_hits(response, most, measure_texts)
+            response = fit_hits(response, check_tokens(request.max_tokens, "max_tokens"), measure_texts)
         return replace(
             response,
             warnings=tuple(map(message_line, (*warnings, *state.warnings, *response.warnings))),
@@ -117,8 +115,7 @@ class ReadingIndex(OpenedIndex):
         from qmd.plugins import hooks
         from qmd.retrieval.request import as_request
 
-        request = as_request(question, collections, {"intent": intent})
-        return hooks.pack(self, request, listener, tokens, form)
+        return hooks.pack(self, as_request(question, collections, {"intent": intent}), listener, tokens, form)
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """Return the sub-queries that the expansion model proposes; empty when none is useful.
@@ -148,7 +145,8 @@ class ReadingIndex(OpenedIndex):
         if vectors.has_new and self._refresher.may_write():
             vectors.store(reader.path)
         timings = (StageTiming("load", engines.load_ms),) if engines.load_ms else ()
-        return replace(response, timings=timings + response.timings, warnings=refusal + response.warnings)
+        hits = self._configuration.quote_contexts(reader, response.hits)
+        return replace(response, hits=hits, timings=timings + response.timings, warnings=refusal + response.warnings)
 
     @contextmanager
     def _load(self, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:
@@ -184,7 +182,8 @@ class ReadingIndex(OpenedIndex):
         from qmd.app.documents import fetch_document
 
         with self._resolving(reference, folder) as (reader, found):
-            return fetch_document(reader, found, from_line, max_lines)
+            fetched = fetch_document(reader, found, from_line, max_lines)
+            return self._configuration.quote_contexts(reader, (fetched,))[0]
 
     def multi_get(
         self,
@@ -208,7 +207,8 @@ class ReadingIndex(OpenedIndex):
         from qmd.app.documents import fetch_documents
 
         with self._request() as (reader, _):
-            return fetch_documents(reader, as_names(pattern) or (), max_bytes, max_lines, folder)
+            found = fetch_documents(reader, as_names(pattern) or (), max_bytes, max_lines, folder)
+            return replace(found, entries=self._configuration.quote_contexts(reader, found.entries))
 
     def links(self, reference: str, *, folder: Path | None = None) -> NoteLinks:
         """Return the links from and to a note; arguments and errors are those of `get`."""
@@ -362,8 +362,7 @@ class ReadingIndex(OpenedIndex):
     def days_since_update(self) -> int | None:
         """Return whole days since the last completed update; None before the first."""
         with self._request() as (reader, _):
-            moment = reader.updated_at()
-        return None if moment is None else days_since(moment)
+            return days_since(moment) if (moment := reader.updated_at()) else None
 
     def health(self) -> IndexHealth:
         """Return whether the index needs an update or vectors."""
@@ -379,7 +378,8 @@ class ReadingIndex(OpenedIndex):
         """
         with self._request() as (reader, _):
             names = tuple(collection.name for collection in reader.collections() if collection.include_by_default)
-            return Overview(reader.count_documents(), reader.global_context(), names)
+            context = reader.global_context() if self._configuration.trusts_contexts(reader) else None
+            return Overview(reader.count_documents(), context, names)
 
     def check(self) -> tuple[str, ...]:
         """Return every fault of the index file, one line each; empty when it is sound. Reads the whole file."""

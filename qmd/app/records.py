@@ -39,6 +39,8 @@ class DocumentText(Struct, frozen=True):
     """Other documents with the same text that match the reference as well."""
     mark: str = ""
     """End of `text` that is not the note's: qmd's line about the missing ones."""
+    written_context: str | None = None
+    """See `Hit`."""
 
 
 class SkippedDocument(Struct, frozen=True):
@@ -47,6 +49,7 @@ class SkippedDocument(Struct, frozen=True):
     document: StoredDocument
     context: str | None
     reason: str
+    written_context: str | None = None
 
 
 class DocumentTexts(Struct, frozen=True):
@@ -137,7 +140,7 @@ class IndexHealth(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """Summary of an index: number of documents, global context, collections searched by default."""
+    """Summary of an index: number of documents, trusted global context, collections searched by default."""
 
     documents: int
     global_context: str | None

@@ -189,7 +189,7 @@ def multi_get(
 
     def render(found: DocumentTexts) -> str:
         uris = [(entry, entry.document.uri) for entry in found.entries]
-        fetched = [_fetched(entry, names[uri], on_disk.get(uri)) for entry, uri in uris]
+        fetched = [_fetched(entry, names[uri], on_disk.get(uri), chosen) for entry, uri in uris]
         return render_documents(fetched, chosen, shown.numbered)
 
     fitted = shown.fit(found, render)
@@ -247,12 +247,13 @@ def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
     }
 
 
-def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: str | None) -> FetchedDocument:
-    name, has_path = on_disk or identifier, on_disk is not None
+def _fetched(entry: DocumentText | SkippedDocument, name: str, on_disk: str | None, form: str) -> FetchedDocument:
+    name, has_path = on_disk or name, on_disk is not None
+    context = entry.written_context if form == "json" and entry.written_context else entry.context
     if isinstance(entry, SkippedDocument):
         reason = f"{entry.reason}. Use 'qmd get {entry.document.uri}' to retrieve."
-        return FetchedDocument(entry.document, name, entry.context, "", reason, on_disk=has_path)
-    return FetchedDocument(entry.document, name, entry.context, entry.text, on_disk=has_path)
+        return FetchedDocument(entry.document, name, context, "", reason, on_disk=has_path)
+    return FetchedDocument(entry.document, name, context, entry.text, on_disk=has_path)
 
 
 def list_files(invocation: Invocation, path: Folder = None, index: Index = None) -> int:

@@ -13,7 +13,7 @@ from qmd.app.notices import Notices
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
-from qmd.escapes import visible
+from qmd.escapes import one_line, visible
 from qmd.render.drawing import Screen
 from qmd.render.terminal import join_styled
 
@@ -154,11 +154,13 @@ def working_folder() -> Path:
 def describe_gated(items: GatedItems) -> list[str]:
     """Return the gated items as lines under headings."""
     lines: list[str] = []
+    contexts = [(one_line(place, 80), one_line(text)) for place, text in items.contexts]
     headings = (
         ("This project's config defines update commands:", items.hooks),
         ("Collection paths outside this project:", items.paths),
         ("Custom models:", items.models),
         ("Links of results:", items.links),
+        ("Contexts, which agents read (whole: qmd context list):", contexts),
     )
     for heading, entries in headings:
         if entries:

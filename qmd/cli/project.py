@@ -11,7 +11,7 @@ from qmd.cli.invocation import Invocation, describe_gated
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
 from qmd.config.paths import locate
-from qmd.config.project import refuse_links
+from qmd.config.project import read_trust, refuse_links
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
 from qmd.files import PROJECT_FOLDER
@@ -67,15 +67,15 @@ def trust(
     ] = None,
     index: Index = None,
 ) -> int:
-    from qmd.config.trust import gated_items, project_link, record_trust, revoke_trust, trusted_configs
+    from qmd.config.trust import gated_items, project_link, record_trust, revoke_trust
 
     locations = invocation.locate(index, takes_link=True)
     if action == "list":
-        records = trusted_configs(locations)
-        out(
-            "".join(f"{path} (trusted {moment})\n" for path, moment in records.items())
-            or "No trusted project configs.\n"
-        )
+        lines: list[str] = []
+        for path, record in read_trust(locations.config_dir).items():
+            contexts = (line.partition(" ")[2] for line in str(record.get("contexts", "")).splitlines())
+            lines += [f"{path} (trusted {record.get('trustedAt', '')})", *(f"  {line}" for line in contexts)]
+        out("\n".join(lines or ["No trusted project configs."]) + "\n")
         return 0
     if action == "revoke":
         done = revoke_trust(locations)
@@ -85,7 +85,7 @@ def trust(
     if action is not None:
         raise UsageError("Usage: qmd trust [list|revoke]")
     items, link = gated_items(load_config(locations), locations), project_link(locations)
-    if not items and not link:
+    if not (items or items.contexts or link):
         is_own = locations.project_root is None
         reason = "is your own and needs no trust" if is_own else "contains nothing that needs trust"
         out(f"{locations.config_file} {reason}.\n")

@@ -1,13 +1,13 @@
-"""Trust in a project's own `.qmd` configuration: commands, outside folders, models and links.
+"""Trust in a project's own `.qmd` configuration: commands, outside folders, models, links and contexts.
 
 A checkout may contain a `.qmd/index.yml`. Its dangerous items are gated until the user trusts exactly that set; the
-record contains a digest of the set, so a later change asks again.
+record contains a digest of the set, so a later change asks again. Each context has a digest of its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,8 +17,10 @@ from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import Locations
 from qmd.config.project import TRUST_FILE, is_trusted_by_environment, linked_target, read_trust
 from qmd.config.settings import Config
+from qmd.escapes import one_line
 from qmd.file_names import to_text
 from qmd.files import PROJECT_FOLDER, sha256
+from qmd.records import Collection
 from qmd.times import time_text, utc_now
 
 ORIGINAL_MODELS = frozenset(
@@ -42,6 +44,8 @@ class GatedItems(Struct, frozen=True):
     models: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     """The template of the links that a click on a result opens, which may lead anywhere."""
+    contexts: tuple[tuple[str, str], ...] = ()
+    """Contexts by place. Text quotes those that are not trusted, so they alone are no reason to ask."""
 
     def __bool__(self) -> bool:
         return bool(self.hooks or self.paths or self.models or self.links)
@@ -66,7 +70,14 @@ def gated_items(config: Config, locations: Locations) -> GatedItems:
         paths=tuple(sorted((name, to_text(path)) for name, path in resolved.items() if not path.is_relative_to(root))),
         models=tuple(sorted(item for item in config.models.items() if item[1] not in _DEFAULT_MODELS)),
         links=(("editor_uri", config.editor_uri),) if config.editor_uri else (),
+        contexts=list_contexts(config.collections, config.global_context),
     )
+
+
+def list_contexts(collections: Iterable[Collection], global_context: str | None) -> tuple[tuple[str, str], ...]:
+    """Return every context after its place."""
+    notes = [(f"qmd://{one.name}/{key.strip('/')}", note) for one in collections for key, note in one.context.items()]
+    return (*([("global_context", global_context)] if global_context else []), *notes)
 
 
 def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, str]) -> bool:
@@ -74,6 +85,13 @@ def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, st
     if not items or is_trusted_by_environment(environ):
         return True
     return read_trust(locations.config_dir).get(_key(locations), {}).get("hooks") == items.digest
+
+
+def trusts_contexts(contexts: Iterable[tuple[str, str]], locations: Locations, environ: Mapping[str, str]) -> bool:
+    """Return whether the environment trusts projects, or the user trusted each of these contexts in its place."""
+    lines = str(read_trust(locations.config_dir).get(_key(locations), {}).get("contexts")).splitlines()
+    known = {line.partition(" ")[0] for line in lines}
+    return is_trusted_by_environment(environ) or all(_context_digest(one) in known for one in contexts)
 
 
 def project_link(locations: Locations) -> tuple[Path, Path] | None:
@@ -97,13 +115,17 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
     )
 
 
-def record_trust(items: GatedItems, locations: Locations) -> None:
-    """Record that the user trusts these items of this configuration and, for a link, its target."""
+def record_trust(items: GatedItems, locations: Locations, parts: Iterable[str] = ("hooks", "contexts")) -> None:
+    """Record that the user trusts the contexts, all other items, or both, and, for a link, its target."""
     with locked_config_file(_file(locations)):
         records = read_trust(locations.config_dir)
         link = project_link(locations)
         folder = {"folder": to_text(link[1])} if link else {}
-        records[_key(locations)] = {"hooks": items.digest, "trustedAt": time_text(utc_now()), **folder}
+        lines = (f"{_context_digest(one)} {one_line(one[0], 80)}: {one_line(one[1])}" for one in items.contexts)
+        digests = {"hooks": items.digest, "contexts": "\n".join(lines)}
+        record = records.get(_key(locations), {}) | {part: digests[part] for part in parts} | folder
+        record["trustedAt"] = time_text(utc_now())
+        records[_key(locations)] = {name: value for name, value in record.items() if value}
         _save(records, locations)
 
 
@@ -117,9 +139,8 @@ def revoke_trust(locations: Locations) -> bool:
     return True
 
 
-def trusted_configs(locations: Locations) -> Mapping[str, str]:
-    """Return configuration path → ISO time of trust."""
-    return {path: record.get("trustedAt", "") for path, record in read_trust(locations.config_dir).items()}
+def _context_digest(context: tuple[str, str]) -> str:
+    return sha256(json.dumps(context).encode())
 
 
 def _key(locations: Locations) -> str:

@@ -190,7 +190,7 @@ def hit_object(row: Row, options: HitOptions) -> dict[str, object]:
         "title": document.title,
     }
     if hit.context:
-        entry["context"] = hit.context
+        entry["context"] = hit.written_context or hit.context
     entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
     if hit.mention:
         entry["mention"] = mention_object(hit.mention)

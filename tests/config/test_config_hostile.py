@@ -9,8 +9,8 @@ import pytest
 
 from qmd.config.edits import add_collection, edit_config
 from qmd.config.paths import Locations, locate
+from qmd.config.project import read_trust
 from qmd.config.settings import load_config
-from qmd.config.trust import trusted_configs
 from qmd.errors import ConfigError
 
 needs_pipes = pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
@@ -96,7 +96,7 @@ def test_a_hostile_record_of_trust_trusts_nothing(locations: Locations, content:
         os.mkfifo(record)
     else:
         record.write_bytes(content)
-    assert trusted_configs(locations) == {}
+    assert read_trust(locations.config_dir) == {}
 
 
 @pytest.mark.parametrize("content", ["\t", " \n\t\n"])

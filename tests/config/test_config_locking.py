@@ -13,8 +13,9 @@ from qmd.app.notices import Notices
 from qmd.config import edits
 from qmd.config.edits import add_collection, edit_config, set_global_context
 from qmd.config.paths import Locations, locate
+from qmd.config.project import read_trust
 from qmd.config.settings import load_config
-from qmd.config.trust import gated_items, record_trust, trusted_configs
+from qmd.config.trust import gated_items, record_trust
 from qmd.errors import BusyError, UsageError
 from qmd.files import exclusive_lock
 from qmd.store.opening import open_reader
@@ -122,7 +123,7 @@ def test_trust_given_to_two_projects_at_once_is_kept_for_both(tmp_path: Path) ->
         worker.start()
     for worker in workers:
         worker.join()
-    assert len(trusted_configs(projects[0])) == N_PROCESSES
+    assert len(read_trust(projects[0].config_dir)) == N_PROCESSES
 
 
 def test_a_stale_reader_of_the_configuration_deletes_no_collection(places: Locations, tmp_path: Path) -> None:

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from qmd.config.paths import Locations, locate
+from qmd.config.project import read_trust
 from qmd.config.settings import load_config
-from qmd.config.trust import gated_items, is_trusted, record_trust, revoke_trust, trusted_configs, trusted_part
+from qmd.config.trust import gated_items, is_trusted, record_trust, revoke_trust, trusted_part
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_revoking_ends_trust(places: Locations) -> None:
     write(places, HOOK)
     items = gated_items(load_config(places), places)
     record_trust(items, places)
-    assert list(trusted_configs(places)) == [str(places.config_file)]
+    assert list(read_trust(places.config_dir)) == [str(places.config_file)]
     assert revoke_trust(places)
     assert not revoke_trust(places)
     assert not is_trusted(items, places, {})

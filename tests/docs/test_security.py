@@ -66,6 +66,11 @@ PROMISES = {
         config/test_config_trust.py::test_trust_ends_when_what_was_trusted_changes
         config/test_config_trust.py::test_links_of_a_strange_project_are_not_followed
         plugins/mcp/test_service_trust.py::test_models_of_an_untrusted_project_are_not_used""",
+    """or its contexts reach the instructions of the MCP server, or text in any form but a quotation of one line, before
+    that;""": """
+        plugins/mcp/test_service_trust.py::test_untrusted_contexts_stay_out_of_instructions_and_are_quoted_in_answers
+        cli/test_cli_project.py::test_untrusted_contexts_are_one_quoted_line_in_text_and_whole_in_json
+        cli/test_cli_project.py::test_contexts_in_the_index_alone_are_quoted_too""",
     "or an index that came with the project is answered from;": """
         cli/test_cli_strange_projects.py::test_an_index_that_came_with_a_clone_answers_nothing_and_is_built_again
         cli/test_cli_strange_projects.py::test_its_vectors_are_not_kept_either""",

@@ -236,7 +236,7 @@ def _in_force(
 ) -> tuple[Sequence[EffectiveSetting], Sequence[EffectiveSetting]]:
     """Return the variables and the settings that are not at their defaults; no settings of an unreadable file."""
     from qmd.config.settings import load_config
-    from qmd.config.trust import trusted_part
+    from qmd.config.trust import gated_items, trusted_part, trusts_contexts
     from qmd.plugins.doctor.effective_settings import effective_settings, effective_variables
 
     try:
@@ -245,4 +245,6 @@ def _in_force(
         # The check of the configuration reports the reason.
         return effective_variables(environ), ()
     trusted = trusted_part(written, locations, environ)
+    if not trusts_contexts(gated_items(written, locations).contexts, locations, environ):
+        trusted = replace(trusted, global_context=None)
     return effective_variables(environ, trusted), effective_settings(written, environ, trusted)

@@ -42,7 +42,7 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
         return "\n\n".join([head, *map(_whole_text, hits), *tail])
     if detail == "paths":
         return "\n".join([head, *(_head(hit, "", (hit.document.title,)) for hit in hits), *tail])
-    contexts = _new_contexts(hits)
+    contexts = _new_contexts([hit.context for hit in hits])
 
     def row(number: int, passages: _Passages) -> str:
         hit, best = hits[number], (*passages, hits[number].passage)[0]
@@ -81,7 +81,7 @@ def answer_object(
         content["refreshed"] = response.refreshed
     if response.budget:
         content["budget"] = {name: value for name, value in to_builtins(response.budget).items() if value}
-    contexts = _new_contexts(hits)
+    contexts = _new_contexts([hit.written_context or hit.context for hit in hits])
 
     def row(number: int, passages: _Passages) -> dict[str, Any]:
         hit, best = hits[number], (*passages, hits[number].passage)[0]
@@ -175,12 +175,12 @@ def _folded(name: str) -> str:
     return " ".join(re.sub(r"[^\w\s]", "", name).casefold().split())
 
 
-def _new_contexts(hits: Sequence[Hit]) -> list[str]:
+def _new_contexts(of_hits: Sequence[str | None]) -> list[str]:
     """Return the parts of each hit's context that no earlier hit showed."""
     said: set[str] = set()
     contexts = []
-    for hit in hits:
-        parts = [part for part in (hit.context or "").split("\n\n") if part and part not in said]
+    for context in of_hits:
+        parts = [part for part in (context or "").split("\n\n") if part and part not in said]
         said.update(parts)
         contexts.append("\n\n".join(parts))
     return contexts
