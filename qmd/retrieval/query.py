@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.errors import UsageError, collection_not_found, refuse_unknown
+from qmd.file_names import storable
 from qmd.records import Collection, FieldFilter, Filter, Query, Scope, Sort, SubQuery, SubQueryKind, TextFilter
 from qmd.retrieval.query_filters import explain_unknown_fields, names_fields, read_filters, read_order, take_filters
 from qmd.retrieval.request import Mode, SearchRequest, primary_text
@@ -87,7 +88,7 @@ def parse_query(text: str) -> Query:
     """
     _check_length(len(text))
     lines = _QueryLines()
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(storable(text).split("\n"), start=1):
         _read_line(number, raw.strip(), lines)
     query = _build_query(lines)
     validate_subqueries(query.subqueries, numbered=True)

@@ -10,6 +10,7 @@ from typing import cast, get_args
 
 from qmd.conditions import Condition, number_in, read_condition
 from qmd.errors import UsageError, nearest_name
+from qmd.file_names import storable
 from qmd.records import DateFilter, FieldFilter, Filter, Sort, TagFilter, TextFilter
 
 FIELDS: Mapping[str, str] = {
@@ -90,7 +91,7 @@ def read_filters(text: str) -> list[Filter | Sort]:
         UsageError: The text contains anything else.
     """
     if text.lstrip()[:1] not in ("{", "["):
-        rest, found = take_filters(text, None)
+        rest, found = take_filters(storable(text), None)
         if rest or not found:
             raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
         return found

@@ -34,6 +34,12 @@ def test_a_query_that_is_too_long_names_the_limit(text: str) -> None:
         read_query(SearchRequest(text))
 
 
+@pytest.mark.parametrize("name", ["collection", "tag", "path", "title"])
+def test_half_a_character_in_a_filter_is_replaced_as_no_index_stores_it(name: str) -> None:
+    for request in (SearchRequest(f"a {name}:\ud800"), SearchRequest("a", filter=f"{name}:\ud800")):
+        assert "\\ufffd" in ascii(read_query(request)) and "ud800" not in ascii(read_query(request))
+
+
 def test_expand_prefix_is_the_same_as_none() -> None:
     assert parse_query("expand: rotate keys") == parse_query("rotate keys")
 
