@@ -43,11 +43,17 @@ PROMISES = {
         ingest/test_ingest_scan.py::test_linked_folders_are_not_followed
         plugins/models/test_hostile_imports.py::test_a_link_in_a_models_folder_is_not_followed_out_of_it
         cli/test_cli_strange_projects.py::test_a_link_among_the_files_of_a_project_is_refused_by_name_and_leads_nowhere""",
-    "or send sequences of its own to a terminal;": """
+    "send sequences of its own to a terminal,": """
         cli/test_cli_terminal.py::test_no_command_lets_a_stranger_steer_the_terminal
         cli/test_cli_terminal.py::test_what_an_update_command_prints_is_spelled_out
         plugins/browse/test_browse.py::test_what_a_note_holds_cannot_steer_the_terminal
         plugins/office/test_converting.py::test_of_all_that_a_reader_prints_one_line_is_shown_where_it_crashed""",
+    "or add a row or a sentence of qmd's to an answer for an agent;": """
+        plugins/mcp/test_hostile_notes.py::test_a_file_name_of_several_lines_is_one_row
+        plugins/mcp/test_hostile_notes.py::test_a_line_of_a_note_ends_at_a_line_feed_alone
+        plugins/pack/test_packing.py::test_no_passage_can_end_its_fence_or_steer_a_terminal_by_its_address
+        plugins/test_foreign_text.py::test_every_field_of_a_record_is_one_line_in_answers
+        robustness/test_fuzz.py::test_no_input_ends_in_anything_but_an_answer_or_one_line_of_refusal""",
     "a note that is shown on the page of `qmd serve` runs a script,": """
         plugins/page/test_note_html.py::test_nothing_that_a_note_holds_runs_or_leads_astray
         plugins/page/test_page_in_browser.py::test_a_hostile_note_runs_nothing_and_reaches_nobody""",
