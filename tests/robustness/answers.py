@@ -260,7 +260,8 @@ class _Reader:
             return
         lines = self.text_of(parts).split("\n")
         self._head(note, lines)
-        if form == "outline" and "does not exist" not in parts[-1]:
+        # Lines without a character have no outline.
+        if form == "outline" and lines != [f"{first or 1}: "]:
             _demand(re.fullmatch(r"\[\d+ headings; the last line is \d+\]", lines.pop()), "no end")
             _demand(all(re.match(r"\d+: ", line) for line in lines), lines)
             return
