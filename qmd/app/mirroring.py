@@ -82,7 +82,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
         from qmd.store.sqlite.salvage import rebuild, restore_checksums
 
         if restore_checksums(path):
-            say(f"pages of index '{path}' lacked checksums, as other programs write them: they were verified otherwise")
+            say(f"index '{path}' lacked checksums, which other programs do not write: it was sound, they were added")
             problems = []
     if not problems:
         if is_due:
