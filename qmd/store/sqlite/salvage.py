@@ -36,8 +36,6 @@ _SIDE_FILES = ("-wal", "-shm")
 
 _ROWS_AT_ONCE = 4_096
 
-_UNUSABLE = (DamagedIndexError, UnknownOriginError)
-
 
 class RebuildReport(Struct, frozen=True):
     """Result of rebuilding a damaged index."""
@@ -88,12 +86,14 @@ def restore_checksums(path: Path) -> bool:
         BusyError: Another process works on it for too long.
         StoreError: There is no space.
     """
-    with _lock_alone(path), suppress(*_UNUSABLE), closing(_open_unverified(path)) as database:
+    unusable = suppress(DamagedIndexError, UnknownOriginError)
+    with _lock_alone(path), unusable, closing(_open_unverified(path)) as database:
         check_origin(database)
         # The value is 1 if another process kept a part of the log from being written.
         if database.value("PRAGMA wal_checkpoint(TRUNCATE)"):
             raise as_qmd_error(apsw.BusyError(), path)
         pages = _find_mismatches(database)
+        # A transaction may change a counter by one bit, but never all of its pages.
         is_sound = not (pages and all(pages.values())) and _are_vectors_sound(database, pages)
         if is_sound and _are_texts_sound(database) and not check(database):
             database.run("DELETE FROM meta WHERE key GLOB 'made_by:*'")
@@ -232,7 +232,7 @@ def _create_empty(path: Path, target: Path) -> tuple[Path, int]:
         migrate(database)
         # Inside a transaction the schema is not read again, so it is not verified.
         with (
-            suppress(*_UNUSABLE),
+            suppress(DamagedIndexError, UnknownOriginError),
             closing(_open_unverified(path)) as loose,
             closing(_open_unverified(path)) as source,
             source.snapshot(),
