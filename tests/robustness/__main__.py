@@ -42,7 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5, help="of readers beside writers")
     parser.add_argument("--lance", type=int, default=200, help="kills, and damages, of LanceDB tables; 0 for none")
     parser.add_argument("--notes", type=int, default=100_000, help="in a collection; 0 for none")
-    parser.add_argument("--tries", type=int, default=300, help="jumps of the clock, commands in read-only folders, kills before other programs")
+    parser.add_argument(
+        "--tries",
+        type=int,
+        default=300,
+        help="clocks, read-only folders, other programs",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--corpus", type=Path, help="folder of real files to mutate, instead of qmd's own")
