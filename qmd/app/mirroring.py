@@ -41,19 +41,20 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     if locations.address is None and writer.path != locations.database and locations.database.exists():
         say(f"'{locations.database}' belongs to another program and stays as it is; this index is '{writer.path}'")
     if is_made:
-        from qmd.store.sqlite.connection import verified_mark
+        from qmd.store.sqlite.connection import record_state, verified_mark
 
         # A new index need not be verified before tomorrow.
         renew_mark(verified_mark(writer.path))
+        record_state(writer.path)
     return writer
 
 
 def mend(locations: Locations, say: Callable[[str], None], *, always: bool = False) -> None:
-    """Verify the index and replace a damaged one by a new one with its sound vectors; the old file is kept.
+    """Verify the index and repair it, or replace a damaged one by a new one with its sound vectors; the old is kept.
 
     The next update of the collections restores the texts and words from the files. Reads the whole file, at one to two
-    seconds per gigabyte: once a day, and after damage was found, unless `always`. An index at an address, which may be
-    far away, is read only then; its damaged tables are emptied, and the others stay.
+    seconds per gigabyte: once a day, and after damage or a change by another program, unless `always`. An index at an
+    address, which may be far away, is read only then; its damaged tables are emptied, and the others stay.
     """
     if locations.address is not None:
         from qmd.store.opening import load_store_module
@@ -63,13 +64,13 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             say(f"index '{locations.address}' was damaged: {', '.join(damaged)} are built again from your files")
         return
     from qmd.store.opening import open_writer
-    from qmd.store.sqlite.connection import DamagedIndexError, verified_mark
+    from qmd.store.sqlite.connection import DamagedIndexError, record_state, verified_mark
 
     path = own_index(locations.database)
     if not path.exists():
         return
     mark, found = verified_mark(path), path.stat()
-    is_due = always or not is_recent(mark, VERIFIED_FOR_S)
+    is_due = always or not is_recent(mark, VERIFIED_FOR_S) or not record_state(path, found.st_mtime_ns)
     try:
         with open_writer(locations.database, locations.address) as writer:
             problems = writer.check(thorough=False) if is_due else []
@@ -77,12 +78,17 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
         problems = [exc.message]
     except UnknownOriginError:  # set aside by the writer
         return
+    if problems:
+        from qmd.store.sqlite.salvage import rebuild, restore_checksums
+
+        if restore_checksums(path):
+            say(f"index '{path}' lacked checksums, which other programs do not write: it was sound, they were added")
+            problems = []
     if not problems:
         if is_due:
             renew_mark(mark)
+            record_state(path)
         return
-    from qmd.store.sqlite.salvage import rebuild
-
     rebuilt = rebuild(path, found)
     if rebuilt is not None:
         say(

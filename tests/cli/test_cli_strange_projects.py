@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -304,11 +305,16 @@ def test_a_table_of_settings_that_never_ends_does_not_keep_a_search(qmd: Qmd, wi
     assert qmd("search", "alpha").status == 1
 
 
-def test_a_damaged_index_that_came_along_gives_no_vectors(qmd: Qmd, clone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["sqlite_schema", "meta"])
+def test_a_damaged_index_that_came_along_gives_no_vectors(qmd: Qmd, clone: Path, tmp_path: Path, table: str) -> None:
     assert qmd("index").status == 0
     shutil.rmtree(tmp_path / "cache")
     file = clone / ".qmd/index.sqlite"
+    with closing(apsw.Connection(str(file))) as connection:
+        sql = "SELECT (pageno - 1) * pgsize FROM dbstat WHERE name = ?"
+        place = int(str(connection.execute(sql, (table,)).fetchall()[0][0]))
     with file.open("r+b") as stream:
+        stream.seek(place)
         stream.write(b"\0" * 16)
     assert qmd("index", "--no-embed").status == 0
     connection = apsw.Connection(str(file))
@@ -318,7 +324,7 @@ def test_a_damaged_index_that_came_along_gives_no_vectors(qmd: Qmd, clone: Path,
 def test_a_damaged_index_that_was_made_here_keeps_its_sound_vectors(qmd: Qmd, clone: Path) -> None:
     assert qmd("index").status == 0
     connection = apsw.Connection(str(clone / ".qmd/index.sqlite"))
-    sql = "SELECT (rootpage - 1) * page_size + 3000 FROM sqlite_schema, pragma_page_size WHERE name = 'documents'"
+    sql = "SELECT (rootpage - 1) * page_size FROM sqlite_schema, pragma_page_size WHERE name = 'documents'"
     [(place,)] = connection.execute(sql).fetchall()
     connection.close()
     with (clone / ".qmd/index.sqlite").open("r+b") as stream:

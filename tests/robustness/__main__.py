@@ -22,6 +22,7 @@ from tests.robustness import (
     lance_damage,
     lance_kills,
     many_notes,
+    plain_programs,
     read_only,
     side_by_side,
 )
@@ -41,7 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5, help="of readers beside writers")
     parser.add_argument("--lance", type=int, default=200, help="kills, and damages, of LanceDB tables; 0 for none")
     parser.add_argument("--notes", type=int, default=100_000, help="in a collection; 0 for none")
-    parser.add_argument("--tries", type=int, default=300, help="jumps of the clock, and commands in read-only folders")
+    parser.add_argument(
+        "--tries",
+        type=int,
+        default=300,
+        help="clocks, read-only folders, other programs",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--corpus", type=Path, help="folder of real files to mutate, instead of qmd's own")
@@ -51,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         home = Path(folder).resolve()
         rows += crash_states.run(options.states, options.seed, options.repeat_every, home / "states")
         rows += disk_faults.run(options.faults, options.seed, home / "faults")
+        rows += plain_programs.run(options.tries, options.seed, home / "plain")
         if options.lance:
             rows += lance_kills.run(options.lance, options.seed, home / "kills")
             rows += lance_damage.run(options.lance, options.seed, home / "damage")

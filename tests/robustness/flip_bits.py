@@ -68,20 +68,25 @@ def make_index(folder: Path) -> Locations:
         lines = [" ".join(chooser.choices(WORDS, k=12)) for _ in range(chooser.randint(3, 25))]
         front = f"---\ntags: [{chooser.choice(WORDS)}]\n---\n" if number % 3 == 0 else ""
         (notes / f"{number}.md").write_text(f"{front}# Note {number}\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "XDG_CACHE_HOME": str(folder / "cache")}
-    places = locate(None, folder, environ)
+    places = places_in(folder)
     add_collection(places, "notes", notes)
     index(places)
     return places
 
 
-def index(places: Locations) -> int:
+def places_in(folder: Path, cache: str = "cache") -> Locations:
+    """The files of qmd below `folder`."""
+    environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "XDG_CACHE_HOME": str(folder / cache)}
+    return locate(None, folder, environ)
+
+
+def index(places: Locations, *, verify: bool = True, embedder: HashingEmbedder = EMBEDDER) -> int:
     """What `qmd index` does; the number of vectors computed."""
     config = load_config(places)
-    mend(places, lambda _: None, always=True)
+    mend(places, lambda _: None, always=verify)
     with FileConfiguration(places, {}, Notices()).open_writer() as writer:
         update_collection(writer, config.collections[0])
-        return embed_pending(writer, EMBEDDER).embedded
+        return embed_pending(writer, embedder).embedded
 
 
 def ask(database: Path) -> Answers:

@@ -1,6 +1,8 @@
 """Flipped bits: the errors of a reader, the findings of `doctor`, and the repair by the next `qmd index`."""
 
 import sqlite3
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -9,14 +11,15 @@ import pytest
 
 from qmd.records import LexicalTerm, Scope
 from qmd.store.records import ChunkRecord
+from qmd.store.sqlite import salvage
 from qmd.store.sqlite.connection import DamagedIndexError
 from qmd.store.sqlite.files import CHECKSUM_BYTES, PAGE_BYTES
 from qmd.store.sqlite.opening import open_reader, open_writer
-from qmd.store.sqlite.salvage import rebuild
+from qmd.store.sqlite.salvage import rebuild, restore_checksums
 from qmd.store.sqlite.schema import MIGRATIONS
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.old_schema import take_back
-from tests.robustness import flip_bits
+from tests.robustness import flip_bits, plain_programs
 from tests.store.conftest import MakeDocument
 
 DIM = 64
@@ -42,14 +45,19 @@ def fill(writer: SqliteWriter, make: MakeDocument, n: int) -> dict[bytes, np.nda
     return vectors
 
 
-def damage(path: Path, table: str, share: float) -> None:
-    """Change one byte on the page at `share` of a table's pages; the index is closed."""
+def damage(path: Path, table: str, share: float, by: bytes | None = None) -> None:
+    """Change one bit on the page at `share` of a table's pages, or write `by` to it; the index is closed."""
     connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA checksum_verification = OFF")
     sql = "SELECT pageno FROM dbstat WHERE name = ? ORDER BY pageno"
     pages = [number for (number,) in connection.execute(sql, (table,))]
     connection.close()
     raw = bytearray(path.read_bytes())
-    raw[(pages[int(share * (len(pages) - 1))] - 1) * PAGE_BYTES + 2000] ^= 16
+    place = (pages[int(share * (len(pages) - 1))] - 1) * PAGE_BYTES
+    if by is None:
+        raw[place + 2000] ^= 16
+    else:
+        raw[place + 7000 : place + 7000 + len(by)] = by
     path.write_bytes(raw)
 
 
@@ -112,11 +120,91 @@ def test_a_file_without_a_schema_is_set_aside(writer: SqliteWriter, index_path: 
         assert reader.count_documents() == 0
 
 
-def test_a_second_damaged_file_does_not_take_the_place_of_the_first(index_path: Path) -> None:
-    for expected in ("index.sqlite.damaged", "index.sqlite.damaged-2"):
+def test_a_second_damaged_file_takes_the_place_of_the_first_once_the_new_index_is_verified(
+    index_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
         open_writer(index_path).close()
-        rebuilt = rebuild(index_path, index_path.stat())
-        assert rebuilt is not None and rebuilt.aside.name == expected
+        whole = index_path.read_bytes()
+        index_path.with_name("index.sqlite.damaged-wal").write_bytes(b"of the first")
+        assert rebuild(index_path, index_path.stat()) is not None
+        assert [path.name for path in index_path.parent.glob("*.damaged*")] == ["index.sqlite.damaged"]
+        assert index_path.with_name("index.sqlite.damaged").read_bytes() == whole
+    monkeypatch.setattr(salvage, "check", lambda _: ["a broken disk"])
+    with pytest.raises(DamagedIndexError):
+        rebuild(index_path, index_path.stat())
+    assert index_path.exists()
+    assert index_path.with_name("index.sqlite.damaged").read_bytes() == whole
+
+
+def let_another_program_write(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "VACUUM",
+        "UPDATE documents SET title = title || 'longer'",
+        "INSERT INTO meta VALUES (1, 1)",
+        "CREATE TABLE theirs (a)",
+    ],
+)
+def test_pages_of_another_program_get_checksums_and_nothing_is_lost(
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, sql: str
+) -> None:
+    vectors = fill(writer, make, 80)
+    writer.close()
+    let_another_program_write(index_path, sql)
+    with pytest.raises(DamagedIndexError), open_reader(index_path) as reader:
+        reader.facts()
+        list(reader.iter_documents())
+    assert restore_checksums(index_path)
+    assert not list(index_path.parent.glob("*.damaged*"))
+    with open_reader(index_path) as reader:
+        assert reader.check() == []
+        assert len(reader.vectors("f", list(vectors))) == 80
+
+
+@pytest.mark.parametrize("table", ["documents", "terms_data", "content", "chunks", "vector_keys", "models"])
+def test_a_changed_bit_is_not_taken_for_the_work_of_another_program(
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, table: str
+) -> None:
+    fill(writer, make, 80)
+    writer.close()
+    damage(index_path, table, 0)
+    before = index_path.read_bytes()
+    assert not restore_checksums(index_path)
+    assert index_path.read_bytes() == before
+
+
+@pytest.mark.parametrize("table", ["vectors_1_vector_chunks00", "content"])
+def test_damage_next_to_pages_of_another_program_is_found(
+    writer: SqliteWriter, index_path: Path, make: MakeDocument, table: str
+) -> None:
+    fill(writer, make, 80)
+    writer.close()
+    let_another_program_write(index_path, "UPDATE documents SET title = title || 'longer'")
+    damage(index_path, table, 0.5, b"garbage!" * 8)
+    assert not restore_checksums(index_path)
+
+
+def test_vectors_whose_pages_lack_checksums_are_kept_when_the_index_is_rebuilt(
+    writer: SqliteWriter, index_path: Path, make: MakeDocument
+) -> None:
+    fill(writer, make, 80)
+    writer.close()
+    let_another_program_write(index_path, "VACUUM")
+    damage(index_path, "content", 0.5, b"garbage!" * 8)
+    assert not restore_checksums(index_path)
+    rebuilt = rebuild(index_path, index_path.stat())
+    assert rebuilt is not None and rebuilt.vectors == 80
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
+def test_a_program_that_opens_the_index_after_a_kill_loses_nothing(tmp_path: Path) -> None:
+    assert [row.failures for row in plain_programs.run(5, 1, tmp_path)] == [[]] * len(plain_programs.PROGRAMS)
 
 
 def test_of_two_that_find_the_damage_at_once_one_rebuilds(index_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,15 +39,32 @@ class DamagedIndexError(StoreError):
     code = "damaged_index"
 
     def __init__(self, path: Path, what: str = "is damaged") -> None:
-        hint = "rebuild it from your files, which keeps its sound vectors: qmd index"
+        hint = "repair it, from your files if necessary, which keeps its sound vectors: qmd index"
         super().__init__(f"index '{path}' {what}", hint)
         # After damage the next run checks the whole file.
         forget_verified(path)
 
 
 def verified_mark(path: Path) -> Path:
-    """Return the empty file next to an index whose time records the last successful check of the whole index."""
+    """Return the empty file next to an index whose time records the last successful check of the whole index.
+
+    Its time of access is that of the index file as qmd left it; any other shows that another program changed it.
+    """
     return path.with_name(f".{path.name}.verified")
+
+
+def record_state(path: Path, found_ns: int | None = None) -> bool:
+    """Record in the mark that qmd leaves the index file as it is; return whether it did.
+
+    With `found_ns`, the time that the file had before, only if that is recorded.
+    """
+    mark = verified_mark(path)
+    with suppress(OSError):
+        recorded = mark.stat()
+        if found_ns in (None, recorded.st_atime_ns):
+            os.utime(mark, ns=(path.stat().st_mtime_ns, recorded.st_mtime_ns))
+            return True
+    return False
 
 
 def forget_verified(path: Path) -> None:
@@ -86,6 +104,7 @@ class Database:
         self.has_vec0 = False
         """True once `vec0` has loaded its extension into the connection."""
         self._is_over: Callable[[], bool] | None = None
+        self._found_ns = path.stat().st_mtime_ns if path.exists() else 0
 
     def close(self) -> None:
         """Close the connection; closing twice is harmless.
@@ -97,6 +116,7 @@ class Database:
             if not self.connection.readonly("main"):
                 self.connection.set_busy_timeout(0)
                 self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                record_state(self.path, self._found_ns)
         try:
             self.connection.close()
         except apsw.Error as exc:

@@ -52,13 +52,13 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
 
     Args:
         database: The index.
-        thorough: Also compare the parts of the full-text index with one another, which takes seven times as long and
-            finds no more if pages have checksums.
+        thorough: Also compare indexes with their tables and the parts of the full-text index with one another, which
+            takes seven times as long and finds no more if pages have checksums.
     """
     try:
         tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
         names = [] if thorough else [name for (name,) in database.rows(tables)]
-        checks = [f'PRAGMA quick_check("{name}")' for name in names] or ["PRAGMA quick_check(20)"]
+        checks = [f'PRAGMA quick_check("{name}")' for name in names] or ["PRAGMA integrity_check(20)"]
         # A message of SQLite's can have several lines.
         found = [" ".join(row[0].split()) for sql in checks for row in database.rows(sql) if row[0] != "ok"]
         if missing := database.value("SELECT count(*) FROM documents WHERE hash NOT IN (SELECT hash FROM content)"):

@@ -1,13 +1,13 @@
-"""Rebuild an index with the sound vectors of a file that is damaged or that the original qmd changed.
+"""Restore missing checksums, and rebuild an index that is damaged or that the original qmd changed.
 
-Everything else comes from the notes again.
+A new index has the sound vectors of the old one; everything else comes from the notes again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -16,13 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from qmd.batching import batches
 from qmd.config.paths import index_next_to
-from qmd.errors import BusyError, StoreError
+from qmd.errors import BusyError, StoreError, UnknownOriginError
+from qmd.files import sha256
+from qmd.store.records import unpack_text
 from qmd.store.sqlite import vectors
-from qmd.store.sqlite.connection import Database, Row, as_qmd_error
-from qmd.store.sqlite.files import connect_for_writing, file_lock, open_file
+from qmd.store.sqlite.connection import DamagedIndexError, Database, Row, as_qmd_error
+from qmd.store.sqlite.files import connect_for_reading, connect_for_writing, file_lock, open_file
+from qmd.store.sqlite.health import check
 from qmd.store.sqlite.index import SqliteReader
-from qmd.store.sqlite.origin import ORIGIN, record_origin
+from qmd.store.sqlite.origin import ORIGIN, check_origin, record_origin
 from qmd.store.sqlite.schema import is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
 from qmd.store.sqlite.writer import SqliteWriter
@@ -30,8 +34,7 @@ from qmd.switches import busy_timeout_ms
 
 _SIDE_FILES = ("-wal", "-shm")
 
-_VEC0_VERSION = 8
-"""First schema version with vectors in the tables of sqlite-vec."""
+_ROWS_AT_ONCE = 4_096
 
 
 class RebuildReport(Struct, frozen=True):
@@ -73,8 +76,79 @@ def separate(path: Path) -> Path | None:
     return beside
 
 
+def restore_checksums(path: Path) -> bool:
+    """Give all pages their checksums if the index is proved sound without them; else return False.
+
+    It is if SQLite finds no fault, each text has its hash, and the pages without checksum look like a transaction and
+    not like a fault of the disk. The next update and embedding run make all other rows but the vectors again.
+
+    Raises:
+        BusyError: Another process works on it for too long.
+        StoreError: There is no space.
+    """
+    unusable = suppress(DamagedIndexError, UnknownOriginError)
+    with _lock_alone(path), unusable, closing(_open_unverified(path)) as database:
+        check_origin(database)
+        # The value is 1 if another process kept a part of the log from being written.
+        if database.value("PRAGMA wal_checkpoint(TRUNCATE)"):
+            raise as_qmd_error(apsw.BusyError(), path)
+        pages = _find_mismatches(database)
+        # A transaction may change a counter by one bit, but never all of its pages.
+        is_sound = not (pages and all(pages.values())) and _are_vectors_sound(database, pages)
+        if is_sound and _are_texts_sound(database) and not check(database):
+            database.run("DELETE FROM meta WHERE key GLOB 'made_by:*'")
+            database.run("VACUUM")
+            return True
+    return False
+
+
+def _are_texts_sound(database: Database) -> bool:
+    with database.decoding():
+        rows = database.connection.execute("SELECT hash, doc FROM content")
+        return all(sha256(unpack_text(doc).encode("utf-8", "surrogatepass")) == known for known, doc in rows)
+
+
+def _find_mismatches(database: Database) -> dict[int, bool]:
+    """Return the pages whose checksum does not match, and whether a single changed bit explains that.
+
+    A checksum is two 32-bit sums, in which word k before the end of a page counts F(k) and F(k + 1) times, F being the
+    Fibonacci numbers. So a difference shows whether one bit of the page or of the sums made it; another change makes
+    such a difference with a chance of 1 to 2^47. A page without checksum has zeros or the one of an earlier content.
+
+    Source: `cksmCompute` in SQLite's ext/misc/cksumvfs.c.
+    """
+    size, n_pages = database.value("PRAGMA page_size"), database.value("PRAGMA page_count")
+    numbers = [1, 0]
+    while len(numbers) < size // 4:
+        numbers.append((numbers[-1] + numbers[-2]) % 2**32)
+    counts, bits = np.array(numbers, dtype=np.uint32), 1 << np.arange(32, dtype=np.uint32)
+    by_bits = np.outer(np.concatenate([bits, -bits]), counts)
+    found = {}
+    for number in range(n_pages):
+        with database.decoding():
+            words = np.frombuffer(database.connection.read("main", 0, number * size, size)[1], dtype="<u4")
+        first, second = words[-2:] - np.array([words[-3::-1] @ counts[1:-1], words[-3::-1] @ counts[2:]])
+        if first or second:
+            is_flipped = ((by_bits[:, :-1] == first) & (by_bits[:, 1:] == second)).any() and words[-2:].any()
+            found[number + 1] = bool(is_flipped)
+    return found
+
+
+def _are_vectors_sound(database: Database, pages: Mapping[int, bool]) -> bool:
+    """Return whether no fault of the disk is on a page of vectors; `pages` of `_find_mismatches`.
+
+    Each change of vectors changes the row of their model, to a random number. So their pages lack checksums together.
+    """
+    sql = "SELECT name, pageno FROM dbstat WHERE name = 'models' OR name GLOB 'vector*' OR name GLOB 'signs_*'"
+    try:
+        found = {(name == "models", pages[page]) for name, page in database.rows(sql) if page in pages}
+    except StoreError:
+        return False
+    return not found or ((True, False) in found and not any(is_flipped for _, is_flipped in found))
+
+
 def rebuild(path: Path, found: os.stat_result) -> RebuildReport | None:
-    """Replace a damaged index by a new one, and set it aside.
+    """Replace a damaged index by a new one, and set it aside in place of an earlier one.
 
     The new index has the configuration and the sound vectors; the texts come from the files again.
 
@@ -118,16 +192,14 @@ def _lock_alone(path: Path) -> Iterator[None]:
 
 
 def _set_aside(path: Path, what: str) -> Path:
-    """Rename an unusable file, with `what` in its name; return the new name."""
+    """Rename an unusable file, with `what` in its name, in place of an earlier one; return the new name."""
     aside = path.with_name(f"{path.name}.{what}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.{what}-{number}")
     # The log first: without the file, a new one under its name would get the old log.
     for suffix in (*_SIDE_FILES, ""):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+        try:
+            path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
+        except FileNotFoundError:
+            aside.with_name(aside.name + suffix).unlink(missing_ok=True)
     return aside
 
 
@@ -155,49 +227,55 @@ def _create_empty(path: Path, target: Path) -> tuple[Path, int]:
     new = target.with_name(f".{target.name}.new")
     for suffix in ("", *_SIDE_FILES):
         new.with_name(new.name + suffix).unlink(missing_ok=True)
+    kept = 0
     with closing(connect_for_writing(new)) as database:
         migrate(database)
-        try:
-            source = _open_unverified(path)
-        except StoreError:
-            return new, 0
         # Inside a transaction the schema is not read again, so it is not verified.
-        with closing(source), source.snapshot(), database.transaction():
+        with (
+            suppress(DamagedIndexError, UnknownOriginError),
+            closing(_open_unverified(path)) as loose,
+            closing(_open_unverified(path)) as source,
+            source.snapshot(),
+            database.transaction(),
+        ):
             source.value("SELECT count(*) FROM sqlite_schema")
             source.run("PRAGMA checksum_verification = ON")
+            check_origin(source)
             with suppress(StoreError):
                 writer = SqliteWriter(database)
                 writer.put_collections(SqliteReader(source).collections())
                 kept_facts = ("global_context", ORIGIN)
                 writer.set_facts(dict(source.rows("SELECT key, value FROM meta WHERE key IN (?, ?)", kept_facts)))
-            is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
+            if _are_vectors_sound(loose, _find_mismatches(loose)):
+                source = loose
             models = _read_both_ends(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
-            kept = sum(_copy_model(source, database, *model, is_old=is_old) for model in models)
+            kept = sum(_copy_model(loose, source, database, *model) for model in models)
         record_origin(database, target)
-        return new, kept
+    with closing(connect_for_reading(new)) as database:
+        if check(database):
+            raise DamagedIndexError(new)
+    return new, kept
 
 
-def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, *, is_old: bool) -> int:
+def _copy_model(loose: Database, source: Database, target: Database, fingerprint: str, model: int, dim: int) -> int:
     """Copy the vectors of one model whose key and place can both be read; return their number."""
-    keys = {slot: key for key, slot in _iter_keys(source, model) if slot >= 0}
-    table = vectors_of(source, model, dim)
-    by_piece: dict[int, list[int]] = {}
-    for slot in keys:
-        by_piece.setdefault(slot // vectors.ROWS_PER_BLOCK, []).append(slot)
-    copied = 0
-    for piece, slots in sorted(by_piece.items()):
-        try:
-            if is_old:
-                block = vectors.read_block(source, model, piece, dim)
-                rows = {slot: block[slot % vectors.ROWS_PER_BLOCK] for slot in slots}
-            else:
-                rows = _read_one_by_one(table, slots)
-        except StoreError:
-            continue
+    table, copied = vectors_of(source, model, dim), 0
+    keys = _read_keys(loose, source, model, table)
+    for slots in batches(sorted(keys), _ROWS_AT_ONCE):
+        rows = _read_one_by_one(table, slots)
         if rows:
             vectors.put_stored_rows(target, fingerprint, dim, {keys[slot]: row for slot, row in rows.items()})
             copied += len(rows)
     return copied
+
+
+def _read_keys(loose: Database, source: Database, model: int, table: Vec0Table) -> dict[int, bytes]:
+    """Return the keys of a model by slot: all if each vector has exactly one, else those on sound pages."""
+    sql = "SELECT slot, key FROM vector_keys WHERE model = ? ORDER BY key"
+    rows = _read_both_ends(loose, sql, (model,))
+    slots = _read_both_ends(loose, f"SELECT rowid FROM {table.name}_rowids ORDER BY rowid", ())
+    are_proved = sorted((slot,) for slot, _ in rows) == slots
+    return dict(rows if are_proved else _read_both_ends(source, sql, (model,)))
 
 
 def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.NDArray[np.int8]]:
@@ -209,14 +287,6 @@ def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.ND
             return {}
     middle = len(slots) // 2
     return _read_one_by_one(table, slots[:middle]) | _read_one_by_one(table, slots[middle:])
-
-
-def _iter_keys(source: Database, model: int) -> Iterator[tuple[bytes, int]]:
-    """Yield keys of a model with their slots, skipping damaged pages: by first bytes."""
-    sql = "SELECT key, slot FROM vector_keys WHERE model = ? AND key >= ? AND key < ? ORDER BY key"
-    for first in range(256):
-        after = bytes([first + 1]) if first < 255 else b"\xff" * 17
-        yield from _read_both_ends(source, sql, (model, bytes([first]), after))
 
 
 def _read_both_ends(source: Database, sql: str, bindings: Sequence[object]) -> list[Row]:
