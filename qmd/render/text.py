@@ -146,7 +146,8 @@ def number_lines(text: str, first: int, *, is_exact: bool = False) -> str:
 
     Separators that would start another line are escaped, unless `is_exact`, for JSON.
     """
-    text = text if is_exact else visible(text)
+    # A line break follows, so a final carriage return is part of one.
+    text = text if is_exact else visible(f"{text}\n")[:-1]
     body = text.removesuffix("\n")
     lines = (f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
     return "\n".join(lines) + text[len(body) :]

@@ -187,10 +187,8 @@ def _kept_files() -> list[str]:
 
 def test_all_that_is_kept_is_in_the_table_of_the_privacy_page(indexed: Qmd, notes: Path, tmp_path: Path) -> None:
     database = tmp_path / "cache/qmd/index.sqlite"
-    raw = bytearray(database.read_bytes())
-    for place in range(3_000, len(raw), 4096):
-        raw[place] ^= 1
-    database.write_bytes(raw)
+    raw = database.read_bytes()
+    database.write_bytes(raw[:9_000] + b"\xff" * (len(raw) - 9_000))
     for line in ("index --no-embed", "save mine pricing", "add remember", "search pricing", "trust", "cleanup"):
         indexed(*line.split())
     kept = {

@@ -59,7 +59,7 @@ def document_parts(fetched: DocumentText, form: TextForm) -> tuple[str, ...]:
     text, mark = fetched.text.removesuffix(fetched.mark), fetched.mark
     if form == "exact":
         return (head.rstrip(), text, mark.lstrip())[: 3 if mark else 2]
-    shown = visible(text) if form == "outline" else number_lines(text.removesuffix("\r"), fetched.first_line)
+    shown = visible(text) if form == "outline" else number_lines(text, fetched.first_line)
     return (f"{head}{shown}{mark}",)
 
 

@@ -23,7 +23,7 @@ from qmd.files import sha256
 from qmd.store.records import unpack_text
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import DamagedIndexError, Database, Row, as_qmd_error
-from qmd.store.sqlite.files import connect_for_reading, connect_for_writing, file_lock, open_file
+from qmd.store.sqlite.files import connect_for_writing, file_lock, open_file
 from qmd.store.sqlite.health import check
 from qmd.store.sqlite.index import SqliteReader
 from qmd.store.sqlite.origin import ORIGIN, check_origin, record_origin
@@ -251,7 +251,7 @@ def _create_empty(path: Path, target: Path) -> tuple[Path, int]:
             models = _read_both_ends(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             kept = sum(_copy_model(loose, source, database, *model) for model in models)
         record_origin(database, target)
-    with closing(connect_for_reading(new)) as database:
+    with closing(connect_for_writing(new)) as database:  # a reader would leave the log
         if check(database):
             raise DamagedIndexError(new)
     return new, kept
