@@ -13,7 +13,6 @@ the file itself, while `install` and `install --remove` take turns. A count that
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -264,8 +263,7 @@ def writer_row(n_installs: int, seed: int, home: Path, *, renames: bool, padding
 
 def run(n_kills: int, n_installs: int, seed: int, home: Path) -> list[Row]:
     """Kill commands, then let another program write beside them."""
-    with contextlib.suppress(OSError):
-        home.chmod(0o755)
+    home.mkdir(parents=True, exist_ok=True)
     rows = kill_rows(n_kills, seed, home) if n_kills else []
     for renames in (True, False) if n_installs else ():
         rows.append(writer_row(n_installs, seed, home / f"writer {renames}", renames=renames))
