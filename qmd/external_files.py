@@ -81,21 +81,22 @@ def _replace(target: Path, before: bytes | None, after: bytes | None, mode: int 
         if read_if_there(target, most) != before:
             return False
         own = temporary.lstat().st_ino
-
-        def written_ns(file: Path) -> int:
-            status = file.lstat()
-            is_ours = status.st_ino == own and read_if_there(file, most) == after
-            return 0 if is_ours else status.st_mtime_ns
-
         if not swaps or not _swap(temporary, target):
             temporary.replace(target)
             return True
         if read_if_there(temporary, most) == before:
             return True
         # Another program was faster: what it wrote last, into either file, goes back.
-        while written_ns(temporary) > written_ns(target) and _swap(temporary, target):
+        while _written_ns(temporary, own, after) > _written_ns(target, own, after) and _swap(temporary, target):
             pass
         return False
+
+
+def _written_ns(file: Path, own: int, content: bytes) -> int:
+    """Return the time at which another program wrote a file; 0 for our own, which has this number and content."""
+    status = file.lstat()
+    is_own = status.st_ino == own and read_if_there(file, len(content)) == content
+    return 0 if is_own else status.st_mtime_ns
 
 
 def read_if_there(path: Path, most: int) -> bytes | None:
@@ -141,7 +142,8 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[int]:
             folder = opened.enter_context(open_folder(place, folder))
         place /= name
         nameless = _open_nameless(folder) if is_new else None
-        handle = nameless or os.open(place if folder is None else name, flags, 0o666, dir_fd=folder)
+        here = place if folder is None else Path(name)
+        handle = os.open(here, flags, 0o666, dir_fd=folder) if nameless is None else nameless
         opened.callback(os.close, handle)
         reason = refusal_reason(os.fstat(handle), takes_any_owner=True)
         if folder is None and os.path.normcase(os.path.realpath(place)) != os.path.normcase(place):
@@ -150,11 +152,11 @@ def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[int]:
             raise OSError(errno.ELOOP, reason)
         try:
             yield handle
-            if nameless:
+            if nameless is not None:
                 os.link(f"/proc/self/fd/{nameless}", name, dst_dir_fd=folder)
         except BaseException:
-            if is_new and not nameless:
-                os.unlink(place if folder is None else name, dir_fd=folder)
+            if is_new and nameless is None:
+                os.unlink(here, dir_fd=folder)
             raise
 
 

@@ -19,6 +19,8 @@ from qmd.plugins.install.settings_text import Keys, changed_text, entry_in, pars
 
 _MOST_BYTES, _MOST_TOML_BYTES = 64 << 20, 1 << 20
 """Claude Code stores its history there, and the file grows to tens of MB."""
+_MOST_HOOKS = 20
+"""The whole text is read for each that is removed."""
 _SHOWN = 160
 """Characters of a shown line: a file may have only one line."""
 
@@ -94,6 +96,8 @@ class Change(Struct, frozen=True):
             is_whole = own and len(own) == len(hooks) and len(group) == 1
             single = [((*place, "hooks", at), [{"hooks": [hooks[at]]}]) for at in own]
             places += [(place, [group])] if is_whole else single
+        if len(places) > _MOST_HOOKS:
+            raise ValueError(f"it has more than {_MOST_HOOKS} prompt hooks of qmd")
         return places
 
 

@@ -412,6 +412,8 @@ def test_the_hook_joins_the_hooks_that_are_there(qmd: Qmd, home: Path) -> None:
     assert second["hooks"][0]["command"].endswith("--index b hook prompt")
     assert qmd("install", "claude", "--hook", "--remove", "--yes").status == 0
     assert file.read_text() == text
+    file.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [{"command": "qmd hook prompt"}]}] * 5000}}))
+    assert "more than 20 prompt hooks" in qmd("install", "claude", "--hook", "--remove", "--yes").err
     file.write_text('{"hooks": {"UserPromptSubmit": {"a": 1}}}')
     assert "no list" in qmd("install", "claude", "--hook", "--yes").err
     assert "no prompt hook" in qmd("install", "zed", "--hook").err
