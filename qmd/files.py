@@ -17,10 +17,9 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -33,7 +32,8 @@ _NAME_SURROGATE = 0x20000000
 """Tag bit of a Windows reparse point that leads elsewhere; reparse points of synchronised folders lack it."""
 _LOCK_POLL_S = 0.02
 _ABANDONED_S = 600.0
-"""A write takes milliseconds; only a killed one leaves an older temporary file."""
+_UNLOCKED_S = 1.0
+"""A write takes milliseconds, and locks its temporary file; only a killed one leaves an older or unlocked one."""
 
 
 def make_private_folder(folder: Path) -> None:
@@ -103,7 +103,7 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _refusal_reason(status: os.stat_result, *, takes_any_owner: bool) -> str | None:
+def refusal_reason(status: os.stat_result, *, takes_any_owner: bool) -> str | None:
     """Return the reason not to use a file of a project's `.qmd`, as a predicate for its name; None if there is none."""
     if _is_link(status):
         return "is a link"
@@ -124,28 +124,11 @@ def resolve_own_file(path: Path, *, takes_any_owner: bool = True) -> Path:
     """
     if path.parent.name != PROJECT_FOLDER:
         return Path(os.path.realpath(path))
-    with suppress(FileNotFoundError), _open_folder(path.parent):
-        reason = _refusal_reason(path.lstat(), takes_any_owner=takes_any_owner)
+    with suppress(FileNotFoundError), open_folder(path.parent):
+        reason = refusal_reason(path.lstat(), takes_any_owner=takes_any_owner)
         if reason is not None:
             raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}")
     return Path(os.path.realpath(path.parent), path.name)
-
-
-def resolve_external_file(path: Path, *, follows_links: bool) -> Path:
-    """Resolve another program's file that qmd is about to change: missing, or a regular file of this user.
-
-    Raises:
-        OSError: It is something else, not writable, or, unless links are followed, a link or below one.
-    """
-    place = Path(os.path.realpath(path)) if follows_links else path
-    reason = "is a link to nothing" if path.is_symlink() else None
-    with suppress(FileNotFoundError), _open_folder(place.parent):
-        status = place.lstat()
-        is_writable = status.st_mode & stat.S_IWUSR
-        reason = _refusal_reason(status, takes_any_owner=False) or (None if is_writable else "is read-only")
-    if reason is not None:
-        raise OSError(errno.ELOOP, f"'{path}' {reason}")
-    return place
 
 
 def _open(path: Path, flags: int) -> int:
@@ -154,7 +137,7 @@ def _open(path: Path, flags: int) -> int:
         return os.open(path, flags, PRIVATE_FILE)
     resolve_own_file(path)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with _open_folder(path.parent) as folder:
+    with open_folder(path.parent) as folder:
         descriptor = os.open(path if folder is None else path.name, flags, PRIVATE_FILE, dir_fd=folder)
     # If the system cannot open relative to a folder, compare the opened file with the one of that name.
     if folder is None and not os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -164,7 +147,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 @contextmanager
-def _open_folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
+def open_folder(folder: Path, above: int | None = None) -> Iterator[int | None]:
     """Yield a handle of a folder that is not a link, relative to its parent; None if the system has no handles."""
     if above is None and _is_link(folder.lstat()):
         raise OSError(errno.ELOOP, f"'{folder}' is a link")
@@ -177,37 +160,6 @@ def _open_folder(folder: Path, above: int | None = None) -> Iterator[int | None]
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def open_below(root: Path, path: str, *, is_new: bool) -> Iterator[BinaryIO]:
-    """Create a user's file below a folder, or open one to read it and append to it, up to 1 MiB in one piece.
-
-    Missing folders are created. Links below `root` are not followed, nor a link that replaces a folder meanwhile.
-
-    Raises:
-        OSError: It cannot be opened, is not a regular file, has a second name, or already exists although it is new.
-    """
-    place = Path(os.path.realpath(root))
-    *folders, name = path.split("/")
-    flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with ExitStack() as opened:
-        handle = opened.enter_context(_open_folder(place))
-        for folder in folders:
-            place /= folder
-            with suppress(FileExistsError):
-                os.mkdir(place if handle is None else folder, dir_fd=handle)
-            handle = opened.enter_context(_open_folder(place, handle))
-        place /= name
-        descriptor = os.open(place if handle is None else name, flags, 0o666, dir_fd=handle)
-        opened.callback(os.close, descriptor)
-        reason = _refusal_reason(os.fstat(descriptor), takes_any_owner=True)
-        if handle is None and os.path.normcase(os.path.realpath(place)) != os.path.normcase(place):
-            reason = "has changed while it was opened"
-        if reason is not None:
-            raise OSError(errno.ELOOP, reason)
-        yield opened.enter_context(open(descriptor, "a+b", 1 << 20, closefd=False))
 
 
 def _is_link(status: os.stat_result) -> bool:
@@ -233,32 +185,21 @@ def is_open_to_others(path: Path) -> bool:
     )
 
 
-def write_atomically(path: Path, text: str, *, keeps_mode: bool = False) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Replace the file at `path` in one step; follow a symlink to its target, except in a project's `.qmd`.
 
-    An existing file becomes private unless it `keeps_mode`.
+    An existing file becomes private, and keeps its owner.
 
     Raises:
         OSError: If the folder or the file cannot be written.
     """
     target = resolve_own_file(path)
-    make_private_folder(target.parent)
-    _sweep_temporaries(target)
-    mode = _mode_for(path, target, keeps_mode=keeps_mode)
-    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
-    handle = _open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(mode)
+    sweep_temporaries(target)
+    with temporary_beside(target, text.encode(), private_mode(path, target)) as temporary:
         temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def _mode_for(path: Path, target: Path, *, keeps_mode: bool) -> int:
+def private_mode(path: Path, target: Path) -> int:
     """Return the mode of the file that replaces `target`: unchanged for a linked or foreign file, else owner-only."""
     try:
         found = target.stat()
@@ -267,18 +208,50 @@ def _mode_for(path: Path, target: Path, *, keeps_mode: bool) -> int:
     is_linked = path.is_symlink() or path.parent.is_symlink()
     is_foreign = os.name == "posix" and found.st_uid != os.geteuid()
     mode = stat.S_IMODE(found.st_mode)
-    return mode if keeps_mode or is_linked or is_foreign else mode & ~_OTHERS
+    return mode if is_linked or is_foreign else mode & ~_OTHERS
 
 
-def _sweep_temporaries(target: Path) -> None:
-    """Remove temporary files of killed writes to `target`, several minutes after the last write could have ended."""
-    name = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
+@contextmanager
+def temporary_beside(target: Path, content: bytes, mode: int) -> Iterator[Path]:
+    """Yield a synced file with the owner of `target`, locked until it gets that name or is removed; create the folder.
+
+    Raises:
+        OSError: It cannot be written, or not get that owner.
+    """
+    make_private_folder(target.parent)
+    temporary = target.with_name(f".{target.name}.qmd-{os.urandom(4).hex()}")
+    handle = _open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _try_lock(handle)
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+            if os.name == "posix":
+                with suppress(FileNotFoundError):
+                    owner, made = ((one.st_uid, one.st_gid) for one in (target.lstat(), os.fstat(handle)))
+                    if owner != made:
+                        os.fchown(handle, *owner)
+                os.fchmod(handle, mode)
+            else:
+                file.close()  # Windows does not rename an open file.
+            yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sweep_temporaries(target: Path) -> None:
+    """Remove the temporary files of killed writes to `target`, and older versions' to it and its backup."""
+    name = re.compile(rf"\.{re.escape(target.name)}(\.qmd-backup)?\.(qmd-)?[a-z0-9_]{{8}}")
     # A temporary file that others lock or remove meanwhile must not prevent the write.
     with suppress(OSError):
         for path in target.parent.iterdir():
-            # After the clock went back, a time may be years ahead.
-            if name.fullmatch(path.name) and abs(time.time() - path.lstat().st_mtime) > _ABANDONED_S:
-                path.unlink()
+            if found := name.fullmatch(path.name):
+                # After the clock went back, a time may be years ahead.
+                age_s = abs(time.time() - path.lstat().st_mtime)
+                has_lock = found[2] is not None and os.name == "posix"
+                if age_s > (_UNLOCKED_S if has_lock else _ABANDONED_S) and not is_locked(path):
+                    path.unlink()
 
 
 def read_regular_file(path: Path, max_bytes: int) -> bytes:
@@ -296,14 +269,14 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         # Asking for `max_bytes` at once would clear as much memory for every note.
-        found = _read_up_to(descriptor, min(status.st_size + 1, max_bytes))
+        found = read_up_to(descriptor, min(status.st_size + 1, max_bytes))
         has_grown = len(found) > status.st_size
-        return found + _read_up_to(descriptor, max_bytes - len(found)) if has_grown else found
+        return found + read_up_to(descriptor, max_bytes - len(found)) if has_grown else found
     finally:
         os.close(descriptor)
 
 
-def _read_up_to(descriptor: int, n_bytes: int) -> bytes:
+def read_up_to(descriptor: int, n_bytes: int) -> bytes:
     pieces = []
     while n_bytes > 0 and (piece := os.read(descriptor, n_bytes)):
         pieces.append(piece)

@@ -131,17 +131,15 @@ def test_a_file_that_is_there_is_not_opened_to_be_made(tmp_path: Path) -> None:
 
 def test_what_killed_writes_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
     target = tmp_path / "index.yml"
-    left = tmp_path / ".index.yml.ab12_xyz"
-    kept = [".index.yml.fresh123", ".index.yml.backup", ".index.yml.ab12_xyz.old", ".other.yml.ab12_xyz", "index.yml~"]
+    left = [".index.yml.ab12_xyz", ".index.yml.qmd-0123abcd", ".index.yml.qmd-backup.0123abcd"]
+    kept = [".index.yml.fresh123", ".index.yml.qmd-fresh123", ".index.yml.backup", ".index.yml.ab12_xyz.old"]
+    kept += [".other.yml.ab12_xyz", "index.yml~", ".index.yml.qmd-locked12"]
     long_ago = time.time() - 3600
-    for path in (left, *(tmp_path / name for name in kept)):
-        path.write_text("")
-        os.utime(path, (long_ago, long_ago))
-    os.utime(tmp_path / ".index.yml.fresh123")
-    # Left before the clock went back.
-    (ahead := tmp_path / ".index.yml.ab12_abc").write_text("")
-    os.utime(ahead, (2**32, 2**32))
-
-    write_atomically(target, "collections: {}\n")
+    for name in (*left, *kept):
+        (tmp_path / name).write_text("")
+        if "fresh" not in name:
+            os.utime(tmp_path / name, (long_ago, long_ago))
+    with exclusive_lock(tmp_path / ".index.yml.qmd-locked12"):
+        write_atomically(target, "collections: {}\n")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "index.yml"])

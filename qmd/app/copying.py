@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from qmd.app.configuration import FileConfiguration, IndexConfiguration, written_form
 from qmd.app.notices import Notices
-from qmd.config.edits import edit_config, locked_config_file, write_config_file
+from qmd.config.edits import edit_config, locked_config_file
 from qmd.config.settings import config_text, load_config
 from qmd.errors import UsageError
+from qmd.files import write_atomically
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -72,7 +73,7 @@ def _configure(source: Locations, target: Locations, reader: IndexReader) -> lis
         return []
     if source.config_file.parent == target.config_dir and source.config_file.exists():
         with locked_config_file(target.config_file):
-            write_config_file(target.config_file, config_text(source.config_file.read_bytes()))
+            write_atomically(target.config_file, config_text(source.config_file.read_bytes()))
         return []
     content = written_form(reader.collections(), reader.global_context())
     commands = [name for name, entry in content["collections"].items() if entry.pop("update")]

@@ -14,7 +14,7 @@ from qmd.config.paths import locate
 from qmd.config.project import read_trust, refuse_links
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
-from qmd.files import PROJECT_FOLDER
+from qmd.files import PROJECT_FOLDER, write_atomically
 
 _TEMPLATE = """\
 # The index of this project; paths are relative to the project. To add a folder: qmd index FOLDER
@@ -31,7 +31,7 @@ collections: {}
 
 
 def init(invocation: Invocation) -> int:
-    from qmd.config.edits import locked_config_file, write_config_file
+    from qmd.config.edits import locked_config_file
     from qmd.store.opening import open_writer
 
     folder = invocation.cwd / PROJECT_FOLDER
@@ -43,7 +43,7 @@ def init(invocation: Invocation) -> int:
     refuse_links(folder, invocation.environ)
     with locked_config_file(folder / "index.yml"):
         if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
-            write_config_file(folder / "index.yml", _TEMPLATE)
+            write_atomically(folder / "index.yml", _TEMPLATE)
     open_writer(locate(None, invocation.cwd, invocation.environ).database).close()
     created = (
         f"Created an index for this folder: {PROJECT_FOLDER}"

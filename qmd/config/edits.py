@@ -13,7 +13,7 @@ from qmd.config.paths import Locations
 from qmd.config.settings import MAX_BYTES, Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
 from qmd.file_names import to_text
-from qmd.files import exclusive_lock, read_regular_file, resolve_own_file, write_atomically
+from qmd.files import exclusive_lock, private_mode, resolve_own_file
 from qmd.records import DEFAULT_PATTERN
 
 YamlMap = MutableMapping[str, Any]
@@ -42,7 +42,8 @@ def edit_config(locations: Locations, change: Change) -> Config:
         ConfigError: The file cannot be parsed or written.
     """
     path = locations.config_file
-    with locked_config_file(path):
+
+    def edit(raw: bytes | None) -> bytes | None:
         load_config(locations)  # Refuse a damaged file before changing anything.
         from ruamel.yaml import YAML
         from ruamel.yaml.comments import CommentedMap
@@ -51,13 +52,19 @@ def edit_config(locations: Locations, change: Change) -> Config:
         yaml.preserve_quotes = True
         yaml.width = 100_000  # Folding would split a note that the user typed as one line.
         yaml.indent(mapping=2, sequence=4, offset=2)
-        text = config_text(read_regular_file(path, MAX_BYTES)) if path.exists() else ""
+        text = config_text(raw or b"")
         root = yaml.load(text if text.strip() else "")  # a tab alone is not YAML
         root = CommentedMap() if root is None else root
         before = _dump(yaml, root)
         change(root)
-        if (after := _dump(yaml, root)) != before:
-            write_config_file(path, after)
+        after = _dump(yaml, root)
+        return raw if after == before else after.encode()
+
+    with locked_config_file(path):
+        from qmd.external_files import edit_file
+
+        target = resolve_own_file(path)
+        edit_file(target, edit, MAX_BYTES, private_mode(path, target))
         return load_config(locations)
 
 
@@ -67,6 +74,7 @@ def locked_config_file(path: Path) -> Iterator[None]:
 
     Raises:
         BusyError: Another process keeps it locked for too long.
+        ConfigError: It cannot be written.
     """
     with ExitStack() as stack:
         try:
@@ -74,29 +82,20 @@ def locked_config_file(path: Path) -> Iterator[None]:
             target = resolve_own_file(path)
             is_locked = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
         except OSError:
-            # A folder that rejects a lock file rejects any file; `write_config_file` reports this if it must write.
+            # A folder that rejects a lock file rejects any file, which matters only if one is written.
             is_locked = True
         if not is_locked:
             raise BusyError(f"'{path}' is being changed by another process", "wait for the other qmd, then try again")
-        yield
+        try:
+            yield
+        except OSError as exc:
+            raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
 
 
 def _dump(yaml: Any, root: YamlMap) -> str:
     buffer = StringIO()
     yaml.dump(root, buffer)
     return buffer.getvalue()
-
-
-def write_config_file(path: Path, text: str) -> None:
-    """Replace a configuration file in one step.
-
-    Raises:
-        ConfigError: It cannot be written.
-    """
-    try:
-        write_atomically(path, text)
-    except OSError as exc:
-        raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
 
 
 def _edit(change: Callable[Concatenate[YamlMap, _P], None]) -> Callable[Concatenate[Target, _P], Config]:

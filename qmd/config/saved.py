@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import MsgspecError, json
 
-from qmd.config.edits import locked_config_file, write_config_file
+from qmd.config.edits import locked_config_file
 from qmd.errors import ConfigError, UsageError
-from qmd.files import read_regular_file
+from qmd.files import read_regular_file, write_atomically
 
 _FILE, _MAX_BYTES = "searches.json", 16_000_000
 _NAME = r"@?([^\W_][\w-]{0,49})\s*\Z"
@@ -40,5 +40,5 @@ def save_search(config_dir: Path, name: str, query: str | None) -> str | None:
         saved = saved_searches(config_dir)
         before = saved.pop(found[1], None)
         saved |= {} if query is None else {found[1]: query}
-        write_config_file(config_dir / _FILE, json.format(json.encode(saved)).decode() + "\n")
+        write_atomically(config_dir / _FILE, json.format(json.encode(saved)).decode() + "\n")
     return before

@@ -13,13 +13,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.config.edits import locked_config_file, write_config_file
+from qmd.config.edits import locked_config_file
 from qmd.config.paths import Locations
 from qmd.config.project import TRUST_FILE, is_trusted_by_environment, linked_target, read_trust
 from qmd.config.settings import Config
 from qmd.escapes import one_line
 from qmd.file_names import to_text
-from qmd.files import PROJECT_FOLDER, sha256
+from qmd.files import PROJECT_FOLDER, sha256, write_atomically
 from qmd.records import Collection
 from qmd.times import time_text, utc_now
 
@@ -154,4 +154,4 @@ def _file(locations: Locations) -> Path:
 
 
 def _save(records: Mapping[str, Mapping[str, str]], locations: Locations) -> None:
-    write_config_file(_file(locations), json.dumps(records, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(_file(locations), json.dumps(records, indent=2, ensure_ascii=False) + "\n")

@@ -54,6 +54,23 @@ def test_contexts_added_at_the_same_time_all_survive(places: Locations, tmp_path
     assert dict(notes.context) == {f"p{n}": f"about {n}" for n in range(N_PROCESSES)}
 
 
+def test_what_an_editor_saves_during_an_edit_is_kept(
+    places: Locations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_collection(places, "notes", tmp_path)
+    sync, saved = os.fsync, list[int]()
+
+    def save(handle: int) -> None:
+        if not saved:
+            saved.append(places.config_file.write_text(places.config_file.read_text() + "# from the editor\n"))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", save)
+    set_global_context(places, "words")
+    assert load_config(places).global_context == "words"
+    assert "# from the editor" in places.config_file.read_text()
+
+
 def run_all(commands: list[list[str]], tmp_path: Path) -> None:
     """Run commands in parallel; each must report success."""
     environ = {**os.environ, **environment(tmp_path), "QMD_DAEMON": "0"}

@@ -18,6 +18,7 @@ from tests.robustness import (
     clock_jumps,
     crash_states,
     disk_faults,
+    edits,
     fuzz,
     lance_damage,
     lance_kills,
@@ -42,12 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5, help="of readers beside writers")
     parser.add_argument("--lance", type=int, default=200, help="kills, and damages, of LanceDB tables; 0 for none")
     parser.add_argument("--notes", type=int, default=100_000, help="in a collection; 0 for none")
-    parser.add_argument(
-        "--tries",
-        type=int,
-        default=300,
-        help="clocks, read-only folders, other programs",
-    )
+    parser.add_argument("--tries", type=int, default=300, help="clocks, read-only folders, other programs, edits")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--corpus", type=Path, help="folder of real files to mutate, instead of qmd's own")
@@ -58,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows += crash_states.run(options.states, options.seed, options.repeat_every, home / "states")
         rows += disk_faults.run(options.faults, options.seed, home / "faults")
         rows += plain_programs.run(options.tries, options.seed, home / "plain")
+        rows += edits.run(options.tries, options.tries, options.seed, home / "edits")
         if options.lance:
             rows += lance_kills.run(options.lance, options.seed, home / "kills")
             rows += lance_damage.run(options.lance, options.seed, home / "damage")

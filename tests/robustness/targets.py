@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from qmd.errors import ConfigError, QmdError
 from tests.processes import environment
-from tests.robustness import answers, foreign_encoders, foreign_models, generators, strangers
+from tests.robustness import answers, foreign_encoders, foreign_models, generators, settings, strangers
 
 if TYPE_CHECKING:
     from qmd.plugins.models.formats.importing import ImportReport
@@ -467,6 +467,7 @@ TARGETS = {
         Target("projects", lambda dice, _: strangers.project(dice), strangers.open_projects),
         Target("hub", lambda dice, _: strangers.hub_answers(dice), strangers.open_hub),
         Target("answers", lambda dice, _: answers.case(dice), answers.open_answers),
+        Target("settings", lambda dice, _: settings.settings_case(dice), settings.open_settings),
         Target("servers", lambda dice, _: strangers.server_answer(dice), strangers.open_servers),
     )
 }

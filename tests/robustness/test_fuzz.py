@@ -28,6 +28,7 @@ _CASES = {
     "hub": 40,
     "projects": 610,
     "servers": 800,
+    "settings": 2_000,
     "weights": 150,
 }
 

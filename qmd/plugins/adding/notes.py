@@ -6,6 +6,7 @@ and existing text is never changed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -21,8 +22,9 @@ from msgspec import Struct
 from qmd.addresses import split_address, without_scheme
 from qmd.app.index import Index
 from qmd.errors import BusyError, NotFoundError, QmdError, UsageError, collection_not_found
+from qmd.external_files import append, open_below
 from qmd.file_names import storable
-from qmd.files import open_below
+from qmd.files import read_up_to
 from qmd.foreign import is_name, short
 from qmd.ingest.exclusion import find_exclusion
 from qmd.records import Collection, SubQuery
@@ -96,7 +98,8 @@ def add_note(index: Index, note: NewNote, collections: Sequence[Collection]) -> 
         status, path = _write_note(index, collection, path, note, text)
     except OSError as exc:
         message = f"cannot write to '{short(f'{collection.name}/{path}')}': {exc.strerror}"
-        raise QmdError(message, "links are not followed; name another place with --to") from exc
+        reason = "links are not followed" if exc.errno in (errno.ELOOP, errno.ENOTDIR) else "nothing was written"
+        raise QmdError(message, f"{reason}; name another place with --to") from exc
     file = f"qmd://{collection.name}/{path}"
     try:
         with index.updating((collection.name,)) as update:
@@ -142,8 +145,9 @@ def _write_note(index: Index, collection: Collection, path: str, note: NewNote, 
     whole = f"---\ncreated: {now.isoformat(timespec='seconds')}\n{front}---\n\n{entry}".encode()
     for file in (one.lstrip("/") for one in paths):
         _check_target(collection, file, len(whole))
-        with suppress(FileExistsError), open_below(collection.path, file, is_new=True) as stream:
-            stream.write(whole)
+        with suppress(FileExistsError):
+            with open_below(collection.path, file, is_new=True) as handle:
+                append(handle, whole)
             return "added", file
         with suppress(FileNotFoundError):
             if appends and _append(collection, file, entry, note):
@@ -161,17 +165,15 @@ def _list_new_paths(collection: Collection, folder: str, lines: Sequence[str]) -
 
 def _append(collection: Collection, path: str, entry: str, note: NewNote) -> bool:
     """Append an entry to a file; return False if an editor has replaced the file meanwhile."""
-    with open_below(collection.path, path, is_new=False) as stream:
-        stream.seek(0)
-        existing = stream.read(MAX_BYTES + 1)
+    with open_below(collection.path, path, is_new=False) as handle:
+        existing = read_up_to(handle, MAX_BYTES + 1)
         _refuse_similar(note, existing.decode(errors="replace"), f"qmd://{collection.name}/{path}")
         if b"\0" in existing:
             raise UsageError(f"'{path}' is not UTF-8", "choose another note")
         added = b"\n" * (2 - existing.endswith(b"\n")) + entry.encode()
         _check_target(collection, path, len(existing) + len(added))
-        stream.write(added)
-        stream.flush()
-        return os.path.samestat(os.fstat(stream.fileno()), os.lstat(collection.path / path))
+        append(handle, added)
+        return os.path.samestat(os.fstat(handle), os.lstat(collection.path / path))
 
 
 def _check_target(collection: Collection, path: str, size_bytes: int) -> None:

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
+from subprocess import list2cmdline
 from typing import NamedTuple
 
 from qmd.errors import UsageError
@@ -50,6 +53,15 @@ _HOOK = Client(_CLAUDE, "home", ".claude/settings.json", ("hooks", "UserPromptSu
 # fmt: on
 _HOOK_TIMEOUT_S = 5
 """Seconds after which the client gives up the hook, which ends itself much earlier."""
+_LONGEST_LINE = 1 << 15
+_OPTIONS = r"(?:\n-.*(?:\n(?!-).*)?)*"
+_OWN_HOOK = re.compile(
+    r"(?:(?:.*/)?env\n)?(?:\w+=.*\n)*"
+    rf"(?:(?:.*[/\\])?python[\w.]*(?:\n-\w+)*?\n-m\nqmd|(?:(?:.*[/\\])?uvx(?:\.exe)?{_OPTIONS}\n)?"
+    rf"(?:.*[/\\])?qmd(?:-search)?(?:\.exe)?){_OPTIONS}\nhook\nprompt{_OPTIONS}",
+    re.IGNORECASE,
+)
+"""The words of qmd's own hook, one a line: perhaps variables, a program and options."""
 # Clients start servers with a bare environment, so the entry must contain these to mean the same index.
 _CARRIED = ("QMD_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH")
 
@@ -89,7 +101,9 @@ def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, 
         if client.title != _CLAUDE:
             raise UsageError(f"qmd knows no prompt hook of {client.title}", "qmd install claude --hook")
         assignments = ["env", *(f"{one}={value}" for one, value in env.items())] if env else []
-        line = shlex.join([*assignments, program, *words, "hook", "prompt"])
+        argv = [*assignments, program, *words, "hook", "prompt"]
+        # On Windows the shell is that of Git, to which a backslash is no separator.
+        line = shlex.join(argv) if sys.platform != "win32" else list2cmdline(one.replace("\\", "/") for one in argv)
         return Entry(_HOOK, _HOOK.keys, [{"hooks": [{"type": "command", "command": line, "timeout": _HOOK_TIMEOUT_S}]}])
     value = _server(name, program, [*words, "mcp"], env)
     return Entry(client, (*client.keys, "qmd"), {key: one for key, one in value.items() if one != {}})
@@ -102,6 +116,17 @@ def _server(name: str, program: str, words: list[str], env: Mapping[str, str]) -
         return {"name": "qmd", "type": "stdio", "cmd": program, "args": words, "envs": env, "enabled": True}
     kind = {"vscode": {"type": "stdio"}, "zed": {"source": "custom"}}.get(name, {})
     return {**kind, "command": program, "args": words, "env": env}
+
+
+def is_own_hook(hook: object) -> bool:
+    """Return whether an item of Claude Code's settings runs the prompt hook of qmd and nothing else."""
+    command = hook.get("command") if isinstance(hook, dict) else None
+    with suppress(ValueError):
+        if isinstance(command, str) and len(command) <= _LONGEST_LINE:
+            # With unquoted backslashes between folders, too.
+            lines = ("\n".join(shlex.split(line)) for line in (command, command.replace("\\", "/")))
+            return any(map(_OWN_HOOK.fullmatch, lines))
+    return False
 
 
 def settings_file(client: Client, environ: Mapping[str, str], project: Path | None) -> Path:

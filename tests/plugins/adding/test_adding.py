@@ -1,5 +1,6 @@
 """`qmd add`: saved notes, and refused texts and targets."""
 
+import errno
 import io
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 
 from qmd.app.opening import open_index
 from qmd.errors import QmdError
-from qmd.files import open_below
+from qmd.external_files import append, open_below
 from qmd.plugins.adding.notes import MAX_BYTES, NewNote, add_note
 from qmd.store.opening import open_writer
 from tests.parsing import parse_document
@@ -251,6 +252,58 @@ def test_what_an_editor_saves_meanwhile_is_kept_and_so_is_the_entry(notes: Path,
     assert log.read_text("utf-8").count(FACT) == 1
 
 
+@needs_links
+def test_a_full_disk_leaves_a_note_as_it_was_and_makes_no_new_one(notes: Path, indexed: Qmd) -> None:
+    import resource
+
+    log = notes / "log.md"
+    log.write_text("# Log\n" + "filled with some words\n" * 6_000, "utf-8")
+    before, text = log.read_bytes(), "another entry, which is long\n" * 3_000
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 50_000, limits[1]))
+    try:
+        runs = [indexed("add", text, "--to", "notes/log.md"), indexed("add", text * 2 + "x" * 80_000)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for run in runs:
+        assert run.status == 1
+        assert "File too large" in run.err and "hint: nothing was written" in run.err
+    assert log.read_bytes() == before
+    assert len(files_of(notes)) == 4
+
+
+@needs_links
+def test_what_another_program_appends_to_a_full_disk_is_not_cut_off(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = notes / "log.md"
+    log.write_bytes(b"# Log\n")
+
+    def sync(handle: int) -> None:
+        with log.open("ab") as other:
+            other.write(b"theirs\n")
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(OSError, match="full"), open_below(notes, "log.md", is_new=False) as handle:
+        append(handle, b"ours\n")
+    assert log.read_bytes() == b"# Log\nours\ntheirs\n"
+
+
+@needs_links
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_new_note_has_no_name_before_it_is_whole(
+    notes: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not nameless:
+        monkeypatch.setattr(sys, "platform", "other")
+    with pytest.raises(KeyboardInterrupt), open_below(notes, "new.md", is_new=True) as handle:
+        append(handle, b"half")
+        assert (notes / "new.md").exists() != nameless or sys.platform != "linux"
+        raise KeyboardInterrupt
+    assert not (notes / "new.md").exists()
+
+
 def test_what_a_note_says_already_is_named_and_not_written(indexed: Qmd, notes: Path) -> None:
     said = "We chose per-seat  PRICING after the interviews. Why? Bills, simply!"
     again = indexed("add", said)
@@ -283,8 +336,8 @@ def test_links_are_not_followed_even_where_folders_cannot_be_held_open(
 ) -> None:
     if not can_hold:
         monkeypatch.setattr(os, "supports_dir_fd", set())
-    with open_below(notes, "new/folder/x.md", is_new=True) as stream:
-        stream.write(b"x")
+    with open_below(notes, "new/folder/x.md", is_new=True) as handle:
+        append(handle, b"x")
     assert (notes / "new" / "folder" / "x.md").read_text("utf-8") == "x"
     (notes / "linked").symlink_to(tmp_path)
     (notes / "link.md").symlink_to(notes / "pricing.md")

@@ -1,16 +1,24 @@
 """`qmd install` on real settings: with comments, edited by hand, by programs, and by strangers."""
 
+import ctypes
 import json
 import os
+import random
+import shlex
+import time
 import tomllib
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from qmd.errors import BusyError
 from qmd.plugins.install import editing
-from qmd.plugins.install.clients import CLIENTS, ONLY_PRINTED, entry_for, own_command, settings_file
+from qmd.plugins.install.clients import CLIENTS, ONLY_PRINTED, entry_for, is_own_hook, own_command, settings_file
 from qmd.plugins.install.settings_text import changed_text, entry_in, parsed_text
 from tests.program import Qmd
+from tests.robustness.settings import OTHER_HOOKS, OWN_HOOKS, open_settings, settings_case
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="links, pipes and permission bits of POSIX")
 
@@ -259,13 +267,137 @@ def test_a_strangers_project_leads_nowhere(kind: str, qmd: Qmd, home: Path) -> N
     assert not list((home / "elsewhere").glob("*"))
 
 
-def test_a_file_that_changes_while_one_is_asked_is_left_alone(home: Path) -> None:
+def test_a_file_that_changes_while_one_is_asked_keeps_both_changes(home: Path) -> None:
     file = home / "a.json"
     change = editing.plan_change(file, ("a",), {"b": "c"}, removes=False, is_clones=False)
     file.write_text('{"other": 1}')
-    with pytest.raises(Exception, match="changed by another program"):
+    editing.carry_out(change)
+    assert json.loads(file.read_text()) == {"other": 1, "a": {"b": "c"}}
+    file.write_text('{"other": ')
+    with pytest.raises(Exception, match="cannot read"):
         editing.carry_out(change)
-    assert file.read_text() == '{"other": 1}'
+    assert file.read_text() == '{"other": '
+
+
+def _writes_at(moment: str, save: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another program save while qmd syncs its copy, or after the last comparison before the swap."""
+    if moment == "sync":
+        monkeypatch.setattr(os, "fsync", lambda _: save())
+        return
+
+    class Library:
+        def renameat2(self, *args: object) -> int:
+            save()
+            return int(library(None).renameat2(*args))
+
+    library = ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library() if name is None else library(name))
+
+
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="only there the moment of the swap can be met")
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("moment", ["sync", "swap"])
+def test_what_another_program_saves_at_the_last_moment_is_never_lost(
+    moment: str, in_place: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / "a.json"
+    file.write_text("{}")
+    saved, most = list[int](), 1
+
+    def save() -> None:
+        if len(saved) < most:
+            saved.append(len(saved))
+            new = file if in_place else file.with_name("new")
+            new.write_text(json.dumps({"other": saved, "more": "x" * 100}))
+            new.replace(file)
+
+    change = editing.plan_change(file, ("a",), {"b": "c"}, removes=False, is_clones=False)
+    _writes_at(moment, save, monkeypatch)
+    editing.carry_out(change)
+    assert json.loads(file.read_text()) == {"other": [0], "more": "x" * 100, "a": {"b": "c"}}
+    most = 99
+    with pytest.raises(BusyError) if moment == "sync" else nullcontext():
+        editing.carry_out(editing.plan_change(file, ("a",), {"b": "d"}, removes=False, is_clones=False))
+    settings = json.loads(file.read_text())
+    assert (settings["other"], settings.get("a", {}).get("b")) == (saved, None if moment == "sync" else "d")
+    assert not list(home.glob(".*"))
+
+
+def test_what_killed_runs_left_goes_even_if_nothing_changes(qmd: Qmd, home: Path) -> None:
+    file = _file("codex")
+    assert qmd("install", "codex", "--yes").status == 0
+    for name in (".config.toml.qmd-0123abcd", ".config.toml.qmd-backup.2ecd71e5", ".config.toml.mine"):
+        file.with_name(name).write_text("")
+        os.utime(file.with_name(name), (time.time() - 3600,) * 2)
+    assert "already" in qmd("install", "codex").err
+    assert {path.name for path in file.parent.iterdir()} == {"config.toml", ".config.toml.mine"}
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only the administrator works for others")
+def test_the_administrator_leaves_a_users_file_to_the_user(
+    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_UID", "1000")
+    config = home.parent / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"collections: {{a: {{path: {home}}}}}\n")
+    file = _file("claude")
+    file.write_text(CLAUDE)
+    for path in (file, config):
+        os.chown(path, 1000, 1001)
+        path.chmod(0o640)
+    assert qmd("install", "claude", "--yes").status == qmd("context", "add", "qmd://a", "words").status == 0
+    for path in (file, config, file.with_name(".claude.json.qmd-backup")):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1000, 1001)
+    assert (file.stat().st_mode & 0o777, "qmd" in file.read_text(), "words" in config.read_text()) == (
+        0o640,
+        True,
+        True,
+    )
+
+
+def test_each_other_member_item_and_comment_is_byte_for_byte_there(tmp_path: Path) -> None:
+    with open_settings(tmp_path) as check:
+        for number in range(250):
+            check(settings_case(random.Random(f"everyday {number}")))
+
+
+def test_a_hook_is_known_by_its_words() -> None:
+    assert all(is_own_hook({"command": command}) for command in OWN_HOOKS)
+    assert not any(
+        is_own_hook({"command": command}) for command in (*OTHER_HOOKS, "qmd " + "-x " * 99_999, "", 7, None)
+    )
+    assert not is_own_hook("qmd hook prompt")
+
+
+def test_one_command_leaves_a_group_and_the_others_stay_with_their_comments(qmd: Qmd, home: Path) -> None:
+    file = home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    text = """{"hooks": {"UserPromptSubmit": [
+  // all of mine
+  {"matcher": "", "hooks": [
+    {"type": "command", "command": "~/bin/webhook prompt-log"}, // log
+    /* notes */ {"type": "command", "command": "/old/qmd --index b hook prompt"}, // asks qmd
+  ]},
+]}}
+"""
+    file.write_text(text)
+    assert qmd("install", "claude", "--hook", "--yes").status == 0
+    line = json.dumps(shlex.join([*own_command(), "hook", "prompt"]))[1:-1]
+    assert line in file.read_text() and file.read_text().count('hook prompt"') == 1
+    assert qmd("install", "claude", "--hook", "--remove", "--yes").status == 0
+    assert file.read_text() == text.replace(
+        """{"type": "command", "command": "/old/qmd --index b hook prompt"}, """, ""
+    )
+
+
+def test_on_windows_paths_with_blanks_are_quoted_for_the_shell_of_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    entry = entry_for("claude", "a b", {"INDEX_PATH": "C:\\My notes\\x.sqlite"}, is_hook=True)
+    assert isinstance(entry.value, list) and isinstance(entry.value[0], dict)
+    [hook] = entry.value[0]["hooks"]
+    assert 'My notes/x.sqlite" ' in hook["command"] and hook["command"].endswith(' --index "a b" hook prompt')
+    assert "\\" not in hook["command"] and is_own_hook(hook)
 
 
 def test_the_hook_joins_the_hooks_that_are_there(qmd: Qmd, home: Path) -> None:
@@ -280,6 +412,8 @@ def test_the_hook_joins_the_hooks_that_are_there(qmd: Qmd, home: Path) -> None:
     assert second["hooks"][0]["command"].endswith("--index b hook prompt")
     assert qmd("install", "claude", "--hook", "--remove", "--yes").status == 0
     assert file.read_text() == text
+    file.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [{"command": "qmd hook prompt"}]}] * 5000}}))
+    assert "more than 20 prompt hooks" in qmd("install", "claude", "--hook", "--remove", "--yes").err
     file.write_text('{"hooks": {"UserPromptSubmit": {"a": 1}}}')
     assert "no list" in qmd("install", "claude", "--hook", "--yes").err
     assert "no prompt hook" in qmd("install", "zed", "--hook").err
