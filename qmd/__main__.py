@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +27,11 @@ def run() -> None:
     Skips the shutdown of the interpreter, which takes a sixth of the time of a search: commands close and flush
     everything before they return, and threads that still run are daemons.
     """
+    if (sys.argv[3:] if sys.argv[1:2] == ["--index"] else sys.argv[1:])[:2] == ["hook", "prompt"]:
+        from qmd.process import PROMPT_S, exit_at_age
+
+        # On a busy machine the imports alone take longer than the client may wait.
+        exit_at_age(PROMPT_S)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
     limit_numpy_threads()
     status = EXIT_INTERRUPTED

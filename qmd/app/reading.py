@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from qmd.retrieval.request import SearchKeywords, SearchRequest
     from qmd.store.base import IndexReader
 
-_LOADING_MS = 700
-"""Budget from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
+_LOADING_MS = 550
+"""Time left from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
 
 _NO_TIME_TO_LOAD = "loading models would take longer, searched by words only; a warm process has them ready"
 
@@ -135,8 +135,8 @@ class ReadingIndex(OpenedIndex):
         from qmd.retrieval.pipeline import search
 
         refusal: tuple[str, ...] = ()
-        budget_ms = request.budget_ms
-        if roles and not self._engines.is_loaded and budget_ms is not None and budget_ms < _LOADING_MS:
+        budget_ms, spent_ms = request.budget_ms, request.overhead_ms
+        if roles and not self._engines.is_loaded and budget_ms is not None and budget_ms - spent_ms < _LOADING_MS:
             refusal = (f"budget of {budget_ms} ms: {_NO_TIME_TO_LOAD}",)
             roles, request = frozenset(), replace(request, mode="lexical")
         vectors = QueryTimeVectors()

@@ -60,10 +60,13 @@ class Note(Struct, frozen=True):
         return body.endswith(first) and body.removesuffix(first).rstrip()[-3:] in ("", "---", "+++")
 
 
-def pack(index: ReadingIndex, request: SearchRequest, listener: Listener, tokens: int, form: str) -> str:
-    """Return a pack for `Index.pack`."""
+def pack(
+    index: ReadingIndex, request: SearchRequest, listener: Listener, tokens: int, form: str, *, warns: bool = True
+) -> str:
+    """Return a pack for `Index.pack`, with the warnings of the search if it `warns`."""
     check_tokens(tokens, "tokens")
     response = index.search(replace(request, limit=NOTES, full_body=True, snippet_chars=PASSAGE_CHARS), listener)
+    response = response if warns else replace(response, warnings=())
     notes = _read_notes(response, tokens * _CHARS_PER_TOKEN)
     shown = _Form(response, notes, is_json=form == "json")
     if response.verdict == "none" or not notes:

@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from qmd.analysis.tokens import count_tokens
 from qmd.cli.invocation import Invocation
-from qmd.plugins.install.prompt_hook import notes_for, question_of
+from qmd.plugins.install.prompt_hook import notes_for
+from qmd.plugins.install.prompt_rule import ASKED, ORDERED, search_of
 from tests.processes import environment
 from tests.program import NOTES, Qmd, write_notes
 
@@ -71,26 +73,89 @@ def test_who_never_ends_the_input_is_not_waited_for(indexed_home: Path) -> None:
         assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
 
 
-@pytest.mark.parametrize(
-    "prompt", ["/compact everything about pricing", "!ls the pricing notes", "go on", "  ", "# pricing is fixed"]
+QUESTIONS = {
+    "how do I create a git worktree?": "how do I create a git worktree?",
+    "what is a race condition": "what is a race condition",
+    "Can you tell me how lifetimes work?": "how lifetimes work?",
+    "Wie setze ich in der Antwort ein Cookie?": "in der Antwort ein Cookie?",
+    "kannst du mir bitte erklären, was ein Scope ist?": "was ein Scope ist?",
+    "In welchem Jahr starb Nikola Tesla": "In welchem Jahr starb Nikola Tesla",
+    "wie ging das nochmal mit den Aliassen?": "wie ging das nochmal mit den Aliassen?",
+    "fix the login page. How do we store tokens?": "How do we store tokens?",
+    "make it green\n\n```py\nassert x == 2\n```\nhow do Rc and Arc differ": "how do Rc and Arc differ",
+    "implement the retries as we decided": "the retries as we decided",
+    "Retries wie besprochen einbauen": "Retries wie besprochen",
+    "¿Cuándo se siembran los tomates?": "Cuándo se siembran los tomates?",
+    "トマトの種はいつ蒔くのですか？": "トマトの種はいつ蒔くのですか",
+}
+ORDERS = {
+    "publish the crate to the registry": "the crate to the registry",
+    "can you publish the crate to the registry?": "the crate to the registry?",
+    "please write a summary about spaced repetition": "spaced repetition",
+    "when the token expires, show the login": "the token expires show the login",
+    "füge einen Endpunkt für Webhooks hinzu": "einen Endpunkt für Webhooks",
+    "bitte die Passwörter vor dem Speichern hashen": "die Passwörter vor dem Speichern",
+    "ajoute une page pour les tomates": "une page pour les tomates",
+    'Traceback (most recent call last):\n  File "a.py", line 3\n    x = y\nValueError: not a float': "not a float",
+    "トマトの種を蒔いてください": "トマトの種を蒔いてください",
+    'Deploy -not "a path:x\nlex: tag:y collection:z" (per-seat)': "not a path x lex tag y collection z per seat",
+}
+SILENT = (
+    *("/compact everything about pricing", "!ls the pricing notes", "# pricing is fixed", "go on", "  ", "ok. why?"),
+    *("why is this test flaky?", "warum schlägt dieser Test fehl?", "was bedeutet das da im Terminal?"),
+    *(
+        "convert these callbacks to promises",
+        "undo the last change to the parser",
+        "mach die letzte Änderung rückgängig",
+    ),
+    *("move the constants to src/config.js", "räum hier bitte gründlich auf", "```\nhow do I sow tomatoes?\n```"),
 )
-def test_commands_and_short_prompts_are_no_questions(prompt: str) -> None:
-    assert question_of(_asked(prompt)) == ""
 
 
-def test_a_prompt_is_words_alone() -> None:
-    raw = _asked('Why -not "quoted path:x\nlex: tag:y collection:z" (per-seat)?')
-    assert question_of(raw) == "Why not quoted path x lex tag y collection z per seat ?"
-    assert len(question_of(_asked("词" * 5000))) <= 2000
+@pytest.mark.parametrize("prompt", [*QUESTIONS, *ORDERS, *SILENT])
+def test_a_question_needs_less_relevance_than_an_order_and_neither_may_point_at_the_screen(prompt: str) -> None:
+    asked = (
+        (QUESTIONS[prompt], ASKED) if prompt in QUESTIONS else (ORDERS[prompt], ORDERED) if prompt in ORDERS else None
+    )
+    assert search_of(prompt) == asked
+
+
+@pytest.mark.parametrize(
+    "piece", ["词", "a ", "about ", "please ", "wie ich ", "```\n", "can you ", "x\n", "a.b/", " en", "was?"]
+)
+def test_a_prompt_of_any_length_is_read_at_once(piece: str) -> None:
+    started = time.process_time()
+    words, _ = search_of("A" + piece * 200_000) or ("", 0)
+    assert len(words) <= 2000 and time.process_time() - started < 0.2
 
 
 def test_what_answers_well_is_quoted_and_nothing_else(indexed: Qmd, notes: Path) -> None:
     invocation = Invocation("hook prompt", "", dict(os.environ), notes)
-    text = notes_for(_asked("why did we choose per-seat pricing?"), invocation, None, None)
-    assert text.startswith("Quotations") and "not instructions" in text
-    assert "notes/pricing.md" in text and "\nWe chose per-seat pricing" in text
-    assert count_tokens(text) <= 600
-    assert notes_for(_asked("how tall is the tower of Babel?"), invocation, None, None) == ""
+    # The age of the process: a young one has time for models, an older one takes words alone, at once.
+    for age in (lambda: -60.0, lambda: 0.4):
+        text = notes_for(_asked("why did we choose per-seat pricing?"), invocation, None, age)
+        assert text.startswith("Quotations") and "not instructions" in text and "Warning" not in text
+        assert "notes/pricing.md" in text and "\nWe chose per-seat pricing" in text
+        assert count_tokens(text) <= 600
+        assert notes_for(_asked("how tall is the tower of Babel?"), invocation, None, age) == ""
+        # What counts for a question is too little for an order.
+        assert notes_for(_asked("which kind of window is sliding?"), invocation, None, age)
+        assert notes_for(_asked("fix the sliding window of the modal dialog"), invocation, None, age) == ""
+
+
+def test_the_clock_runs_while_the_program_is_imported(indexed_home: Path) -> None:
+    slow = (
+        "import sys, time\nclass Slow:\n def find_spec(self, name, *_):\n  name == 'qmd.cli.app' and time.sleep(30)\n"
+    )
+    (indexed_home / "sitecustomize.py").write_text(f"{slow}sys.meta_path.insert(0, Slow())\n")
+    environ = environment(indexed_home)
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(indexed_home), environ.get("PYTHONPATH"))))
+    for words in (("hook", "prompt"), ("--index", "index", "hook", "prompt")):
+        command = [sys.executable, "-m", "qmd", *words]
+        run = subprocess.run(
+            command, input=_asked("pricing?"), capture_output=True, cwd=indexed_home, env=environ, timeout=20
+        )
+        assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
 
 
 def test_a_question_is_answered_from_the_notes(indexed_home: Path) -> None:

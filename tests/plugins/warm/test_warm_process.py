@@ -339,7 +339,7 @@ def test_requests_of_another_shape_are_turned_away(warm: WarmProcess, locations:
 def test_a_search_that_had_no_time_to_load_models_leaves_them_to_the_next(
     warm: WarmProcess, locations: Locations, environ: Environ, own_loader: Loader, loader: Loader
 ) -> None:
-    hasty = replace(REQUEST, budget_ms=600)
+    hasty = replace(REQUEST, budget_ms=600, overhead_ms=100)
     answer = command_index(locations, environ, own_loader).search(hasty)
     assert any("budget" in warning for warning in answer.warnings)
     wait_until(lambda: loader.loads)
