@@ -139,6 +139,9 @@ def test_what_killed_writes_left_is_swept_by_the_next_one(tmp_path: Path) -> Non
         (tmp_path / name).write_text("")
         if "fresh" not in name:
             os.utime(tmp_path / name, (long_ago, long_ago))
+    # Left before the clock went back.
+    (ahead := tmp_path / ".index.yml.ab12_abc").write_text("")
+    os.utime(ahead, (2**32, 2**32))
     with exclusive_lock(tmp_path / ".index.yml.qmd-locked12"):
         write_atomically(target, "collections: {}\n")
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.errors import ConfigError
+from qmd.errors import BusyError, ConfigError
 from qmd.external_files import edit_file, read_if_there, resolve_external_file
 from qmd.files import PRIVATE_FILE, sweep_temporaries, temporary_beside
 from qmd.plugins.install.clients import is_own_hook
@@ -148,6 +148,10 @@ def carry_out(change: Change) -> Path | None:
         if kept is not None and _read(change.place) in (None, kept):
             backup.unlink()
             return None
+    except BusyError:
+        if is_made:
+            backup.unlink(missing_ok=True)
+        raise
     except OSError as exc:
         raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
     except ValueError as exc:
