@@ -146,11 +146,12 @@ def number_lines(text: str, first: int, *, is_exact: bool = False) -> str:
 
     Separators that would start another line are escaped, unless `is_exact`, for JSON.
     """
-    # A line break follows, so a final carriage return is part of one.
-    text = text if is_exact else visible(f"{text}\n")[:-1]
     body = text.removesuffix("\n")
+    end = text[len(body) :]
+    if not is_exact:
+        body = visible(f"{body}\n")[:-1] if end else visible(body.removesuffix("\r"))
     lines = (f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
-    return "\n".join(lines) + text[len(body) :]
+    return "\n".join(lines) + end
 
 
 def stretch(text: str, line: int, most: int) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
 from qmd.render.formats import FetchedDocument, render_document, render_documents
+from qmd.render.text import number_lines
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha", "abcdef" + "0" * 58, "2026-01-01T00:00:00.000Z", 9)
 FETCHED = FetchedDocument(DOCUMENT, "qmd://docs/a.md", "note", "one\ntwo")
@@ -60,3 +61,18 @@ def test_the_terminal_form_has_a_ruled_header() -> None:
 def test_xml_is_well_formed_whatever_the_text(context: str, body: str) -> None:
     root = ET.fromstring(render_documents([FetchedDocument(DOCUMENT, "f", context, body), SKIPPED], "xml", False))
     assert len(root) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "numbered"),
+    [
+        ("a\r\nb\r", "7: a\r\n8: b"),  # cut out of a note with the line breaks of Windows
+        ("a\r\nb\r\n", "7: a\r\n8: b\r\n"),
+        ("a\n\r", "7: a\n8: "),
+        ("a\n\n", "7: a\n8: \n"),
+        ("a\rb\u2028c", r"7: a\x0db\u2028c"),
+        ("", "7: "),
+    ],
+)
+def test_numbered_lines_end_at_line_feeds_alone(text: str, numbered: str) -> None:
+    assert number_lines(text, 7) == numbered

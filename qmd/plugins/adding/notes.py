@@ -189,9 +189,10 @@ def _check_target(collection: Collection, path: str, size_bytes: int) -> None:
 
 def _is_obeyed(collection: Collection, path: str) -> bool:
     """Return whether programs follow a file's text as instructions; if its name is a word, the mask may name it."""
-    name, folder = path.rpartition("/")[2], collection.path
+    name, other_case = path.rpartition("/")[2], collection.path.name.swapcase()
     # Where the file system ignores case, a program that asks for `TOOLS.md` gets `tools.md`.
-    found = _OBEYED.fullmatch(name.upper() if (folder.parent / folder.name.swapcase()).exists() else name)
+    ignores_case = other_case != collection.path.name and (collection.path.parent / other_case).exists()
+    found = _OBEYED.fullmatch(name.upper() if ignores_case else name)
     return bool(found and not (found["word"] and path in re.split(" *, *", collection.pattern)))
 
 

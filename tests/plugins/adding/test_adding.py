@@ -134,6 +134,13 @@ def test_a_file_that_the_mask_names_is_the_users_choice(indexed: Qmd, notes: Pat
     assert "programs follow instructions" in indexed("add", FACT, "--to", "CLAUDE/CLAUDE.md").err
 
 
+def test_a_folder_whose_name_has_no_letters_does_not_ignore_case(indexed: Qmd, notes: Path) -> None:
+    folder = notes / "2026"
+    folder.mkdir()
+    indexed("collection", "add", str(folder), "--name", "year")
+    assert indexed("add", FACT, "--to", "year/tools.md").out.split()[1] == "qmd://year/tools.md"
+
+
 @needs_links
 def test_where_the_file_system_ignores_case_small_letters_open_the_same_file(indexed: Qmd, notes: Path) -> None:
     notes.with_name(notes.name.swapcase()).symlink_to(notes)  # as such a file system answers
