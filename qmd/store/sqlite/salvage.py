@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -83,7 +83,7 @@ def restore_checksums(path: Path) -> bool:
     """Give all pages their checksums if the index is proved sound without them; else return False.
 
     It is if SQLite finds no fault, each text has its hash, and the pages without checksum look like a transaction and
-    not like a fault of the disk. The next update and embedding run make all other rows but the vectors again.
+    not like a fault of the disk. The next update and embedding run write all other rows but the vectors again.
 
     Raises:
         BusyError: Another process works on it for too long.
@@ -95,11 +95,7 @@ def restore_checksums(path: Path) -> bool:
         # The value is 1 if another process kept a part of the log from being written.
         if database.value("PRAGMA wal_checkpoint(TRUNCATE)"):
             raise as_qmd_error(apsw.BusyError(), path)
-        pages = _find_mismatches(database)
-        # A transaction may change few bits of a page, such as a counter, but never of all its pages.
-        is_of_disk = bool(pages) and all(map(_is_of_bits, islice(pages.values(), 100)))
-        is_sound = not is_of_disk and _are_vectors_sound(database, pages)
-        if is_sound and _are_texts_sound(database) and not check(database):
+        if _is_of_transaction(database) and _are_texts_sound(database) and not check(database):
             database.run("DELETE FROM meta WHERE key GLOB 'made_by:*'")
             database.run("VACUUM")
             return True
@@ -107,13 +103,33 @@ def restore_checksums(path: Path) -> bool:
 
 
 def _are_texts_sound(database: Database) -> bool:
+    """Return whether texts have their hashes, and all other values can be decoded."""
     with database.decoding():
+        for (name,) in database.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"):
+            for _ in database.connection.execute(f'SELECT * FROM "{name}"'):
+                pass
         rows = database.connection.execute("SELECT hash, doc FROM content")
         return all(sha256(unpack_text(doc).encode("utf-8", "surrogatepass")) == known for known, doc in rows)
 
 
+def _is_of_transaction(database: Database) -> bool:
+    """Return whether pages that do not match their checksums look like a transaction, not like a fault of the disk.
+
+    A fault changes a few bits or a part of one page. A transaction changes pages of several tables, or facts alone;
+    with vectors it changes the row of their model, to a random number. It may change a counter by one bit, too.
+    """
+    if not (pages := _find_mismatches(database)):
+        return True
+    names = {name for name, page in database.rows("SELECT name, pageno FROM dbstat") if page in pages}
+    has_vectors = any(name.startswith(("vector", "signs_")) for name in names)
+    is_of_one_page = len(pages) == 1 and names != {"meta"}
+    # Some pages are enough, as each takes a tenth of a second.
+    is_of_bits = all(map(_is_of_bits, islice(pages.values(), 100)))
+    return not is_of_one_page and not is_of_bits and ("models" in names or not has_vectors)
+
+
 def _find_mismatches(database: Database) -> dict[int, _Sums]:
-    """Return the pages whose checksum does not match, with the difference; zeros for a page that never had one.
+    """Return the pages whose checksum does not match, with the difference.
 
     A checksum is two 32-bit sums, in which word k before the end of a page counts F(k) and F(k + 1) times, F being the
     Fibonacci numbers. Programs without checksums leave zeros on a new page, and the old checksum on a changed one.
@@ -128,7 +144,7 @@ def _find_mismatches(database: Database) -> dict[int, _Sums]:
             words = np.frombuffer(database.connection.read("main", 0, number * size, size)[1], dtype="<u4")
         difference = words[-2:] - np.array([words[-3::-1] @ counts[1:-1], words[-3::-1] @ counts[2:]])
         if difference.any():
-            found[number + 1] = difference if words[-2:].any() else words[-2:]
+            found[number + 1] = difference
     return found
 
 
@@ -149,21 +165,7 @@ def _is_of_bits(difference: _Sums) -> bool:
     by_one = np.outer(np.concatenate([bits, -bits, [0]]), counts).astype(np.uint32)
     changes = np.stack([by_one[:, :-1], by_one[:, 1:]], axis=-1).reshape(-1, 2)
     rests = np.ascontiguousarray(difference - changes)
-    return bool(difference.any() and np.isin(rests.view(np.uint64), changes.view(np.uint64)).any())
-
-
-def _are_vectors_sound(database: Database, pages: Mapping[int, _Sums]) -> bool:
-    """Return whether no fault of the disk is on a page of vectors; `pages` of `_find_mismatches`.
-
-    Each change of vectors changes the row of their model, to a random number. So their pages lack checksums together.
-    """
-    sql = "SELECT pageno FROM dbstat WHERE name GLOB ?"
-    try:
-        is_hit = any(page in pages for like in ("vector*", "signs_*") for (page,) in database.rows(sql, (like,)))
-        models = [page for (page,) in database.rows(sql, ("models",)) if page in pages]
-    except StoreError:
-        return False
-    return not any(_is_of_bits(pages[page]) for page in models) and bool(models or not is_hit)
+    return bool(np.isin(rests.view(np.uint64), changes.view(np.uint64)).any())
 
 
 def rebuild(path: Path, found: os.stat_result) -> RebuildReport | None:
@@ -265,7 +267,7 @@ def _create_empty(path: Path, target: Path) -> tuple[Path, int]:
                 writer.put_collections(SqliteReader(source).collections())
                 kept_facts = ("global_context", ORIGIN)
                 writer.set_facts(dict(source.rows("SELECT key, value FROM meta WHERE key IN (?, ?)", kept_facts)))
-            if _are_vectors_sound(loose, _find_mismatches(loose)):
+            if _is_of_transaction(loose):
                 source = loose
             models = _read_both_ends(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             kept = sum(_copy_model(loose, source, database, *model) for model in models)
