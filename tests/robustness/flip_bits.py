@@ -1,8 +1,8 @@
-"""Flip single bits of an index and see what becomes of its answers.
+"""Flip single bits of an index, or fill up to a block of it, and see what becomes of its answers.
 
     python tests/robustness/flip_bits.py --flips 500 --seed 1
 
-Each flip is tried on a fresh copy: first a reader asks everything, then `mend` and an update run as `qmd index` does,
+Each damage, a block in every third try, is tried on a fresh copy: first a reader asks everything, then `mend` and an update run as `qmd index` does,
 and a reader asks again. Prints how often each outcome occurred; exit status 1 when an answer was wrong without a word
 or a failure was none that a user can act on.
 """
@@ -48,7 +48,7 @@ FINE = ("same answers", "clean error")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one flipped bit did."""
+    """What one damage did."""
 
     offset: int
     read: str
@@ -122,13 +122,11 @@ def _compare(database: Path, expected: Answers) -> str:
     return f"WRONG ANSWER: {wrong[0]}" if wrong else "same answers"
 
 
-def flip(places: Locations, expected: Answers, offset: int, bit: int) -> Outcome:
-    """Flip one bit of the index, ask, mend, ask again."""
+def harm(places: Locations, expected: Answers, offset: int, content: bytes) -> Outcome:
+    """Write into the index, ask, mend, ask again."""
     with places.database.open("r+b") as file:
         file.seek(offset)
-        [byte] = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte ^ 1 << bit]))
+        file.write(content)
     read = _compare(places.database, expected)
     try:
         computed = index(places)
@@ -142,20 +140,26 @@ def flip(places: Locations, expected: Answers, offset: int, bit: int) -> Outcome
 
 
 def run(folder: Path, n_flips: int, seed: int) -> Sequence[Outcome]:
-    """Flip `n_flips` bits, each on a fresh copy of one index below `folder`."""
+    """Do `n_flips` damages, each on a fresh copy of one index below `folder`."""
     places = make_index(folder)
     expected = ask(places.database)
     # What a reader leaves beside the file would belong to another copy of it.
     pristine = folder / "pristine.sqlite"
     shutil.copyfile(places.database, pristine)
-    chooser = random.Random(seed)
+    whole, chooser = pristine.read_bytes(), random.Random(seed)
     outcomes = []
-    for _ in range(n_flips):
+    for number in range(n_flips):
         shutil.rmtree(places.database.parent)
         places.database.parent.mkdir()
         shutil.copyfile(pristine, places.database)
-        offset = chooser.randrange(pristine.stat().st_size)
-        outcomes.append(flip(places, expected, offset, chooser.randrange(8)))
+        if number % 3:
+            offset = chooser.randrange(len(whole))
+            content = bytes([whole[offset] ^ 1 << chooser.randrange(8)])
+        else:
+            size = chooser.choice([2, 16, 128, 512, 4096])
+            offset = chooser.randrange(len(whole) // size) * size
+            content = chooser.choice([bytes(size), chooser.randbytes(size)])
+        outcomes.append(harm(places, expected, offset, content))
     return outcomes
 
 

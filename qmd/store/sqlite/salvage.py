@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -23,7 +24,7 @@ from qmd.files import sha256
 from qmd.store.records import unpack_text
 from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import DamagedIndexError, Database, Row, as_qmd_error
-from qmd.store.sqlite.files import connect_for_writing, file_lock, open_file
+from qmd.store.sqlite.files import PAGE_BYTES, connect_for_writing, file_lock, open_file
 from qmd.store.sqlite.health import check
 from qmd.store.sqlite.index import SqliteReader
 from qmd.store.sqlite.origin import ORIGIN, check_origin, record_origin
@@ -35,6 +36,8 @@ from qmd.switches import busy_timeout_ms
 _SIDE_FILES = ("-wal", "-shm")
 
 _ROWS_AT_ONCE = 4_096
+
+_Sums = npt.NDArray[np.uint32]
 
 
 class RebuildReport(Struct, frozen=True):
@@ -80,7 +83,7 @@ def restore_checksums(path: Path) -> bool:
     """Give all pages their checksums if the index is proved sound without them; else return False.
 
     It is if SQLite finds no fault, each text has its hash, and the pages without checksum look like a transaction and
-    not like a fault of the disk. The next update and embedding run make all other rows but the vectors again.
+    not like a fault of the disk. The next update and embedding run write all other rows but the vectors again.
 
     Raises:
         BusyError: Another process works on it for too long.
@@ -92,10 +95,7 @@ def restore_checksums(path: Path) -> bool:
         # The value is 1 if another process kept a part of the log from being written.
         if database.value("PRAGMA wal_checkpoint(TRUNCATE)"):
             raise as_qmd_error(apsw.BusyError(), path)
-        pages = _find_mismatches(database)
-        # A transaction may change a counter by one bit, but never all of its pages.
-        is_sound = not (pages and all(pages.values())) and _are_vectors_sound(database, pages)
-        if is_sound and _are_texts_sound(database) and not check(database):
+        if _is_of_transaction(database) and _are_texts_sound(database) and not check(database):
             database.run("DELETE FROM meta WHERE key GLOB 'made_by:*'")
             database.run("VACUUM")
             return True
@@ -103,48 +103,69 @@ def restore_checksums(path: Path) -> bool:
 
 
 def _are_texts_sound(database: Database) -> bool:
+    """Return whether texts have their hashes, and all other values can be decoded."""
     with database.decoding():
+        for (name,) in database.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"):
+            for _ in database.connection.execute(f'SELECT * FROM "{name}"'):
+                pass
         rows = database.connection.execute("SELECT hash, doc FROM content")
         return all(sha256(unpack_text(doc).encode("utf-8", "surrogatepass")) == known for known, doc in rows)
 
 
-def _find_mismatches(database: Database) -> dict[int, bool]:
-    """Return the pages whose checksum does not match, and whether a single changed bit explains that.
+def _is_of_transaction(database: Database) -> bool:
+    """Return whether pages that do not match their checksums look like a transaction, not like a fault of the disk.
+
+    A fault changes a few bits or a part of one page. A transaction changes pages of several tables, or facts alone;
+    with vectors it changes the row of their model, to a random number. It may change a counter by one bit, too.
+    """
+    if not (pages := _find_mismatches(database)):
+        return True
+    names = {name for name, page in database.rows("SELECT name, pageno FROM dbstat") if page in pages}
+    has_vectors = any(name.startswith(("vector", "signs_")) for name in names)
+    is_of_one_page = len(pages) == 1 and names != {"meta"}
+    # Some pages are enough, as each takes a tenth of a second.
+    is_of_bits = all(map(_is_of_bits, islice(pages.values(), 100)))
+    return not is_of_one_page and not is_of_bits and ("models" in names or not has_vectors)
+
+
+def _find_mismatches(database: Database) -> dict[int, _Sums]:
+    """Return the pages whose checksum does not match, with the difference.
 
     A checksum is two 32-bit sums, in which word k before the end of a page counts F(k) and F(k + 1) times, F being the
-    Fibonacci numbers. So a difference shows whether one bit of the page or of the sums made it; another change makes
-    such a difference with a chance of 1 to 2^47. A page without checksum has zeros or the one of an earlier content.
+    Fibonacci numbers. Programs without checksums leave zeros on a new page, and the old checksum on a changed one.
 
     Source: `cksmCompute` in SQLite's ext/misc/cksumvfs.c.
     """
     size, n_pages = database.value("PRAGMA page_size"), database.value("PRAGMA page_count")
-    numbers = [1, 0]
-    while len(numbers) < size // 4:
-        numbers.append((numbers[-1] + numbers[-2]) % 2**32)
-    counts, bits = np.array(numbers, dtype=np.uint32), 1 << np.arange(32, dtype=np.uint32)
-    by_bits = np.outer(np.concatenate([bits, -bits]), counts)
+    counts = _fibonacci(size // 4)
     found = {}
     for number in range(n_pages):
         with database.decoding():
             words = np.frombuffer(database.connection.read("main", 0, number * size, size)[1], dtype="<u4")
-        first, second = words[-2:] - np.array([words[-3::-1] @ counts[1:-1], words[-3::-1] @ counts[2:]])
-        if first or second:
-            is_flipped = ((by_bits[:, :-1] == first) & (by_bits[:, 1:] == second)).any() and words[-2:].any()
-            found[number + 1] = bool(is_flipped)
+        difference = words[-2:] - np.array([words[-3::-1] @ counts[1:-1], words[-3::-1] @ counts[2:]])
+        if difference.any():
+            found[number + 1] = difference
     return found
 
 
-def _are_vectors_sound(database: Database, pages: Mapping[int, bool]) -> bool:
-    """Return whether no fault of the disk is on a page of vectors; `pages` of `_find_mismatches`.
+def _fibonacci(n: int) -> _Sums:
+    """Return F(-1), F(0), … F(n - 2), modulo 2^32."""
+    numbers = [1, 0]
+    while len(numbers) < n:
+        numbers.append((numbers[-1] + numbers[-2]) % 2**32)
+    return np.array(numbers, dtype=np.uint32)
 
-    Each change of vectors changes the row of their model, to a random number. So their pages lack checksums together.
+
+def _is_of_bits(difference: _Sums) -> bool:
+    """Return whether one or two changed bits make this difference of checksums; others do with a chance of 1 to 2^30.
+
+    A bit of word k changes the sums by F(k) and F(k + 1) times a power of two, a bit of the checksum one of them alone.
     """
-    sql = "SELECT name, pageno FROM dbstat WHERE name = 'models' OR name GLOB 'vector*' OR name GLOB 'signs_*'"
-    try:
-        found = {(name == "models", pages[page]) for name, page in database.rows(sql) if page in pages}
-    except StoreError:
-        return False
-    return not found or ((True, False) in found and not any(is_flipped for _, is_flipped in found))
+    counts, bits = _fibonacci(PAGE_BYTES // 4), 1 << np.arange(32, dtype=np.uint32)
+    by_one = np.outer(np.concatenate([bits, -bits, [0]]), counts).astype(np.uint32)
+    changes = np.stack([by_one[:, :-1], by_one[:, 1:]], axis=-1).reshape(-1, 2)
+    rests = np.ascontiguousarray(difference - changes)
+    return bool(np.isin(rests.view(np.uint64), changes.view(np.uint64)).any())
 
 
 def rebuild(path: Path, found: os.stat_result) -> RebuildReport | None:
@@ -246,7 +267,7 @@ def _create_empty(path: Path, target: Path) -> tuple[Path, int]:
                 writer.put_collections(SqliteReader(source).collections())
                 kept_facts = ("global_context", ORIGIN)
                 writer.set_facts(dict(source.rows("SELECT key, value FROM meta WHERE key IN (?, ?)", kept_facts)))
-            if _are_vectors_sound(loose, _find_mismatches(loose)):
+            if _is_of_transaction(loose):
                 source = loose
             models = _read_both_ends(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             kept = sum(_copy_model(loose, source, database, *model) for model in models)
