@@ -2,9 +2,9 @@
 
     python tests/robustness/flip_bits.py --flips 500 --seed 1
 
-Each damage, a block in every third try, is tried on a fresh copy: first a reader asks everything, then `mend` and an update run as `qmd index` does,
-and a reader asks again. Prints how often each outcome occurred; exit status 1 when an answer was wrong without a word
-or a failure was none that a user can act on.
+Each damage, a block in every third try, is tried on a fresh copy: first a reader asks everything, then `mend` and an
+update run as `qmd index` does, and a reader asks again. Prints how often each outcome occurred; exit status 1 when an
+answer was wrong without a word or a failure was none that a user can act on.
 """
 
 from __future__ import annotations

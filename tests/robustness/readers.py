@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import random
 import time
-import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from tests.robustness.world import World, word_of
@@ -95,7 +95,7 @@ def read_by_http(world: World, dice: random.Random) -> None:
     try:
         with opener.open(request, timeout=120) as answer:
             results = json.load(answer)["results"]
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         if not server.is_killed and not world.stopping.is_set():
             world.fail(f"http {body}: {error}")
         return
