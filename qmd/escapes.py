@@ -32,15 +32,15 @@ def visible(text: str) -> str:
     return re.sub(_CONTROLS, _escaped, text)
 
 
-def one_line(words: object, most: int = MOST_CHARS) -> str:
-    """Return foreign words as one line of at most `most` characters, with spaces for line separators and tabs."""
+def one_line(words: object, most: int | None = MOST_CHARS) -> str:
+    """Return foreign words as one line, of at most `most` characters, with spaces for line separators and tabs."""
     text = visible(re.sub(_SEPARATORS, " ", str(words)))
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def message_line(words: object) -> str:
     """Return a message as one line of at most 1,000 characters, words of at most 200; longer ones lose the middle."""
-    line = one_line(words, 10 * len(str(words)))
+    line = one_line(words, None)
     if len(line) <= MOST_CHARS:
         return line
     return _without_middle(re.sub(rf"\S{{{MOST_CHARS + 1},}}", lambda word: _without_middle(word[0]), line), LONG_CHARS)

@@ -54,9 +54,9 @@ def verified_mark(path: Path) -> Path:
 
 
 def record_state(path: Path, found_ns: int | None = None) -> bool:
-    """Record in the mark that qmd leaves the index file as it is; return whether it did.
+    """Record the time of the index file in the mark, as the last change by qmd; return whether it was recorded.
 
-    With `found_ns`, the time that the file had before, only if that is recorded.
+    With `found_ns`, the time of the file before qmd changed it, only if that is the recorded one.
     """
     mark = verified_mark(path)
     with suppress(OSError):
@@ -104,7 +104,8 @@ class Database:
         self.has_vec0 = False
         """True once `vec0` has loaded its extension into the connection."""
         self._is_over: Callable[[], bool] | None = None
-        self._found_ns = path.stat().st_mtime_ns if path.exists() else 0
+        is_reader = connection.readonly("main")
+        self._found_ns = 0 if is_reader or not path.exists() else path.stat().st_mtime_ns
 
     def close(self) -> None:
         """Close the connection; closing twice is harmless.
