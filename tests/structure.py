@@ -13,11 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_QMD = 55_500
-MOST_LINES_OF_CORE = 33_300
+MOST_LINES_OF_QMD = 55_800
+MOST_LINES_OF_CORE = 33_600
 """Of all packages but plug-ins."""
 
-MOST_LINES_OF_TESTS = 46_000
+MOST_LINES_OF_TESTS = 47_000
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 SUMS = ("core", "qmd", "tests", "long tests")
