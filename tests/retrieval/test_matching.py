@@ -79,8 +79,8 @@ def test_a_term_is_found_in_the_form_that_the_text_has(query: str, text: str, ex
 
 
 OTHER_LANGUAGES = """Überfahrt überfahren Straße strasse résumé résumés resume naïve naïveté Ёлка елка мой мои моделей
-модели настройка настройки İstanbul Việt łódź Ελλάδα ελλαδα 发布检查 发布了API文档 このAPIを API 설정을 설정 ｆｕｌｌ ﬁle x²
-1st can't l'homme e-mail snake_case index.html v1.2.3 C++ .NET don’t co\u00adopt coopt cre\u0301me crème"""
+модели настройка настройки İstanbul Việt łódź Ελλάδα ελλαδα 发布检查 发布了API文档 このAPIを API 설정을 설정 ｆｕｌｌ
+ﬁle x² 1st can't l'homme e-mail snake_case index.html v1.2.3 C++ .NET don’t co\u00adopt coopt cre\u0301me crème"""
 
 
 def test_a_word_is_marked_exactly_where_the_index_finds_it() -> None:
