@@ -117,12 +117,11 @@ def _passage(hit: Hit, matches: Matcher) -> str:
     """Render the passage, or, if the note has no text of its own, the text of a note that mentions it."""
     context = NoteContext(matches, keeps_links=False)
     copies = "".join(f"<p>also in {escape(address_line(uri))}</p>" for uri in hit.also_in)
-    mention, text, lead = hit.mention, hit.passage.text, ""
-    if mention is not None:
-        lead = f"<p>{escape(_title(mention.document))} mentions it:</p>"
-        body = markdown_html(visible(mention.text), context)
-    else:
-        body = plain_html(visible(text), context) if hit.passage.is_code else _text(hit.document.path, text, context)
+    text, lead = hit.passage.text, ""
+    body = plain_html(visible(text), context) if hit.passage.is_code else _text(hit.document.path, text, context)
+    if hit.mention is not None:
+        lead = f"<p>{escape(_title(hit.mention.document))} mentions it:</p>"
+        body = markdown_html(visible(hit.mention.text), context)
     return f'{lead}<div class="passage text">{body}</div>{copies}'
 
 
@@ -249,20 +248,21 @@ def _filters(hits: Sequence[Hit]) -> list[str]:
 
     Only good hits count, unless none is good: filters that more of them match come first, and a tag needs two.
     """
-    dates = [(one.first, when) for when in _DATES for one in read_filters(when) if isinstance(one, DateFilter)]
-
-    def count(some: Sequence[Hit]) -> Counter[str]:
-        found = [hit.document for hit in some]
-        names = [filter_text("collection", one.collection) for one in found]
-        tags = [filter_text("tag", tag) for one in found for tag in dict.fromkeys(one.tags)]
-        # `~` follows every digit: a date may be a month or a year.
-        since = [when for first, when in dates for one in found if one.date and f"{one.date}~" >= first]
-        return Counter((*names, *tags, *since))
-
-    n_all, n_good = count(hits), count([hit for hit in hits if strength(hit.relevance) != "weak"] or hits)
-    narrowing = [one for one, n in n_good.most_common() if n_all[one] < len(hits) and n > one.startswith("tag:")]
-    narrowing = [one for one in narrowing if re.fullmatch(_FILTER, one)]
+    n_all, good = _count_filters(hits), [hit for hit in hits if strength(hit.relevance) != "weak"]
+    counted = _count_filters(good or hits).most_common()
+    narrowing = [one for one, n in counted if n_all[one] < len(hits) and n > one.startswith("tag:")]
     return [one for kind, most in _OFFERED for one in [one for one in narrowing if one.startswith(kind)][:most]]
+
+
+def _count_filters(hits: Sequence[Hit]) -> Counter[str]:
+    """Count the hits that match each filter that can be typed."""
+    found = [hit.document for hit in hits]
+    names = [filter_text("collection", one.collection) for one in found]
+    tags = [filter_text("tag", tag) for one in found for tag in dict.fromkeys(one.tags)]
+    dates = [(one.first, when) for when in _DATES for one in read_filters(when) if isinstance(one, DateFilter)]
+    # `~` follows every digit: a date may be a month or a year.
+    since = [when for first, when in dates for one in found if one.date and f"{one.date}~" >= first]
+    return Counter(one for one in (*names, *tags, *since) if re.fullmatch(_FILTER, one))
 
 
 def _toggle_filter(query: str, written: str) -> str:
