@@ -163,7 +163,7 @@ class _Hit(Struct, frozen=True):
         if options.full:
             yield from (row for block in blocks for row in block.rows)
             return
-        above = {*hit.passage.heading_trail, hit.document.title}
+        above = {*map(visible, (*hit.passage.heading_trail, hit.document.title))}
         shown = [block for block in blocks if block.heading not in above] or blocks
         yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS, width)
 

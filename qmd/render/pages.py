@@ -96,10 +96,7 @@ def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:
     name.add_column(no_wrap=True)
     name.add_row(ElidedText(page.name, page.link, "title"), shown(document.docid, "faint"))
     facts = [human_size(document.size), f"changed {listing_time(document.modified_at, now)}"]
-    rows: list[RenderableType] = [
-        name,
-        shown(" · ".join([*([document.date] if document.date else []), *facts]), "faint"),
-    ]
+    rows: list[RenderableType] = [name, shown(" · ".join(filter(None, (document.date, *facts))), "faint")]
     if page.context:
         rows += [shown(line, "markdown.block_quote") for line in page.context.split("\n") if line.strip()]
     return [*rows, Rule(characters="─", style="rule.line"), ""]

@@ -119,6 +119,12 @@ def test_the_heading_above_a_passage_is_told_once() -> None:
     assert shown(replace(HIT, passage=passage, context=None)).splitlines()[2:] == ["   We chose seats."]
 
 
+def test_a_title_of_hidden_characters_is_shown_once() -> None:
+    hit = replace(HIT, document=replace(DOCUMENT, title="Evil \x1b[31m \u202eone"), context=None)
+    drawn = shown(replace(hit, passage=Passage("# Evil \x1b[31m \u202eone\n\ntext", 1, 3, 3, 0, 0)))
+    assert drawn.count("Evil \\x1b[31m \\u202eone") == 1 and "   text\n" in drawn
+
+
 def test_items_of_a_list_have_a_bullet_and_hang() -> None:
     text = "- [x] tell " + "everybody " * 10 + "\n- [ ] change it\n  - below\n"
     rows = shown(replace(HIT, passage=replace(HIT.passage, text=text), context=None)).splitlines()[2:]

@@ -8,20 +8,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
-from textual.widgets import Footer, Label, OptionList, Static
+from textual.widgets import Footer, Label, OptionList
 from textual.widgets.option_list import Option
 
 from qmd.errors import NotFoundError, QmdError
-from qmd.escapes import one_line, visible
+from qmd.escapes import one_line
 from qmd.plugins.browse.keys import KEYS
 from qmd.plugins.browse.pending_search import NOTHING_YET, Answer, PendingSearch, search_in_stages
 from qmd.plugins.browse.preview import FIRST_CHARACTERS, Page, Preview, lay_out
@@ -36,7 +36,8 @@ from qmd.plugins.browse.rows import (
     matching_lines,
     offered_filters,
 )
-from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Resized, Results, ThreadedApp
+from qmd.plugins.browse.widgets import Chips, FilterSuggester, Notices, Question, Resized, Results, ThreadedApp
+from qmd.render.drawing import wrap
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.query_filters import filter_text, split_filters
 
@@ -109,7 +110,7 @@ class BrowseApp(ThreadedApp[Note]):
         with Container(id="body"):
             yield Results(compact=True, markup=False)
             yield Preview()
-        yield Static(id="message", markup=False)
+        yield Notices(id="message", markup=False)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -182,7 +183,7 @@ class BrowseApp(ThreadedApp[Note]):
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
         self.query_one("#status", Label).update(answer.state if self._has_query else "latest notes", layout=False)
-        self._show_message(answer.notice(is_asked=self._has_query, has_words=bool(self._words.strip())))
+        self.query_one(Notices).show(*answer.notices(is_asked=self._has_query, has_words=bool(self._words.strip())))
 
     @property
     def chosen(self) -> Row | None:
@@ -342,12 +343,13 @@ class BrowseApp(ThreadedApp[Note]):
         (results.action_cursor_down if by > 0 else results.action_cursor_up)()
 
     def action_help(self) -> None:
-        """List the keys, and the whole message."""
+        """List the keys, and the notices."""
         if self._title != "Keys":
-            notices = wrap(str(self.query_one("#message", Static).content), max(self.size.width - 4, 20))
-            notice = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
-            rows = [Filter(f"{names:<16}", query=what) for names, _, what in notice]
-            self._push("Keys", [*rows, *map(Filter, notices)])
+            keys = [key.tooltip.partition("  ") for key in KEYS if key.tooltip]
+            rows = [Filter(f"{names:<16}", query=what) for names, _, what in keys]
+            for one in self.query_one(Notices).notices:
+                rows += [Filter(line.plain) for line in wrap(Text(f"• {one}"), max(self.size.width - 4, 20))]
+            self._push("Keys", rows)
 
     def action_down(self) -> None:
         """Move the focus from the query to the list."""
@@ -367,22 +369,15 @@ class BrowseApp(ThreadedApp[Note]):
 
     def show_error(self, error: QmdError) -> None:
         """Show an error; a missing index is not an error, but gets its own message."""
-        if isinstance(error, NotFoundError) and not self._index.exists():
-            self._show_message(NOTHING_YET)
-        else:
-            self._show_message(". ".join(part for part in (error.message, error.hint) if part))
-
-    def _show_message(self, text: str) -> None:
-        message = self.query_one("#message", Static)
-        if text != message.content:
-            message.update(visible(text))
-            message.display = bool(text)
+        is_missing = isinstance(error, NotFoundError) and not self._index.exists()
+        text = ". ".join(filter(None, (error.message, error.hint)))
+        self.query_one(Notices).show(NOTHING_YET if is_missing else text)
 
 
 class Picker(BrowseApp):
     """Search that ends with the chosen note."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Choose", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Pick", priority=True)]
 
     def choose_note(self, note: Note) -> None:
         """End and return the note."""

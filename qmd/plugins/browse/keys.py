@@ -16,7 +16,7 @@ _SHOWN = (
     ("pagedown,shift+down", "page(1)", "", "PageDown, PageUp  scroll the preview"),
     ("pageup,shift+up", "page(-1)", "", ""),
     ("ctrl+t", "light", "", "Ctrl+T  switch between light and dark"),
-    ("ctrl+c", "quit", "", ""),
+    ("ctrl+c,ctrl+d", "quit", "", ""),  # `script` sends Ctrl+D at the end of its input
 )
 KEYS = (
     *(Binding(keys, do, name, show=bool(name), priority=True, tooltip=tooltip) for keys, do, name, tooltip in _SHOWN),

@@ -65,17 +65,15 @@ class Answer(Struct, frozen=True):
         time = f"{self.elapsed_ms:.0f} ms" if self.elapsed_ms < 1000 else f"{self.elapsed_ms / 1000:.1f} s"
         return f"{self.stage} · {time}{'' if self.is_last else ' …'}"
 
-    def notice(self, *, is_asked: bool, has_words: bool) -> str:
-        """Return the message below the list; for the latest notes only whether the index is empty."""
+    def notices(self, *, is_asked: bool, has_words: bool) -> list[str]:
+        """Return the notices below the list; for the latest notes only whether the index is empty."""
         found = self.response
         if not is_asked and not found.hits:
-            return NOTHING_YET
+            return [NOTHING_YET]
         lines = [] if found.hits else ["No note matches."]
-        if self.is_last:
-            lines += found.warnings
         if self.is_last and has_words and found.hits and found.verdict in VERDICT_NOTES:
             lines.append(VERDICT_NOTES[found.verdict])
-        return " · ".join(lines)
+        return [*lines, *(found.warnings if self.is_last else ())]
 
 
 def search_in_stages(

@@ -22,6 +22,7 @@ from textual.strip import Strip
 from qmd.escapes import one_line, visible
 from qmd.ingest.frontmatter import read_front_matter
 from qmd.plugins.browse.widgets import Resized
+from qmd.render.columns import elide
 from qmd.render.drawing import theme
 from qmd.render.markdown import code_theme, render_markdown
 from qmd.render.pages import MAX_CODE, is_rendered
@@ -144,7 +145,7 @@ class Preview(ScrollView, can_focus=True):
 
     def show(self, title: str, page: Page) -> None:
         """Show `page` at its passage; keep the user's scroll position if more of the same note is shown."""
-        name, before = Content(one_line(title)), min(self.page.top, self.max_scroll_y)
+        name, before = Content(elide(one_line(title), self.size.width - 4)), min(self.page.top, self.max_scroll_y)
         moved = self.scroll_offset.y - before if name == self.border_title else 0
         self.page, self.border_title = page, name
         self.virtual_size = Size(self.scrollable_content_region.width, len(page.lines))

@@ -12,6 +12,7 @@ from qmd.escapes import one_line, visible
 from qmd.file_names import file_name
 from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, plain_text
 from qmd.ingest.outline import kind_of
+from qmd.render.columns import elide_path
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.query_filters import filter_text
 
@@ -138,9 +139,9 @@ def draw_row(row: Row, width: int, *, is_low: bool = False) -> Content:
         (one_line("".join(f" › {one}" for one in row.trail)), "$foreground-muted"),
     )
     detail = Content.styled(one_line(f"  {row.detail}".rstrip()), "$foreground-muted")
-    folder = row.document.path.rpartition("/")[0].rpartition("/")[2] or row.document.collection
-    place = Content.styled(one_line(f"  {folder if is_low else row.place}"), "$foreground-muted")
-    place = place.truncate(max((width // 2 if is_low else width) - detail.cell_length, 0), ellipsis=True)
+    where = f"{row.place.rpartition('/')[0]}/" if is_low else row.place
+    room = max((width // 2 if is_low else width) - detail.cell_length - 2, 0)
+    place = Content.styled(f"  {elide_path(one_line(where), room)}", "$foreground-muted")
     if not is_low:
         return Content.assemble(name, "\n", place, detail)
     return Content.assemble(

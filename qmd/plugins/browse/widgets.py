@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import App
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.suggester import Suggester
-from textual.widgets import Input, Label, OptionList
+from textual.widgets import Input, Label, OptionList, Static
 from textual.worker import Worker, WorkerState
 
 from qmd.errors import QmdError
@@ -117,6 +119,24 @@ class Results(OptionList):
             self.post_message(self.QueryTyped(event))
             event.stop()
             event.prevent_default()
+
+
+class Notices(Static):
+    """Notices on one line below the list; the help lists them whole."""
+
+    notices: Sequence[str] = ()
+
+    def show(self, *notices: str) -> None:
+        self.notices, self.display = [*map(visible, notices)], bool(notices)
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Show the notices; where they do not fit, the first words of as many as do. An empty screen shows all."""
+        shown, parts = " · ".join(self.notices), [re.split("[.:;] ", one)[0] for one in self.notices]
+        while parts and cell_len(shown) > self.app.size.width - 2 and not self.screen.has_class("-empty"):
+            shown = " · ".join((*parts, "F1: more"))
+            parts.pop()
+        self.update(shown)
 
 
 class Chips(Horizontal):

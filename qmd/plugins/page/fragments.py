@@ -19,11 +19,11 @@ from qmd.errors import QmdError
 from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.ingest.outline import Outline, kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, NoteContext, mark_matches, markdown_html, plain_html, remove_comments
-from qmd.records import Hit, LexicalTerm, SearchResponse, StoredDocument
+from qmd.records import DateFilter, Hit, LexicalTerm, SearchResponse, StoredDocument
 from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, find_spans, fold
-from qmd.retrieval.query_filters import filter_text
+from qmd.retrieval.query_filters import filter_text, read_filters
 from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 
@@ -31,9 +31,9 @@ MAX_SHOWN_CHARACTERS = 100_000
 """Longest part of a note to render, around the found line: the worst markdown of that length takes seconds, and the
 time grows with its square."""
 
-N_TAGS = 4
-N_COLLECTIONS = 6
-"""Number of filters by collection; those with most hits come first."""
+_DATES = ('since:"last month"', 'since:"last year"')
+_OFFERED = (("collection:", 6), ("tag:", 4), ("since:", 2))
+"""Filters to offer, and at most how many, in this order."""
 
 N_RELATED = 8
 MOST_NEIGHBOURS = 40
@@ -101,7 +101,7 @@ def _render_hits(index: Index, view: View, response: SearchResponse) -> str:
             f"{_head(hit, relevance, matches)}{context}{_passage(hit, matches)}</a>"
         )
     hits = f'<div id="hits" role="listbox" aria-label="Results" tabindex="0">{"".join(rows)}</div>'
-    return _chips(index, view.query, response) + hits
+    return _chips(view.query, response.hits) + hits
 
 
 def _head(hit: Hit, relevance: str, matches: Matcher) -> str:
@@ -109,7 +109,7 @@ def _head(hit: Hit, relevance: str, matches: Matcher) -> str:
     trail = "".join(f" <i>›</i> {mark_matches(one_line(heading), matches)}" for heading in passage.heading_trail)
     return (
         f'<span class="head"><span><b>{mark_matches(_title(document), matches)}</b>{trail}</span>{relevance}</span>'
-        f'<span class="where">{_location(document)}:{passage.line}{_date(document)}</span>'
+        f'<span class="where">{_location(document, f":{passage.line}")}{_date(document)}</span>'
     )
 
 
@@ -117,14 +117,12 @@ def _passage(hit: Hit, matches: Matcher) -> str:
     """Render the passage, or, if the note has no text of its own, the text of a note that mentions it."""
     context = NoteContext(matches, keeps_links=False)
     copies = "".join(f"<p>also in {escape(address_line(uri))}</p>" for uri in hit.also_in)
-    if hit.mention is not None:
-        text = markdown_html(visible(hit.mention.text), context)
-        return (
-            f'<p>{escape(_title(hit.mention.document))} mentions it:</p><div class="passage text">{text}</div>{copies}'
-        )
-    text = hit.passage.text
+    text, lead = hit.passage.text, ""
     body = plain_html(visible(text), context) if hit.passage.is_code else _text(hit.document.path, text, context)
-    return f'<div class="passage text">{body}</div>{copies}'
+    if hit.mention is not None:
+        lead = f"<p>{escape(_title(hit.mention.document))} mentions it:</p>"
+        body = markdown_html(visible(hit.mention.text), context)
+    return f'{lead}<div class="passage text">{body}</div>{copies}'
 
 
 def _text(path: str, text: str, context: NoteContext) -> str:
@@ -136,11 +134,9 @@ def _text(path: str, text: str, context: NoteContext) -> str:
 
 
 def _relevance(relevance: float) -> str:
-    word = strength(relevance)
-    bar = (
-        f'<svg class="bar" role="img" aria-label="{relevance:.0%}"><rect width="{relevance:.0%}" height="100%"/></svg>'
-    )
-    return f'<span class="relevance {word}" title="{relevance:.0%}">{bar}{word}</span>'
+    word, percent = strength(relevance), f"{relevance:.0%}"
+    bar = f'<svg class="bar" role="img" aria-label="{percent}"><rect width="{percent}" height="100%"/></svg>'
+    return f'<span class="relevance {word}" title="{percent}">{bar}{word}</span>'
 
 
 def _openers(index: Index, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
@@ -155,7 +151,7 @@ def render_note(index: Index, view: View) -> str:
     opener = _openers(index, [(document, view.line or 1)]).get(document.uri, "")
     opens = opener and f'<a data-key="o" href="{escape(opener)}">Open in {opener.partition(":")[0].capitalize()}</a>'
     close = escape(replace(view, note="", line=0).address)
-    tags = "".join(_chip(filter_text("tag", tag), f"#{tag}") for tag in document.tags)
+    tags = "".join(_chip(one, one) for one in (filter_text("tag", tag) for tag in document.tags))
     neighbours = (
         ("Links to", _linked_documents(links.outgoing)),
         ("Linked from", _linked_documents(links.incoming)),
@@ -200,10 +196,9 @@ def _places(view: View, document: StoredDocument, text: str, terms: Sequence[Lex
         extract = lines[line].strip("# ")
         spans = [] if extract == name else find_spans(extract, terms)
         extract = extract[max(spans[0][0] - MOST_OF_A_LINE // 4, 0) :][:MOST_OF_A_LINE] if spans else ""
-        where = (
-            f'<a href="{escape(replace(view, line=line + 1).address)}">{escape(name)}</a> <small>:{line + 1}</small>'
-        )
-        rows += f"<li>{where} {mark_matches(extract, partial(find_spans, terms=terms))}</li>"
+        href = escape(replace(view, line=line + 1).address)
+        marked = mark_matches(extract, partial(find_spans, terms=terms))
+        rows += f'<li><a href="{href}">{escape(name)}</a> <small>:{line + 1}</small> {marked}</li>'
     folds = "" if len(places) > N_PLACES else " open"
     summary = f"<summary>{len(places):,} passages</summary>"
     return rows and f'<details class="places"{folds}>{summary}<ul>{rows}</ul></details>'
@@ -240,46 +235,47 @@ def _linked_documents(links: Iterable[NoteLink]) -> list[StoredDocument]:
     return list({one.document.id: one.document for one in links if one.document is not None}.values())
 
 
-def _chips(index: Index, query: str, response: SearchResponse) -> str:
-    """Render filters as links that add them to the query or remove them."""
-    filters = _filters(index, [hit.document for hit in response.hits])
-    # Active filters are always shown, so that they can be removed.
-    known = {written.lower() for written, _ in filters}
+def _chips(query: str, hits: Sequence[Hit]) -> str:
+    """Render filters as links that add them to the query or remove them; active ones come first."""
     on = {found[0].lower(): found[0] for found in re.finditer(_FILTER, query)}
-    filters = [(written, written) for key, written in on.items() if key not in known] + filters
-    chips = [_chip(_toggle_filter(query, written), label, is_on=written.lower() in on) for written, label in filters]
+    filters = [*on.values(), *(one for one in _filters(hits) if one.lower() not in on)]
+    chips = [_chip(_toggle_filter(query, one), one, is_on=one.lower() in on) for one in filters]
     return f'<nav class="chips" aria-label="Filters">{"".join(chips)}</nav>' if chips else ""
 
 
-def _filters(index: Index, found: Sequence[StoredDocument]) -> list[tuple[str, str]]:
-    """Return filters that could narrow down these notes, each with its label."""
-    names = [one.name for one in index.indexed_collections()]
-    if len(names) > N_COLLECTIONS:
-        names = [name for name, _ in Counter(one.collection for one in found).most_common(N_COLLECTIONS)]
-    tags = Counter(tag for one in found for tag in one.tags)
-    filters = [(filter_text("collection", name), f"in {name}") for name in names if len(names) > 1]
-    filters += [(filter_text("tag", tag), f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
-    if any(one.date for one in found):
-        filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
-    return filters
+def _filters(hits: Sequence[Hit]) -> list[str]:
+    """Return filters that narrow these hits: some of the hits match each, others do not.
+
+    Only good hits count, unless none is good: filters that more of them match come first, and a tag needs two.
+    """
+    n_all, good = _count_filters(hits), [hit for hit in hits if strength(hit.relevance) != "weak"]
+    counted = _count_filters(good or hits).most_common()
+    narrowing = [one for one, n in counted if n_all[one] < len(hits) and n > one.startswith("tag:")]
+    return [one for kind, most in _OFFERED for one in [one for one in narrowing if one.startswith(kind)][:most]]
+
+
+def _count_filters(hits: Sequence[Hit]) -> Counter[str]:
+    """Count the hits that match each filter that can be typed."""
+    found = [hit.document for hit in hits]
+    names = [filter_text("collection", one.collection) for one in found]
+    tags = [filter_text("tag", tag) for one in found for tag in dict.fromkeys(one.tags)]
+    dates = [(one.first, when) for when in _DATES for one in read_filters(when) if isinstance(one, DateFilter)]
+    # `~` follows every digit: a date may be a month or a year.
+    since = [when for first, when in dates for one in found if one.date and f"{one.date}~" >= first]
+    return Counter(one for one in (*names, *tags, *since) if re.fullmatch(_FILTER, one))
 
 
 def _toggle_filter(query: str, written: str) -> str:
     """Add a filter to the query, or remove it; a query has one collection and one date at a time."""
-    field = written.partition(":")[0]
-    is_on = False
-
-    def keep(found: re.Match[str]) -> str:
-        nonlocal is_on
-        is_it = found[0].lower() == written.lower()
-        is_on = is_on or is_it
-        return "" if is_it or (field != "tag" and found[1].lower() == field) else found[0]
-
-    rest = " ".join(re.sub(_FILTER, keep, query).split())
-    return rest if is_on else f"{rest} {written}".strip()
+    field, on = written.partition(":")[0], written.lower()
+    gone = {one[0] for one in re.finditer(_FILTER, query) if one[0].lower() == on or one[1] == field != "tag"}
+    rest = " ".join(re.sub(_FILTER, lambda one: "" if one[0] in gone else one[0], query).split())
+    return rest if on in map(str.lower, gone) else f"{rest} {written}".strip()
 
 
-def _chip(query: str, label: str, *, is_on: bool = False) -> str:
+def _chip(query: str, written: str, *, is_on: bool = False) -> str:
+    field, _, value = written.partition(":")
+    label = {"collection": "in ", "tag": "#"}.get(field, "") + value.strip('"')
     current = ' aria-current="true"' if is_on else ""
     return f'<a class="chip" href="{escape(View(query).address)}"{current}>{escape(one_line(label))}</a>'
 
@@ -288,8 +284,11 @@ def _title(document: StoredDocument) -> str:
     return one_line(document.title or document.path)
 
 
-def _location(document: StoredDocument) -> str:
-    return escape(address_line(f"{document.collection}/{document.path}"))
+def _location(document: StoredDocument, line: str = "") -> str:
+    """Render the location on one line: the browser cuts the folders, then the name, and shows all as a tooltip."""
+    whole = address_line(f"{document.collection}/{document.path}")
+    folders, _, name = map(escape, whole.rpartition("/"))
+    return f'<span class="path" title="{escape(whole)}{line}"><span>{folders}/</span><span>{name}</span>{line}</span>'
 
 
 def _date(document: StoredDocument) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
+from itertools import accumulate
 from typing import Any
 from urllib.parse import unquote
 
@@ -58,8 +59,17 @@ def mark_matches(text: str, matches: Matcher) -> str:
 
 
 def markdown_html(text: str, context: NoteContext) -> str:
-    html: str = _parser().render(text, {"context": context})
+    html: str = _parser().render(_unindent_list(text), {"context": context})
     return html
+
+
+def _unindent_list(text: str) -> str:
+    """Move a text that begins inside a nested list to the margin: indented items would be code. Lines stay."""
+    if not re.match(r"[ \t]+(?:[-*+]|\d{1,9}[.)])[ \t]", text):
+        return text
+    lines = text.expandtabs(4).split("\n")
+    indents = (len(line) - len(line.lstrip()) if line.strip() else len(text) for line in lines)
+    return "\n".join(line[margin:] for line, margin in zip(lines, accumulate(indents, min), strict=True))
 
 
 def plain_html(text: str, context: NoteContext) -> str:

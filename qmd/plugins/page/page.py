@@ -110,16 +110,10 @@ class _Page(Struct, frozen=True):
         return HTMLResponse(await self._opened(_view(request), request))
 
     async def picture(self, request: Request) -> Response:
-        given = request.query_params
+        collection, note, source = (request.query_params.get(name, "") for name in ("collection", "of", "source"))
         try:
             picture = await self.run(
-                request.receive,
-                lambda _: read_picture(
-                    self.index.trusted_collections(),
-                    given.get("collection", ""),
-                    given.get("of", ""),
-                    given.get("source", ""),
-                ),
+                request.receive, lambda _: read_picture(self.index.trusted_collections(), collection, note, source)
             )
         except NotFoundError as error:
             return PlainTextResponse(error.message, status_code=404)

@@ -1,18 +1,25 @@
 """Keys, rows for the height of a screen, lines of a note, saved searches, and long notes."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from qmd.app.index import Index
 from qmd.app.records import DocumentText
+from qmd.plugins.browse.app import Picker
 from qmd.plugins.browse.keys import KEYS
 from qmd.plugins.browse.preview import FIRST_CHARACTERS, Page, Preview, lay_out
 from qmd.plugins.browse.rows import Note, draw_row, matching_lines
-from qmd.plugins.browse.widgets import Chips, Results
+from qmd.plugins.browse.widgets import Chips, Notices, Results
 from qmd.records import StoredDocument
 from tests.plugins.browse.conftest import Seat, seated
 from tests.plugins.browse.test_browse import page_text
+
+
+def lines_on(seat: Seat) -> list[str]:
+    """Return the lines of the screen."""
+    return [strip.text for strip in seat.app.screen._compositor.render_strips()]
 
 
 def rows_in_view(seat: Seat) -> list[str]:
@@ -26,7 +33,7 @@ async def test_a_low_screen_has_a_row_for_a_note_and_a_high_one_two(index: Index
     async with seated(index, "sliding window", (80, 24)) as seat:
         await seat.answered("reranked")
         first, second = rows_in_view(seat)[:2]
-        assert first.startswith("● Rate limits › Design") and first.endswith("  notes")
+        assert first.startswith("● Rate limits › Design") and first.endswith("  notes/")
         assert second.startswith("● ") and len(second) == len(first)
         await seat.pilot.resize_terminal(80, 40)
         await seat.until(lambda: rows_in_view(seat)[1].strip() == "notes/limits.md:5")
@@ -57,16 +64,67 @@ async def test_the_keys_are_told_and_escape_leads_back(index: Index) -> None:
 
 
 @pytest.mark.anyio
-async def test_below_the_keys_stands_in_full_what_has_no_room(index: Index) -> None:
+async def test_notices_are_cut_to_the_line_and_whole_below_the_keys(index: Index) -> None:
+    notices = [
+        "1353 documents (52%) need embeddings: " + "they are computed, " * 9 + "wait",
+        "醤油 is in no note; stop",
+    ]
     async with seated(index, "limiter") as seat:
         await seat.answered("reranked")
-        seat.app._show_message("a notice of many words " * 20 + "end")
-        await seat.pilot.pause()
-        assert seat.app.query_one("#message").size.height == 1
+        seat.app.query_one(Notices).show(*notices)
+        assert seat.message == "1353 documents (52%) need embeddings · 醤油 is in no note · F1: more"
+        await seat.pilot.resize_terminal(64, 24)
+        await seat.until(lambda: seat.message == "1353 documents (52%) need embeddings · F1: more")
+        await seat.pilot.resize_terminal(400, 40)
+        await seat.until(lambda: seat.message == " · ".join(notices))
+        await seat.pilot.resize_terminal(80, 24)
         await seat.press("f1")
-        rows = [row for row in seat.titles if "notice" in row or row.endswith("end")]
-        assert " ".join(rows) == "a notice of many words " * 20 + "end"
-        assert max(map(len, rows)) < 80
+        rows = [row for row in seat.titles if not row.endswith("  ")][-5:]
+        assert " ".join(rows).endswith(" ".join(f"• {one}" for one in notices)) and max(map(len, rows)) < 80
+        assert seat.app.query_one(Notices).size.height == 0
+
+
+@pytest.mark.anyio
+async def test_a_notice_longer_than_the_line_keeps_its_start(index: Index) -> None:
+    async with seated(index, "limiter") as seat:
+        await seat.answered("reranked")
+        seat.app.query_one(Notices).show("word " * 40, "\x1b[2J")
+        await seat.pilot.pause()
+        assert lines_on(seat)[-2].strip().startswith("word word") and "\x1b" not in "".join(lines_on(seat))
+
+
+@pytest.mark.anyio
+async def test_the_end_of_input_ends_the_screen(index: Index) -> None:
+    async with seated(index, "limiter") as seat:
+        await seat.press("ctrl+d")
+        assert seat.app._exit
+
+
+@pytest.mark.anyio
+async def test_the_keys_of_a_picker_fit_80_columns(index: Index) -> None:
+    async with seated(index, "limiter", kind=Picker) as seat:
+        await seat.answered("reranked")
+        assert "Pick" in lines_on(seat)[-1] and lines_on(seat)[-1].rstrip().endswith("Back")
+
+
+@pytest.mark.anyio
+async def test_a_scrollbar_leaves_the_width_of_the_list(index: Index) -> None:
+    async with seated(index) as seat:
+        await seat.until(lambda: seat.titles)
+        results = seat.app.query_one(Results)
+        before = results.scrollable_content_region.width
+        await seat.press("f1")
+        await seat.pilot.resize_terminal(80, 12)
+        await seat.until(lambda: results.show_vertical_scrollbar)
+        assert results.scrollable_content_region.width == before
+
+
+@pytest.mark.parametrize("path", ["a/b c.md", "a long folder/" * 9 + "b c.md", "a\nb/\x1b[2J/b c.md"])
+def test_a_row_begins_with_its_collection_or_ends_with_its_name(path: str) -> None:
+    document = StoredDocument(1, "notes", path, "B", "0", "2026-01-01", 1)
+    low, high = (draw_row(Note(document, 7, detail="2026-01-01"), 60, is_low=is_low).plain for is_low in (True, False))
+    assert re.search("  notes/[^\n]*/  2026-01-01$", low) and len(low) == 60
+    assert re.search("\n  [^\n]*b c.md:7  2026-01-01$", high) and "\x1b" not in low + high
 
 
 def test_every_key_that_is_told_is_in_the_docs() -> None:

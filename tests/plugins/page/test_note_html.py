@@ -139,6 +139,14 @@ def test_the_block_that_was_found_is_known_by_its_line() -> None:
     assert '<span class="here">b</span>' in plain_html("a\nb", NoteContext(find_word, line=2))
 
 
+def test_a_text_that_begins_inside_a_nested_list_is_a_list_and_code_stays_code() -> None:
+    text = "    - _one_\n      two\n\n\t1. three\n  - four\n- five"
+    shown = html(text, NoteContext(find_word, line=5))
+    assert "<pre>" not in shown and "<em>one</em>\ntwo" in shown and '<li class="here">four' in shown
+    for code in ("    x = 1\n    - y", "    -x", "    > - x"):
+        assert html(code).startswith("<pre>")
+
+
 def test_front_matter_and_comments_are_not_shown_and_lines_keep_their_numbers() -> None:
     text = "---\na: b\n---\nx <!-- c\nd --> y %% z %%\n```\n<!-- code -->\n```\nend <!-- open"
     outline = read_outline(kind_of("a.md"), text)

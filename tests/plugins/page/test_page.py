@@ -4,7 +4,8 @@ import base64
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import date
 from html import unescape
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from starlette.types import Message
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
+from qmd.plugins.page.fragments import _chip, _filters, _location, _toggle_filter
+from qmd.records import Hit, Passage, StoredDocument
 from tests.plugins.mcp.test_http import running
 from tests.plugins.serving import Loader, known_as, make_index
 from tests.program import write_notes
@@ -54,6 +57,7 @@ async def client(garden: Index, policy: AccessPolicy) -> AsyncIterator[Client]:
 
 
 def visible(html: str) -> str:
+    html = re.sub("</?span>", "", html)  # inside a location
     return " ".join(
         unescape(re.sub(r"<(?:script|style)>.*?</(?:script|style)>|<[^>]+>", " ", html, flags=re.S)).split()
     )
@@ -155,16 +159,51 @@ async def test_a_note_that_is_gone_is_said_to_be(client: Client) -> None:
     assert "<b>" not in answer.text
 
 
-async def test_filters_go_into_the_query_and_out_of_it(client: Client, garden: Index) -> None:
-    def chips(html: str) -> list[str]:
-        return [unescape(href) for href in re.findall(r'class="chip" href="([^"]+)"', html)]
+async def test_filters_go_into_the_query_and_out_of_it(client: Client) -> None:
+    shown = (await client.get("/page/hits", params={"q": 'sun tag:GARDEN since:"last year"'})).text
+    chips = re.findall(r'class="chip" href="([^"]+)" aria-current="true">([^<]+)', shown)
+    off = {label: unescape(href) for href, label in chips}
+    assert off == {"#GARDEN": "/?q=sun+since%3A%22last+year%22", "last year": "/?q=sun+tag%3AGARDEN"}
+    assert _toggle_filter("sun tag:a since:x tag:b", "since:y") == "sun tag:a tag:b since:y"
+    assert _toggle_filter("sun tag:a tag:b", "tag:A") == "sun tag:b"
 
-    off = chips((await client.get("/page/hits", params={"q": "sun"})).text)
-    on = chips((await client.get("/page/hits", params={"q": 'sun tag:garden since:"last year"'})).text)
-    assert off == ["/?q=sun+tag%3Agarden", "/?q=sun+since%3A%22last+month%22", "/?q=sun+since%3A%22last+year%22"]
-    assert "/?q=sun+since%3A%22last+year%22" in on
-    assert "/?q=sun+tag%3Agarden" in on
-    assert "/?q=sun+tag%3Agarden+since%3A%22last+month%22" in on
+
+def found(number: int, relevance: float, collection: str, tags: Sequence[str], date: str | None = None) -> Hit:
+    document = StoredDocument(number, collection, "a.md", "A", "0", "2026-01-01", 1, {"tags": tuple(tags)}, date)
+    return Hit(document, relevance, Passage("text", 1, 1, 1, 0, 0), None)
+
+
+def test_filters_narrow_the_answer_and_belong_to_its_good_hits() -> None:
+    hits = [
+        found(1, 0.9, "diary", ["beds", "all", "once"], f"{date.today()}"),
+        found(2, 0.6, "vault", ["soil", "beds", "all"], "1999"),
+        found(3, 0.6, "vault", ["soil", "Beds", "all"]),
+        found(4, 0.1, "other", ["weak", "all"]),
+        found(5, 0.1, "other", ["weak", "all"]),
+    ]
+    dates = ['since:"last month"', 'since:"last year"']
+    assert _filters(hits) == ["collection:vault", "collection:diary", "tag:beds", "tag:soil", *dates]
+    assert _filters(hits[3:]) == _filters(hits[:1]) == _filters([]) == []
+    assert _filters([*hits[3:], found(6, 0.1, "third", ["weak"])]) == [
+        "collection:other",
+        "collection:third",
+        "tag:all",
+    ]
+
+
+def test_no_filter_is_offered_that_cannot_be_typed() -> None:
+    hits = [found(number, 0.9, "a", ['a"b', "<i>", "a\nb", 'tag:x"']) for number in (1, 2)]
+    assert _filters([*hits, found(3, 0.9, "a", [])]) == ["tag:<i>"]
+    assert _chip("", 'tag:<i>"\u202e') == '<a class="chip" href="/?">#&lt;i&gt;&quot;\\u202e</a>'
+
+
+def test_a_location_is_one_line_that_can_lose_its_folders() -> None:
+    document = StoredDocument(1, "notes", 'a <b>/"c" & \'\n\x1b[2J.md', "A", "0", "2026-01-01", 1)
+    shown = _location(document, ":7")
+    assert re.findall("<[^>]*>", shown)[1:] == ["<span>", "</span>", "<span>", "</span>", "</span>"]
+    (title,) = re.findall('^<span class="path" title="([^"]*)">', shown)
+    assert unescape(title) == unescape(re.sub("<[^>]*>", "", shown)) == 'notes/a <b>/"c" & \'%0A%1B[2J.md:7'
+    assert "<span>notes/a &lt;b&gt;/</span>" in shown
 
 
 async def test_a_bar_has_a_name_and_every_note_a_date(client: Client) -> None:

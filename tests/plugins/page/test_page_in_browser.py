@@ -17,6 +17,7 @@ from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
 from qmd.plugins.mcp.http_server import prompt_protocol
 from tests.plugins.serving import Loader, make_index
+from tests.program import write_notes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -50,6 +51,7 @@ marmalade
 """
 DRAWN = """<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" onload="parent.hacked=1">
 <script>parent.hacked=1</script><image href="http://evil.example/i.png"/><rect width="9" height="9"/></svg>"""
+LONG = "a deep folder/" * 9 + "raisins.md"
 NOTES = {
     "Beds.md": "# Beds\n\nThe south bed holds tomatoes, which want six hours of sun on every day of the summer.\n\n"
     "## Water\n\nSee [[Soil#Clay]] for how long the clay keeps it.\n",
@@ -57,6 +59,7 @@ NOTES = {
     + "More of it.\n\n" * 40
     + "## Clay\n\nClay holds water for a week.\n",
     "Frost.md": "# Frost\n\nTomatoes stay inside until the last frost, which fell on the twentieth of April.\n",
+    LONG: "# Raisins\n\nRaisins, and no jam.\n",
     "trap.md": TRAP,
     "trap.svg": DRAWN,
 }
@@ -67,8 +70,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a server of the notes above."""
     folder = tmp_path_factory.mktemp("browsed") / "vault"
     folder.mkdir()
-    for path, text in NOTES.items():
-        (folder / path).write_text(text, encoding="utf-8")
+    write_notes(folder, NOTES)
     with make_index(folder.parent / "index.sqlite", folder, Loader()) as index, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         app = build_app(index, AccessPolicy("127.0.0.1"))
@@ -287,6 +289,17 @@ def test_a_page_380_pixels_wide_needs_no_scrolling_sideways(watched: Watched) ->
     assert not page.locator("#found").is_visible()
     page.click("#note [data-key=Escape]")
     assert page.locator("#hit-1").is_visible()
+
+
+def test_a_long_path_is_one_line_on_a_phone_and_keeps_its_collection_and_line(watched: Watched) -> None:
+    watched.page.set_viewport_size({"width": 390, "height": 844})
+    page = watched.open("/?q=marmalade+raisins")
+    path = page.locator(f".path[title^='vault/{LONG}:']")
+    expect(path).to_be_visible()
+    assert path.locator("..").evaluate("where => where.offsetHeight") < 30
+    folders, name = path.locator("span").all()
+    widths = "span => [span.clientWidth > 20, span.scrollWidth > span.clientWidth]"
+    assert (folders.evaluate(widths), name.evaluate(widths)) == ([True, True], [True, False])
 
 
 def test_a_chip_narrows_the_question(watched: Watched) -> None:
