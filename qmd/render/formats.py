@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
 from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
+from qmd.render.grep import grep_lines
 from qmd.render.text import (
     budget_line,
     csv_row,
@@ -240,12 +241,9 @@ def _hit_xml(row: Row, options: HitOptions) -> str:
 
 
 def _hit_line(row: Row, options: HitOptions) -> str:
-    fields = [f"{row.hit.relevance:.2f}", row.identifier]
-    if options.disk_paths is None:
-        fields.insert(0, row.hit.document.docid)
-    if row.hit.context:
-        fields.append(quoted(row.hit.context))
-    return ",".join(fields) + "\n"
+    docid, context = None if options.disk_paths is not None else row.hit.document.docid, row.hit.context
+    fields = (docid, f"{row.hit.relevance:.2f}", row.identifier, context and quoted(context))
+    return ",".join(filter(None, fields)) + "\n"
 
 
 class FetchedDocument(Struct, frozen=True):
@@ -278,7 +276,9 @@ def render_documents(documents: Sequence[FetchedDocument], format: str, line_num
     if line_numbers:
         number = partial(number_lines, first=1, is_exact=format == "json")
         documents = [one if one.skipped else replace(one, body=number(one.body)) for one in documents]
-    return FORMATS[format].documents(documents)
+    render = FORMATS[format].documents
+    assert render is not None
+    return render(documents)
 
 
 def _plain_document(one: FetchedDocument) -> FetchedDocument:
@@ -344,12 +344,8 @@ def _document_xml(one: FetchedDocument) -> str:
 
 
 def _document_line(one: FetchedDocument) -> str:
-    fields = [one.docid, one.identifier] if one.docid else [one.identifier]
-    if one.context:
-        fields.append(quoted(one.context))
-    if one.skipped:
-        fields.append("[SKIPPED]")
-    return ",".join(fields) + "\n"
+    fields = (one.docid, one.identifier, one.context and quoted(one.context), one.skipped and "[SKIPPED]")
+    return ",".join(filter(None, fields)) + "\n"
 
 
 _Hits = Callable[[SearchResponse, HitOptions], str]
@@ -357,10 +353,10 @@ _Documents = Callable[[Sequence[FetchedDocument]], str]
 
 
 class Format(Struct, frozen=True):
-    """A format of hits and documents, with the default number of hits and length of snippets."""
+    """A format of hits and documents, or of hits alone, with the default number of hits and length of snippets."""
 
     hits: _Hits
-    documents: _Documents
+    documents: _Documents | None = None
     limit: int = 5
     snippet_characters: int = SNIPPET_CHARACTERS
 
@@ -394,5 +390,10 @@ FORMATS: Mapping[str, Format] = {
         _each_document(_document_xml, '<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n', "</documents>\n"),
     ),
     "files": Format(_each_hit(_hit_line), _each_document(_document_line), limit=20),
+    "grep": Format(
+        lambda response, options: grep_lines(response, options.disk_paths or {}, options.shows_all), limit=20
+    ),
 }
 """Value of `--format` → format."""
+
+DOCUMENT_FORMATS = tuple(name for name, one in FORMATS.items() if one.documents)
