@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
 from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
-from qmd.render.grep import grep_lines
 from qmd.render.text import (
     budget_line,
     csv_row,
@@ -103,10 +102,9 @@ def _snippet_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
 
     Lines have the numbers of the file; the header has none.
     """
-    text = _passage_text(passage, max_characters, line_numbers)
     count = passage.end_line - passage.start_line + 1
     header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
-    return f"{header}\n{text}"
+    return f"{header}\n{_passage_text(passage, max_characters, line_numbers)}"
 
 
 def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
@@ -246,6 +244,12 @@ def _hit_line(row: Row, options: HitOptions) -> str:
     return ",".join(filter(None, fields)) + "\n"
 
 
+def _grep_lines(response: SearchResponse, options: HitOptions) -> str:
+    from qmd.render.grep import grep_lines
+
+    return grep_lines(response, options.disk_paths or {}, options.shows_all)
+
+
 class FetchedDocument(Struct, frozen=True):
     """A document of `multi-get`. `skipped` is the reason why `body` is empty, else None."""
 
@@ -315,13 +319,10 @@ def _document_csv(one: FetchedDocument) -> str:
 
 
 def _document_markdown(one: FetchedDocument) -> str:
+    title = one.document.title if one.document.title != one.identifier else None
+    heads = {"docid": one.docid and f"`{one.docid}`", "Title": title, "Context": one.context}
     lines = [f"## {one.identifier}", ""]
-    if one.docid:
-        lines += [f"**docid:** `{one.docid}`", ""]
-    if one.document.title and one.document.title != one.identifier:
-        lines += [f"**Title:** {one.document.title}", ""]
-    if one.context:
-        lines += [f"**Context:** {one.context}", ""]
+    lines += [line for name, value in heads.items() if value for line in (f"**{name}:** {value}", "")]
     if one.skipped:
         lines += [f"> {one.skipped}", ""]
     else:
@@ -390,9 +391,7 @@ FORMATS: Mapping[str, Format] = {
         _each_document(_document_xml, '<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n', "</documents>\n"),
     ),
     "files": Format(_each_hit(_hit_line), _each_document(_document_line), limit=20),
-    "grep": Format(
-        lambda response, options: grep_lines(response, options.disk_paths or {}, options.shows_all), limit=20
-    ),
+    "grep": Format(_grep_lines, limit=20),
 }
 """Value of `--format` → format."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from qmd.escapes import visible
 from qmd.records import SearchResponse
+from qmd.render.text import count_tail
 from qmd.retrieval.matching import find_spans
 
 
@@ -18,10 +19,11 @@ def grep_lines(response: SearchResponse, paths: Mapping[str, str], shows_all: bo
     Args:
         response: The answer.
         paths: Address → path; hits without a path are skipped.
-        shows_all: Whether to return lines without a good match as well; programs do not see the verdict.
+        shows_all: Whether hits without a match and weak ones after good ones have lines too; programs see no scores.
     """
     found = ""
-    for hit in response.hits if shows_all or response.verdict != "none" else ():
+    n_shown = len(response.hits) - count_tail(response) if response.verdict != "none" else 0
+    for hit in response.hits if shows_all else response.hits[:n_shown]:
         path, lines = paths.get(hit.document.uri), (hit.body or "").split("\n")
         for number in [one.line for one in hit.all_passages if path is not None]:
             text = lines[number - 1].removesuffix("\r")

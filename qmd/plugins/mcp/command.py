@@ -67,7 +67,10 @@ def mcp(
         of_http = {"--daemon": daemon, "--host": host, "--port": port, "--watch": watch, "--token-file": token_file}
         for option in [name for name, given in {**of_http, "--socket-only": socket_only}.items() if given]:
             raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
-        return _serve_stdio(invocation, locations)
+        from qmd.plugins.mcp.stdio import run_stdio
+
+        run_stdio(invocation.serve(locations))
+        return 0
     if socket_only:
         return _serve_commands(invocation, locations)
     policy = _access_policy(invocation.environ, host, token_file)
@@ -145,13 +148,6 @@ def _manage(action: str, locations: Locations) -> int:
     warm = stop_warm_process(record.pid) if record is not None else None
     server = stop_server(files) if warm is None or files.pid.exists() else None
     out("".join(f"{line}\n" for line in (server, warm) if line))
-    return 0
-
-
-def _serve_stdio(invocation: Invocation, locations: Locations) -> int:
-    from qmd.plugins.mcp.stdio import run_stdio
-
-    run_stdio(invocation.serve(locations))
     return 0
 
 
