@@ -9,31 +9,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from qmd.file_names import suffix_of, to_disk
 from qmd.records import Collection, StoredDocument
 
-if TYPE_CHECKING:
-    pass
-
-
 Linker = Callable[[str, int], str]
 """Path on disk and line → the address that opens the file at the line; empty where that might run it."""
-
 
 _NOTES = re.compile(
     r".*\.(?:md|markdown|mdown|mkd|mkdn|mdwn|mdx|txt|text|org|rst|adoc|asciidoc|textile)", re.A | re.I | re.S
 )
 """Names of files that desktops display. They run many others, and RStudio runs the `.Rprofile` next to an `.Rmd`."""
 
-
 _DOCUMENTS = {".pdf": b"%PDF-", **dict.fromkeys((".docx", ".pptx", ".xlsx"), b"PK\3\4")}
-
 
 _DOCUMENTS |= {".png": b"\x89PNG", ".gif": b"GIF8", ".webp": b"RIFF", ".jpg": b"\xff\xd8\xff", ".jpeg": b"\xff\xd8\xff"}
 """Endings of other safe files, with their first bytes. Files with macros have other endings."""
-
 
 _NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 """Scheme of an address that has a program of its own; one letter is a drive of Windows."""

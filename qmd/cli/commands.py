@@ -190,8 +190,8 @@ def usage_of(command: Command) -> str:
     """Return the usage line of a command, without `qmd`."""
     usage = f"{command.name} {command.words}".rstrip()
     if "{formats}" in usage:
-        from qmd.render.formats import FORMATS
+        from qmd.render.formats import DOCUMENT_FORMATS
 
         # `cli` is the default and not worth typing.
-        usage = usage.replace("{formats}", "|".join(name for name in FORMATS if name != "cli"))
+        usage = usage.replace("{formats}", "|".join(name for name in DOCUMENT_FORMATS if name != "cli"))
     return usage

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
@@ -19,6 +21,7 @@ from qmd.cli.options import FullPath, Index, NoLineNumbers, Output, Tokens, posi
 from qmd.cli.output import out, report, say, warn
 from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
+from qmd.escapes import address_line
 from qmd.render.formats import FetchedDocument, file_identifier, render_document, render_documents
 
 if TYPE_CHECKING:
@@ -117,6 +120,21 @@ def paths_on_disk(index: OpenIndex, documents: Sequence[StoredDocument], *, rela
             "showing qmd:// + docid instead. Run 'qmd update' to refresh the index."
         )
     return paths
+
+
+def openable_paths(index: OpenIndex, documents: Sequence[StoredDocument], base: Path | None) -> Mapping[str, str]:
+    """Return address → path of one line, relative to `base` if given; warn about documents without such a path.
+
+    A relative path starts with a letter, digit or dot: programs read others as options or commands (`nvim +!cmd`).
+    """
+    paths = {uri: path for uri, path in index.disk_paths(documents).items() if address_line(path) == path}
+    if n_missing := len(documents) - len(paths):
+        warn(f"skipped {n_missing} of {len(documents)} results: no file on disk, or control characters in its path")
+    if base is None:
+        return paths
+    here = base.resolve()
+    near = {uri: os.path.relpath(path, here) for uri, path in paths.items() if Path(path).drive == here.drive}
+    return paths | {uri: path if re.match(r"[\w.]", path) else f".{os.sep}{path}" for uri, path in near.items()}
 
 
 def _render_text(index: OpenIndex, found: DocumentText, shown: LineOptions, index_name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from qmd.cli.output import warn
 from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import UsageError
 from qmd.plugins import STORES
-from qmd.render.formats import FORMATS
+from qmd.render.formats import DOCUMENT_FORMATS, FORMATS
 
 SCREEN_LIMIT = 30
 """Hits on a full screen, few enough to draw after every key."""
@@ -38,16 +39,12 @@ Collections = Annotated[
     ),
 ]
 Json = Annotated[bool, Option("--json", help="JSON.")]
-Csv = Annotated[bool, Option("--csv", help="CSV.")]
-Markdown = Annotated[bool, Option("--md", help="Markdown.")]
-Xml = Annotated[bool, Option("--xml", help="XML.")]
-Files = Annotated[bool, Option("--files", help="One line per file: docid, score, address, context.")]
 FormatName = Annotated[
     str | None,
     Option(
         "--format",
         metavar="NAME",
-        help=f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}.",
+        help=f"{', '.join(DOCUMENT_FORMATS)}; a search also has grep.",
         show_default=False,
         autocompletion=completion.one_of(*FORMATS),
     ),
@@ -70,7 +67,7 @@ QueryWords = Annotated[
     list[str] | None, Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
 ]
 Limit = Annotated[
-    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files]")
+    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json, files, grep]")
 ]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
 LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
@@ -87,23 +84,23 @@ class Output(Struct, frozen=True):
 
     format: FormatName = None
     json: Json = False
-    csv: Csv = False
-    md: Markdown = False
-    xml: Xml = False
-    files: Files = False
+    csv: Annotated[bool, Option("--csv", help="CSV.")] = False
+    md: Annotated[bool, Option("--md", help="Markdown.")] = False
+    xml: Annotated[bool, Option("--xml", help="XML.")] = False
+    files: Annotated[bool, Option("--files", help="One line per file: docid, score, address, context.")] = False
+    grep: Annotated[bool, Option("--vimgrep", hidden=True)] = False
 
-    def chosen(self) -> str:
+    def chosen(self, valid: Sequence[str] = DOCUMENT_FORMATS) -> str:
         """Return `--format`, else the first option that names a format, JSON last, else `cli`.
 
         Raises:
-            UsageError: The name is unknown.
+            UsageError: The name is not valid.
         """
         flags = [name for name in FORMATS if getattr(self, name, False)]
         asked = sorted(flags, key="json".__eq__)
-        wanted = (self.format or "").strip().lower()
-        if wanted and wanted not in FORMATS:
-            raise UsageError(f"Unknown --format value: {self.format}", f"Valid: {', '.join(FORMATS)}")
-        chosen = wanted or (asked[0] if asked else "cli")
+        chosen = (self.format or "").strip().lower() or (asked[0] if asked else "cli")
+        if chosen not in valid:
+            raise UsageError(f"Unknown --format value: {self.format or chosen}", f"Valid: {', '.join(valid)}")
         if ignored := [f"--{name}" for name in asked if name != chosen]:
             warn(f"one format at a time: using {chosen}, {' and '.join(ignored)} has no effect")
         return chosen

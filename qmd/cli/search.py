@@ -29,18 +29,18 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.errors import UsageError
+from qmd.errors import EXIT_FAILURE, UsageError
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import NOTHING_INDEXED
 from qmd.retrieval.request import CANDIDATES, SearchRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
-    from qmd.records import SearchResponse
+    from qmd.records import Hit, SearchResponse
     from qmd.render.drawing import Screen
     from qmd.retrieval.request import Mode
 
@@ -161,7 +161,7 @@ class SearchCommand(Struct, frozen=True):
             budget_ms=self.budget,
             overhead_ms=_START_MS,
             explain=self.explain,
-            full_body=self.full,
+            full_body=self.full or format == "grep",
             sort=self.sort,
             filter=self.filter,
             cursor=self.cursor,
@@ -172,7 +172,7 @@ class SearchCommand(Struct, frozen=True):
 def find(invocation: Invocation, options: SearchCommand) -> int:
     if not any((options.text, options.interactive, options.filter)):
         raise invocation.missing_argument()
-    format = options.output.chosen()
+    format = options.output.chosen([*FORMATS])
     invocation = _apply_mode(invocation, options.mode)
     request = options.request(invocation.command, format)
     locations = invocation.locate(options.index)
@@ -183,7 +183,7 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
 
             return hooks.pick_note(invocation, opened, request, full_path=options.full_path)
         response = opened.search(request)
-        shown = _hit_options(opened, locations, options, response, is_drawn=screen is not None)
+        shown = _hit_options(opened, locations, options, response.hits, format, is_drawn=screen is not None)
         if not response.is_fresh:
             _print_age_tip(invocation.command, opened)
     if screen is not None and any(one.startswith(NOTHING_INDEXED) for one in response.warnings):
@@ -201,10 +201,7 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
         # `qmd open 1` opens the first of them.
         remember_hits(locations, response.hits)
         return 0
-    if format == "cli" and response.hits:
-        _print_verdict(response)
-    out(_render(response, format, shown, options.tokens))
-    return 0
+    return _print_plain(response, format, shown, options.tokens)
 
 
 def _print_notices(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
@@ -215,6 +212,16 @@ def _print_notices(response: SearchResponse, invocation: Invocation, locations: 
         say(refreshed_line(response.refreshed))
     if invocation.command == "query":
         _print_model_tip(locations, response)
+
+
+def _print_plain(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> int:
+    """Print an answer for a program; return the exit code, which in the format `grep` is 1 without a line."""
+    text = _render(response, format, shown, tokens)
+    is_empty = format == "grep" and not text
+    if response.hits and (format == "cli" or is_empty):
+        _print_verdict(response)
+    out(text)
+    return EXIT_FAILURE if is_empty else 0
 
 
 def _render(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
@@ -248,15 +255,17 @@ def _apply_mode(invocation: Invocation, mode: str | None) -> Invocation:
 
 
 def _hit_options(
-    index: OpenIndex, locations: Locations, options: SearchCommand, response: SearchResponse, *, is_drawn: bool
+    index: OpenIndex, locations: Locations, options: SearchCommand, hits: Sequence[Hit], format: str, *, is_drawn: bool
 ) -> HitOptions:
     """Return the display options of the hits, with links if they are drawn."""
-    places = [(hit.document, hit.passage.line) for hit in response.hits]
+    places = [(hit.document, hit.passage.line) for hit in hits]
     disk_paths = None
-    if options.full_path:
-        from qmd.cli.documents import paths_on_disk
+    if options.full_path or format == "grep":
+        from qmd.cli.documents import openable_paths, paths_on_disk
 
-        disk_paths = paths_on_disk(index, [document for document, _ in places])
+        base = None if options.full_path else locations.cwd
+        found = [document for document, _ in places]
+        disk_paths = openable_paths(index, found, base) if format == "grep" else paths_on_disk(index, found)
     return HitOptions(
         index_name=locations.index_name,
         full=options.full,

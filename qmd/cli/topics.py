@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 EXIT_CODES: Mapping[str, str] = {
     "0": "done; an empty result is not a failure",
-    "1": "failure",
+    "1": "failure; with `--format grep` also: nothing found",
     "2": "wrong usage",
     "3": "no such index, collection or document; 1 from `collection` and `context`",
     "4": "model or runtime unavailable",

@@ -102,10 +102,9 @@ def _snippet_text(passage: Passage, max_characters: int, line_numbers: bool) -> 
 
     Lines have the numbers of the file; the header has none.
     """
-    text = _passage_text(passage, max_characters, line_numbers)
     count = passage.end_line - passage.start_line + 1
     header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
-    return f"{header}\n{text}"
+    return f"{header}\n{_passage_text(passage, max_characters, line_numbers)}"
 
 
 def _passage_text(passage: Passage, max_characters: int, line_numbers: bool) -> str:
@@ -240,12 +239,15 @@ def _hit_xml(row: Row, options: HitOptions) -> str:
 
 
 def _hit_line(row: Row, options: HitOptions) -> str:
-    fields = [f"{row.hit.relevance:.2f}", row.identifier]
-    if options.disk_paths is None:
-        fields.insert(0, row.hit.document.docid)
-    if row.hit.context:
-        fields.append(quoted(row.hit.context))
-    return ",".join(fields) + "\n"
+    docid, context = None if options.disk_paths is not None else row.hit.document.docid, row.hit.context
+    fields = (docid, f"{row.hit.relevance:.2f}", row.identifier, context and quoted(context))
+    return ",".join(filter(None, fields)) + "\n"
+
+
+def _grep_lines(response: SearchResponse, options: HitOptions) -> str:
+    from qmd.render.grep import grep_lines
+
+    return grep_lines(response, options.disk_paths or {}, options.shows_all)
 
 
 class FetchedDocument(Struct, frozen=True):
@@ -278,7 +280,9 @@ def render_documents(documents: Sequence[FetchedDocument], format: str, line_num
     if line_numbers:
         number = partial(number_lines, first=1, is_exact=format == "json")
         documents = [one if one.skipped else replace(one, body=number(one.body)) for one in documents]
-    return FORMATS[format].documents(documents)
+    render = FORMATS[format].documents
+    assert render is not None
+    return render(documents)
 
 
 def _plain_document(one: FetchedDocument) -> FetchedDocument:
@@ -315,13 +319,10 @@ def _document_csv(one: FetchedDocument) -> str:
 
 
 def _document_markdown(one: FetchedDocument) -> str:
+    title = one.document.title if one.document.title != one.identifier else None
+    heads = {"docid": one.docid and f"`{one.docid}`", "Title": title, "Context": one.context}
     lines = [f"## {one.identifier}", ""]
-    if one.docid:
-        lines += [f"**docid:** `{one.docid}`", ""]
-    if one.document.title and one.document.title != one.identifier:
-        lines += [f"**Title:** {one.document.title}", ""]
-    if one.context:
-        lines += [f"**Context:** {one.context}", ""]
+    lines += [line for name, value in heads.items() if value for line in (f"**{name}:** {value}", "")]
     if one.skipped:
         lines += [f"> {one.skipped}", ""]
     else:
@@ -344,12 +345,8 @@ def _document_xml(one: FetchedDocument) -> str:
 
 
 def _document_line(one: FetchedDocument) -> str:
-    fields = [one.docid, one.identifier] if one.docid else [one.identifier]
-    if one.context:
-        fields.append(quoted(one.context))
-    if one.skipped:
-        fields.append("[SKIPPED]")
-    return ",".join(fields) + "\n"
+    fields = (one.docid, one.identifier, one.context and quoted(one.context), one.skipped and "[SKIPPED]")
+    return ",".join(filter(None, fields)) + "\n"
 
 
 _Hits = Callable[[SearchResponse, HitOptions], str]
@@ -357,10 +354,10 @@ _Documents = Callable[[Sequence[FetchedDocument]], str]
 
 
 class Format(Struct, frozen=True):
-    """A format of hits and documents, with the default number of hits and length of snippets."""
+    """A format of hits and documents, or of hits alone, with the default number of hits and length of snippets."""
 
     hits: _Hits
-    documents: _Documents
+    documents: _Documents | None = None
     limit: int = 5
     snippet_characters: int = SNIPPET_CHARACTERS
 
@@ -394,5 +391,8 @@ FORMATS: Mapping[str, Format] = {
         _each_document(_document_xml, '<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n', "</documents>\n"),
     ),
     "files": Format(_each_hit(_hit_line), _each_document(_document_line), limit=20),
+    "grep": Format(_grep_lines, limit=20),
 }
 """Value of `--format` → format."""
+
+DOCUMENT_FORMATS = tuple(name for name, one in FORMATS.items() if one.documents)

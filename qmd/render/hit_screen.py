@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,8 +16,8 @@ from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled
-from qmd.render.text import VERDICT_NOTES, worth_showing
-from qmd.retrieval.calibration import WEAK, strength
+from qmd.render.text import VERDICT_NOTES, count_tail, worth_showing
+from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     from rich.text import Text
 
     answer = response if options.shows_all else worth_showing(response)
-    folded = 0 if options.shows_all else _count_tail(answer)
+    folded = 0 if options.shows_all else count_tail(answer)
     rows = make_rows(replace(answer, hits=answer.hits[: len(answer.hits) - folded]), options)
     next_step = next_steps([options.next_step] if options.next_step else [])
     if not rows:
@@ -65,13 +64,6 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
 
         parts += [Text(), *run_rows(response, screen.text_width)]
     return draw(screen, *parts, *next_step)
-
-
-def _count_tail(response: SearchResponse) -> int:
-    """Count the weak hits at the end of a good answer, which are shown as one line."""
-    if response.verdict != "good" or response.query.sort != "relevance" or not response.terms:
-        return 0
-    return len([*takewhile(lambda hit: hit.relevance < WEAK, reversed(response.hits))])
 
 
 class _Hit(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -62,6 +63,15 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
         replace(hit, passage=in_brief(hit.passage, CLOSEST_CHARACTERS), passages=()) for hit in response.hits[:CLOSEST]
     )
     return replace(response, hits=tuple(hits))
+
+
+def count_tail(response: SearchResponse) -> int:
+    """Count the weak hits at the end of a good answer, which people and other programs need not see."""
+    from qmd.retrieval.calibration import WEAK
+
+    if response.verdict != "good" or response.query.sort != "relevance" or not response.terms:
+        return 0
+    return len([*takewhile(lambda hit: hit.relevance < WEAK, reversed(response.hits))])
 
 
 def in_brief(passage: Passage, most: int) -> Passage:

@@ -142,7 +142,7 @@ def test_help_of_a_group_lists_its_commands(qmd: Qmd, group: str) -> None:
 
 def test_defaults_are_shown(qmd: Qmd) -> None:
     page = qmd("search", "--help").out
-    assert re.search(r"-n N +Show [^-]*\[default: 5; 20 for json and files\]", page)
+    assert re.search(r"-n N +Show [^-]*\[default: 5; 20 for json, files, grep\]", page)
     assert re.search(r"--min-score X +Show only [^-]*\[default: 0\]", page)
     assert "near ties" in qmd("query", "--help").out
 

@@ -13,7 +13,7 @@ from qmd.dates.relative import find_relative
 from qmd.inference.models.catalogue import READERS
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "languages.md").read_text("utf-8")
-_TABLE = _PAGE.partition("## What is done in each language")[2]
+_TABLE = _PAGE.partition("## Support by language")[2]
 _ROWS = [re.split(r" +\| +", line.strip("| ")) for line in _TABLE.splitlines() if line.startswith("|")][2:]
 _ROW_OF: Mapping[str, list[str]] = {name.strip(): row[1:] for row in _ROWS for name in row[0].split(",")}
 

@@ -173,7 +173,7 @@ def test_a_promise_without_a_row_or_a_test_is_noticed() -> None:
 
 def _kept_files() -> list[str]:
     """Return patterns of the files in the table of the privacy page."""
-    table = (_ROOT / "docs/privacy.md").read_text("utf-8").partition("## What is kept, and where")[2]
+    table = (_ROOT / "docs/privacy.md").read_text("utf-8").partition("## Stored data")[2]
     patterns, last = [], ""
     for cell in re.findall(r"^\| (`~/.*?) \|", table, re.MULTILINE):
         for name in re.findall("`([^`]+)`", cell.replace(".index.yml.lock` and similar", ".*.lock`")):

@@ -152,6 +152,7 @@ def test_nothing_found_has_a_form_in_every_format() -> None:
         "md": "",
         "xml": "<results></results>\n",
         "files": "",
+        "grep": "",
     }
 
 

@@ -64,17 +64,13 @@ def mcp(
     if action is not None:
         return _manage(action, locations)
     if not http:
-        for option, is_given in (
-            ("--daemon", daemon),
-            ("--host", host),
-            ("--port", port),
-            ("--watch", watch),
-            ("--token-file", token_file),
-            ("--socket-only", socket_only),
-        ):
-            if is_given:
-                raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
-        return _serve_stdio(invocation, locations)
+        of_http = {"--daemon": daemon, "--host": host, "--port": port, "--watch": watch, "--token-file": token_file}
+        for option in [name for name, given in {**of_http, "--socket-only": socket_only}.items() if given]:
+            raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
+        from qmd.plugins.mcp.stdio import run_stdio
+
+        run_stdio(invocation.serve(locations))
+        return 0
     if socket_only:
         return _serve_commands(invocation, locations)
     policy = _access_policy(invocation.environ, host, token_file)
@@ -151,14 +147,7 @@ def _manage(action: str, locations: Locations) -> int:
         return 0
     warm = stop_warm_process(record.pid) if record is not None else None
     server = stop_server(files) if warm is None or files.pid.exists() else None
-    say(*filter(None, (server, warm)))
-    return 0
-
-
-def _serve_stdio(invocation: Invocation, locations: Locations) -> int:
-    from qmd.plugins.mcp.stdio import run_stdio
-
-    run_stdio(invocation.serve(locations))
+    out("".join(f"{line}\n" for line in (server, warm) if line))
     return 0
 
 
@@ -217,8 +206,7 @@ def _start(
     url = server_url(reachable_host(policy.bind_host), port)
     files = server_files(locations.cache, locations.stem)
     pid = start_server(files, arguments, url, environ, policy.token)
-    say(f"Started on {url}/mcp (PID {pid})")
-    say(f"Logs: {files.log}")
+    out(f"Started on {url}/mcp (PID {pid})\nLogs: {files.log}\n")
     return 0
 
 

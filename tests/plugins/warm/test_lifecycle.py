@@ -89,11 +89,11 @@ def test_the_daemon_answers_once_started_and_stops_on_request(environ: dict[str,
     port = free_port()
     started = run(environ, "--http", "--daemon", "--port", str(port), "--host", "127.0.0.1")
     assert started.returncode == 0, started.stderr
-    assert started.stdout == ""
-    assert f"Started on http://127.0.0.1:{port}/mcp (PID " in started.stderr
     files = server_files(tmp_path / "c" / "qmd", "index")
     pid = running_server(files)
     assert pid is not None
+    assert started.stdout == f"Started on http://127.0.0.1:{port}/mcp (PID {pid})\nLogs: {files.log}\n"
+    assert started.stderr == ""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
             assert json.load(answer)["pid"] == pid
@@ -102,7 +102,7 @@ def test_the_daemon_answers_once_started_and_stops_on_request(environ: dict[str,
         assert f"Already running (PID {pid}). Run 'qmd mcp stop' first." in again.stderr
         assert run(environ, "status").stdout == f"MCP server: running (PID {pid})\nWarm process: not running\n"
         stopped = run(environ, "stop")
-        assert f"Stopped QMD MCP server (PID {pid})." in stopped.stderr
+        assert f"Stopped QMD MCP server (PID {pid})." in stopped.stdout
         assert not files.pid.exists()
     finally:
         if running_server(files):
@@ -137,12 +137,12 @@ def test_stop_ends_the_warm_process_as_well(environ: dict[str, str], tmp_path: P
                 server_files(records, "index").pid.write_text("4194304\n", encoding="ascii")
             stopped = run(environ, "stop")
             assert stopped.returncode == 0
-            assert f"Stopped warm process (PID {warm.pid})." in stopped.stderr
-            assert ("Cleaned up stale PID file" in stopped.stderr) == has_server
-            assert "Not running" not in stopped.stderr
+            assert f"Stopped warm process (PID {warm.pid})." in stopped.stdout
+            assert ("Cleaned up stale PID file" in stopped.stdout) == has_server
+            assert "Not running" not in stopped.stdout
             assert warm.wait(60) == 0
             assert not list(records.glob("warm-*.json")) and not list(records.glob("warm-*.sock"))
-            assert "Not running (no PID file)." in run(environ, "stop").stderr
+            assert "Not running (no PID file)." in run(environ, "stop").stdout
         finally:
             warm.kill()
 
@@ -155,7 +155,7 @@ def test_a_record_that_names_another_process_stops_nothing(environ: dict[str, st
             write_record(files, WarmRecord(stranger.pid, "1", "x", "t", 1))
             assert "running (" not in run(environ, "status").stdout
             stopped = run(environ, "stop")
-            assert (stopped.returncode, stopped.stderr) == (0, "Not running (no PID file).\n")
+            assert (stopped.returncode, stopped.stdout) == (0, "Not running (no PID file).\n")
             assert stranger.poll() is None
         finally:
             stranger.kill()
