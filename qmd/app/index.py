@@ -91,8 +91,7 @@ class Index(ReadingIndex):
 
         if not separate:
             follow_moves(self._configuration, paths)
-        given = (self._configuration, name, pattern, gitignore, separate)
-        return tuple(ensure_collection(path, *given) for path in paths)
+        return tuple(ensure_collection(path, self._configuration, name, pattern, gitignore, separate) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Remove a collection and its documents, not its files; return the number of documents.

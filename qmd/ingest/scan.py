@@ -156,7 +156,7 @@ def scan_collection(collection: Collection, below: str = "", *, is_any: bool = F
     except OSError as exc:
         raise NotFoundError(
             f"folder '{to_text(path)}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
-            f"if it moved: qmd index NEWPLACE; to remove it: qmd collection remove {shlex.quote(collection.name)}",
+            f"qmd collection set {(n := shlex.quote(collection.name))} --path NEWPLACE, or: qmd collection remove {n}",
         ) from exc
     walk = _plan(collection, root, below)
     tree = work_tree_around(Path(root)) if collection.gitignore else None
