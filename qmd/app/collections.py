@@ -86,11 +86,11 @@ def ensure_collection(
             place = configuration.locations.shorten(path)
             edits.add_collection(configuration.edit, new, place, pattern or DEFAULT_PATTERN)
             name = new
+    if pattern not in (None, known.pattern):
+        _refuse_empty(replace(known, pattern=pattern, gitignore=known.gitignore and gitignore))
+        configuration.notices.say(*set_collection(configuration, known.name, None, pattern, None))
     if not gitignore:
         edits.set_collection(configuration.edit, known.name, {"gitignore": False})
-    if pattern not in (None, known.pattern):
-        _refuse_empty(replace(known, pattern=pattern))
-        configuration.notices.say(*set_collection(configuration, known.name, None, pattern, None))
     return Part(known.name)
 
 
@@ -175,7 +175,7 @@ def set_collection(
     return [f"✓ {name} {change} {value}" for change, value in changes.items() if value]
 
 
-def follow_moves(configuration: Configuration, paths: Sequence[Path]) -> None:
+def follow_moves(configuration: Configuration, paths: Sequence[Path], new: str | None) -> None:
     """Set the present places of missing folders of collections; see `Index.ensure_collections`."""
     collections, notices = configuration.written().collections, configuration.notices
     identities = {one.name: folder_identity(one.path) for one in collections}
@@ -188,8 +188,9 @@ def follow_moves(configuration: Configuration, paths: Sequence[Path]) -> None:
         if found[1] or notices.confirms(f"{state}. Has it moved there?"):
             notices.say(*set_collection(configuration, one.name, found[0], None, None))
         else:
+            remove = f"qmd collection remove {shlex.quote(new or _free_name(configuration.written(), found[0]))}"
             remedy = shlex.join(["qmd", "collection", "set", one.name, "--path", to_text(found[0])])
-            notices.say(f"{state}; if it moved there: {remedy}")
+            notices.say(f"{state}; if it moved there: {remove} && {remedy}")
 
 
 def _find_moved(writer: IndexWriter, one: Collection, paths: Sequence[Path], base: Path) -> tuple[Path, bool] | None:

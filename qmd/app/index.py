@@ -90,7 +90,7 @@ class Index(ReadingIndex):
         from qmd.app.collections import ensure_collection, follow_moves
 
         if not separate:
-            follow_moves(self._configuration, paths)
+            follow_moves(self._configuration, paths, name)
         return tuple(ensure_collection(path, self._configuration, name, pattern, gitignore, separate) for path in paths)
 
     def remove_collection(self, name: str) -> int:

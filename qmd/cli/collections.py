@@ -145,16 +145,16 @@ def change(
     name: Name,
     path: Annotated[Path | None, Option("--path", metavar="PATH", help="Its folder, after a move.")] = None,
     mask: Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index.")] = None,
-    new_name: Annotated[str | None, Option("--name", metavar="NAME", help="New name.")] = None,
+    new: Annotated[str | None, Option("--name", metavar="NAME", help="New name.")] = None,
     index: Index = None,
 ) -> int:
     from qmd.cli.indexing import resolve_existing
 
-    if path is None and not mask and new_name is None:
+    if path is None and not mask and new is None:
         raise invocation.missing_argument()
     place = path and resolve_existing(invocation, path)
     with invocation.open(invocation.locate(index)) as opened:
-        lines = opened.set_collection(name, path=place, pattern=mask, new_name=new_name)
+        lines = opened.set_collection(name, path=place, pattern=mask, new_name=new)
     out("".join(f"{message_line(line)}\n" for line in lines))
     if path or mask:
         say("next: qmd index")

@@ -60,8 +60,7 @@ def index(
         for path in () if yes else absolute:
             if path not in known and covers_all_collections(path, locations.home.resolve()):
                 _confirm_all(path, glob or DEFAULT_PATTERN)
-        flags = {"gitignore": not no_ignore, "separate": separate}
-        parts = opened.ensure_collections(absolute, name=name, pattern=glob, **flags)
+        parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore, separate=separate)
         names = [part.collection for part in parts] if paths else None
         with opened.updating(names, verify=verify) as update:
             if not update.collections:

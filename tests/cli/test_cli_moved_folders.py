@@ -85,7 +85,10 @@ def test_a_copy_is_named_with_the_command_and_taken_if_the_user_agrees(qmd: Qmd,
 
     locations = locate(None, home, os.environ)
     run = qmd("index", "copy", "--no-embed")
-    assert f"; if it moved there: qmd collection set birds --path {home / 'copy'}\n" in run.err
+    assert (
+        f"; if it moved there: qmd collection remove copy && qmd collection set birds --path {home / 'copy'}\n"
+        in run.err
+    )
     qmd("collection", "remove", "copy")
     with Index(
         locations, FileConfiguration(locations, os.environ, Agreeing()), os.environ, notices=Agreeing()
