@@ -33,6 +33,13 @@ def to_text(name: str | Path) -> str:
     return escape_bytes(name)
 
 
+def folded_home(path: Path, home: Path) -> str:
+    """Return `path` with the home folder as `~`."""
+    if path == home:
+        return "~"
+    return to_text(f"~/{path.relative_to(home)}" if home != home.parent and path.is_relative_to(home) else path)
+
+
 def to_disk(name: str) -> str:
     """Convert text from `to_text` back to the system's name."""
     # Where a backslash separates folders no name needs escapes: names are text already.

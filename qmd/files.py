@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import re
 import stat
 import sys
@@ -183,6 +184,14 @@ def is_open_to_others(path: Path) -> bool:
         mode & may_read and all(folder & may_enter for folder in above)
         for may_read, may_enter in ((stat.S_IRGRP, stat.S_IXGRP), (stat.S_IROTH, stat.S_IXOTH))
     )
+
+
+def folder_identity(path: Path) -> str | None:
+    """Return machine, device and inode of a folder or file, which stay when it moves; None if it is missing."""
+    with suppress(OSError, ValueError):
+        found, machine = path.stat(), sha256(platform.node().encode(errors="replace"))[:8]
+        return f"{machine}:{found.st_dev}:{found.st_ino}"
+    return None
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -336,6 +336,8 @@ class Hit(Struct, frozen=True):
     """Only for a note whose text is empty, or a template."""
     written_context: str | None = None
     """The context for JSON, if `context` quotes it because the project of its author is not trusted."""
+    is_missing: bool = False
+    """True if the folder of its collection is missing."""
 
     @property
     def score(self) -> float:

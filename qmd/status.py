@@ -155,6 +155,8 @@ class IndexStatus(Struct, frozen=True):
     """Address of an index that is no file."""
     others: str | None = None
     """Files of other kinds in the folders, which no collection indexes: `212 .png, 31 .canvas`."""
+    missing: tuple[str, ...] = ()
+    """Collections with a missing folder: `notes (/home/me/notes)`."""
     advice: str | None = None
     """Model for the language of its notes, if the built-in one does not read it."""
 
@@ -192,6 +194,7 @@ FACTS = (
     Fact("updatedAt", lambda index: index.updated_at),
     Fact("fingerprint", lambda index: index.fingerprint),
     Fact("notTaken", lambda index: index.others, "Not taken", is_for_tool=True),
+    Fact("missingFolders", lambda index: ", ".join(index.missing) or None, "Missing"),
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )

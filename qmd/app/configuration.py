@@ -44,8 +44,8 @@ class Configuration(ABC):
     _environ: Mapping[str, str] = os.environ
 
     def __init__(self, locations: Locations, notices: Notices) -> None:
-        self._locations = locations
-        self._notices = notices
+        self.locations = locations
+        self.notices = notices
 
     @abstractmethod
     def written(self) -> Config:
@@ -77,7 +77,7 @@ class Configuration(ABC):
 
     def trusts_contexts(self, reader: IndexReader) -> bool:
         """Return whether the contexts in an index, which answers contain, are the user's own or trusted ones."""
-        places, folder = self._locations, self._locations.database.resolve().parent
+        places, folder = self.locations, self.locations.database.resolve().parent
         if places.project_root is None:
             if folder.name != PROJECT_FOLDER or self._digest() == (reader.config_hash() or ""):
                 return True
@@ -106,7 +106,7 @@ class Configuration(ABC):
         """
         from qmd.store.opening import open_reader, open_writer
 
-        places = self._locations
+        places = self.locations
         reader = open_reader(places.database, places.address)
         if places.address is not None or self._digest() in (None, reader.config_hash()):
             return reader
@@ -120,7 +120,7 @@ class Configuration(ABC):
                 collections = with_unchanged(config.collections, writer.collections())
                 writer.mirror_config(collections, config.global_context, config.digest)
         except (BusyError, StoreError) as exc:
-            self._notices.warn(f"{self._stale}: {exc.message}")
+            self.notices.warn(f"{self._stale}: {exc.message}")
         return open_reader(places.database, places.address)
 
     def open_writer(self) -> IndexWriter:
@@ -131,14 +131,14 @@ class Configuration(ABC):
         """
         from qmd.app.mirroring import mirror, open_or_make
 
-        writer = open_or_make(self._locations, self._notices.say)
+        writer = open_or_make(self.locations, self.notices.say)
         try:
             if self._digest() is not None:
                 # Another process may have added a collection with documents since this one read the configuration. It
                 # writes the file before the index, so a collection that the file lacks under the index's write lock was
                 # removed.
                 with writer.transaction():
-                    mirror(writer, self._allowed(), self.written(), is_shared=self._locations.address is not None)
+                    mirror(writer, self._allowed(), self.written(), is_shared=self.locations.address is not None)
         except BaseException:
             writer.close()
             raise
@@ -180,12 +180,12 @@ class FileConfiguration(Configuration):
         """Read the file, or if there is none, the copy in the index of that place."""
         from qmd.store.opening import index_exists, open_reader
 
-        places = self._locations
+        places = self.locations
         if places.config_file.exists() or not index_exists(places.database, places.address):
             return self._read()
         with open_reader(places.database, places.address) as reader:
             collections, note = tuple(reader.collections()), reader.global_context()
-        return Config(collections, note, digest=config_digest(self._locations))
+        return Config(collections, note, digest=config_digest(self.locations))
 
     def load(self) -> Config:
         """Return the file's current content without the untrusted items of a project's file."""
@@ -193,26 +193,26 @@ class FileConfiguration(Configuration):
         if (items := self._untrusted(config)) is None:
             return config
         if items != self._refused:
-            if self._notices.grants_trust(items):
+            if self.notices.grants_trust(items):
                 from qmd.config.trust import record_trust
 
-                record_trust(items, self._locations)
+                record_trust(items, self.locations)
                 return config
             self._refused = items
             for line in _refusals(items):
-                self._notices.warn(line)
+                self.notices.warn(line)
         return self._allowed()
 
     def settings(self) -> Config:
         """Return an empty configuration if the file has neither, without parsing it."""
-        return self.load() if needs_full_config(self._locations) else Config()
+        return self.load() if needs_full_config(self.locations) else Config()
 
     def trusted(self) -> tuple[Collection, ...]:
         config = self._read()
         return config.collections if self._untrusted(config) is None else ()
 
     def auto_update(self) -> bool:
-        return not names_auto_update(self._locations) or self._read().auto_update
+        return not names_auto_update(self.locations) or self._read().auto_update
 
     def auto_embed(self) -> bool:
         return self._read().auto_embed and bool(self.trusted())
@@ -222,7 +222,7 @@ class FileConfiguration(Configuration):
         from qmd.config.edits import edit_config
         from qmd.config.trust import gated_items, record_trust, trusts_contexts
 
-        places, before = self._locations, self._read()
+        places, before = self.locations, self._read()
         items = gated_items(config := edit_config(places, change), places)
         parts = ["hooks"] if items and self._untrusted(before) is None else []
         if items.contexts and trusts_contexts(gated_items(before, places).contexts, places, self._environ):
@@ -233,21 +233,21 @@ class FileConfiguration(Configuration):
 
     def _read(self) -> Config:
         """Return the file's content, parsed only if it has changed."""
-        if self._parsed is None or self._parsed.digest != config_digest(self._locations):
-            self._parsed = load_config(self._locations)
+        if self._parsed is None or self._parsed.digest != config_digest(self.locations):
+            self._parsed = load_config(self.locations)
         return self._parsed
 
     def _untrusted(self, config: Config) -> GatedItems | None:
         """Return the items that the user has not trusted; None if all are trusted or none needs trust."""
-        if self._locations.project_root is None:
+        if self.locations.project_root is None:
             return None
         from qmd.config.trust import gated_items, is_trusted
 
-        items = gated_items(config, self._locations)
-        return None if is_trusted(items, self._locations, self._environ) else items
+        items = gated_items(config, self.locations)
+        return None if is_trusted(items, self.locations, self._environ) else items
 
     def _digest(self) -> str | None:
-        return config_digest(self._locations) if self._locations.config_file.exists() else None
+        return config_digest(self.locations) if self.locations.config_file.exists() else None
 
     def _allowed(self) -> Config:
         config = self._read()
@@ -255,7 +255,7 @@ class FileConfiguration(Configuration):
             return config
         from qmd.config.trust import trusted_part
 
-        return trusted_part(config, self._locations, self._environ)
+        return trusted_part(config, self.locations, self._environ)
 
 
 def _refusals(items: GatedItems) -> list[str]:
@@ -280,7 +280,7 @@ class MappingConfiguration(Configuration):
         self._content = deepcopy(dict(content))
 
     def written(self) -> Config:
-        return _parse(self._content, self._locations)
+        return _parse(self._content, self.locations)
 
     def _digest(self) -> str:
         return self.written().digest
@@ -297,7 +297,7 @@ class IndexConfiguration(Configuration):
 
     def written(self) -> Config:
         """Return the copy in the index; empty before there is one."""
-        return _parse(self._content(), self._locations)
+        return _parse(self._content(), self.locations)
 
     def auto_update(self) -> bool:
         """Return False: a user who opens a file by its path alone may want it unchanged."""
@@ -313,7 +313,7 @@ class IndexConfiguration(Configuration):
 
         content = self._content()
         change(content)
-        config = _parse(content, self._locations)
+        config = _parse(content, self.locations)
         with self.open_writer() as writer:
             mirror(writer, config, config)
         return config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection as Names
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ _ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 
 
 def fetch_document(
-    reader: IndexReader, found: ResolvedDocument, from_line: int | None, max_lines: int | None
+    reader: IndexReader, found: ResolvedDocument, from_line: int | None, max_lines: int | None, missing: Names[str] = ()
 ) -> DocumentText:
     """Return a document or some of its lines. Only indexed documents are found, for any path.
 
@@ -58,7 +59,7 @@ def fetch_document(
             warnings = (*warnings, f"line {first} does not exist: the last line of '{document.uri}' is {len(lines)}")
         text = "\n".join(lines[first - 1 :][:count])
     on_disk = collection.path / to_disk(document.path) if collection is not None and collection.path.is_dir() else None
-    if on_disk is not None and not os.path.exists(on_disk):  # noqa: PTH110 - `Path` raises for strange names
+    if document.collection in missing or (on_disk is not None and not os.path.exists(on_disk)):  # noqa: PTH110 - `Path` raises for strange names
         warnings = (*warnings, f"the file of '{document.uri}' no longer exists: this is its text as it was indexed")
     shown = tuple(map(message_line, warnings))
     return DocumentText(document, _context_of(reader, document), text, first, is_whole, shown)

@@ -49,7 +49,8 @@ def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
     if not endings:
         return line
     mask = f"**/*.{{{','.join(endings)}}}" if len(endings) > 1 else f"**/*.{endings[0]}"
-    command = f"qmd index {shlex.quote(to_text(collection.path))} --glob {shlex.quote(mask)}"
+    masks = shlex.quote(f"{collection.pattern},{mask}")
+    command = f"qmd index {shlex.quote(to_text(collection.path))} --glob {masks}"
     return f"{line}; to include {'the others' if missing else 'them'}: {command}"
 
 

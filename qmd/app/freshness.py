@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.errors import QmdError
-from qmd.file_names import to_disk
+from qmd.file_names import to_disk, to_text
 from qmd.files import is_recent, renew_mark
 from qmd.records import Scope
 from qmd.switches import is_off
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.indexing.precomputed import PrecomputedChunks
     from qmd.inference.base import Embedder
-    from qmd.records import Collection
+    from qmd.records import Collection, SearchResponse
     from qmd.store.base import IndexReader
 
 _LOOK_S = 0.05
@@ -76,7 +77,8 @@ class Refresher:
     def __init__(self, configuration: Configuration, locations: Locations, environ: Mapping[str, str]) -> None:
         self._configuration = configuration
         self._project_root = locations.project_root
-        self._is_off = locations.address is not None or is_off(environ.get("QMD_AUTO_UPDATE"))
+        self._is_remote = locations.address is not None
+        self._is_off = self._is_remote or is_off(environ.get("QMD_AUTO_UPDATE"))
         self._fresh_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -104,6 +106,12 @@ class Refresher:
             return Freshness()
         finally:
             self._lock.release()
+
+    def missing_folders(self, reader: IndexReader) -> Mapping[str, Path]:
+        """Return name → folder of collections with a missing one; none of an address, which has those of others."""
+        root, known = self._project_root, () if self._is_remote else reader.collections()
+        own = {one.name: one.path for one in known if root is None or one.path.is_relative_to(root)}
+        return {name: path for name, path in own.items() if not os.path.exists(path)}  # noqa: PTH110 - `Path` may raise
 
     def _refresh(self, reader: IndexReader, collections: Sequence[Collection]) -> Freshness:
         changed, is_known = self._look(reader, collections)
@@ -161,6 +169,16 @@ class Refresher:
             return Freshness()
         self._fresh_at[collection.name] = time.monotonic()
         return Freshness(report.new + report.updated + report.removed, is_known=True)
+
+
+def mark_missing(response: SearchResponse, missing: Mapping[str, Path]) -> SearchResponse:
+    """Mark the hits in missing folders, and warn of these."""
+    hits = tuple(replace(hit, is_missing=hit.document.collection in missing) for hit in response.hits)
+    warnings = [
+        f"folder '{to_text(missing[name])}' of collection '{name}' is missing; if it moved: qmd index NEWPLACE"
+        for name in dict.fromkeys(hit.document.collection for hit in hits if hit.is_missing)
+    ]
+    return replace(response, hits=hits, warnings=(*response.warnings, *warnings))
 
 
 def changed_part(reader: IndexReader, collection: Collection, end: float, *, only_folders: bool) -> str | None:

@@ -67,22 +67,31 @@ class Index(ReadingIndex):
         return config.require(name)
 
     def ensure_collections(
-        self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None, gitignore: bool = True
+        self,
+        paths: Sequence[Path],
+        *,
+        name: str | None = None,
+        pattern: str | None = None,
+        gitignore: bool = True,
+        separate: bool = False,
     ) -> tuple[Part, ...]:
-        """Return the collections at absolute paths (with that name and pattern, if given); add missing ones.
+        """Return the collections at absolute paths, from now on with that pattern, if given; add missing ones.
 
         A path inside a collection is a part of it. It becomes a separate collection if a name is given, or if the
         collection selects none of its files. Without `gitignore`, files that git ignores are included from now on.
+        Unless `separate`, a moved folder keeps its collection; without paths those near their old place are found.
 
         Raises:
-            NotFoundError: A new collection would be empty; the message describes the files that are there.
-            UsageError: `name` is taken, not usable, or given for several paths.
+            NotFoundError: A collection would be empty; the message describes the files that are there.
+            UsageError: `name` is taken, not usable, given for several paths, or not for a `separate` one.
         """
         if name and len(paths) > 1:
             raise UsageError("--name fits one path only", "index the paths one by one")
-        from qmd.app.collections import ensure_collection
+        from qmd.app.collections import ensure_collection, follow_moves
 
-        return tuple(ensure_collection(self._configuration, path, name, pattern, gitignore=gitignore) for path in paths)
+        if not separate:
+            follow_moves(self._configuration, paths, name)
+        return tuple(ensure_collection(path, self._configuration, name, pattern, gitignore, separate) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Remove a collection and its documents, not its files; return the number of documents.
@@ -96,18 +105,24 @@ class Index(ReadingIndex):
         self.mirror_configuration()
         return n_documents
 
-    def rename_collection(self, old: str, new: str) -> None:
-        """Rename a collection without reading or embedding anything again.
+    def set_collection(
+        self, name: str, *, path: Path | None = None, pattern: str | None = None, new_name: str | None = None
+    ) -> list[str]:
+        """Change absolute path, pattern or name of a collection without embedding again; return a line for each.
 
         Raises:
-            NotFoundError: There is no collection `old`.
-            QmdError: `new` is taken.
-            UsageError: `new` cannot be part of an address.
+            NotFoundError: There is no such collection.
+            QmdError: The name is taken or not usable, or another collection has this path and pattern.
         """
-        from qmd.app.collections import rename_collection
+        from qmd.app.collections import set_collection
 
-        rename_collection(self._configuration, old, new)
+        lines = set_collection(self._configuration, name, path, pattern, new_name)
         self.mirror_configuration()
+        return lines
+
+    def rename_collection(self, old: str, new: str) -> None:
+        """Rename a collection; see `set_collection`."""
+        self.set_collection(old, new_name=new)
 
     def set_included(self, name: str, included: bool) -> None:
         """Include a collection in searches that name none, or search it only by name.
@@ -118,7 +133,8 @@ class Index(ReadingIndex):
         from qmd.config import edits
 
         self.collection(name)
-        self._edited(edits.set_included(self._configuration.edit, name, included))
+        setting = {"includeByDefault": None if included else False}
+        self._edited(edits.set_collection(self._configuration.edit, name, setting))
 
     def set_update_command(self, name: str, command: str | None) -> None:
         """Set or clear the command that `qmd update` runs before it reads the files of a collection.
@@ -129,7 +145,7 @@ class Index(ReadingIndex):
         from qmd.config import edits
 
         self.collection(name)
-        self._edited(edits.set_update_command(self._configuration.edit, name, command))
+        self._edited(edits.set_collection(self._configuration.edit, name, {"update": command or None}))
 
     def contexts(self) -> tuple[ContextNote, ...]:
         """Return every note on a path, the note on everything first."""

@@ -23,6 +23,10 @@ class Notices:
         """Receive information."""
         _log().info(message_line(message))
 
+    def confirms(self, question: str) -> bool:
+        """Return whether the user answers a question with yes."""
+        return False
+
     def grants_trust(self, items: GatedItems) -> bool:
         """Return whether the user trusts the parts of a project's configuration that reach beyond its folder."""
         return False

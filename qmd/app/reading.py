@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
-from qmd.app.freshness import Freshness
+from qmd.app.freshness import Freshness, mark_missing
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.app.resources import OpenedIndex
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
 from qmd.escapes import message_line
+from qmd.file_names import to_text
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
@@ -71,7 +72,6 @@ class ReadingIndex(OpenedIndex):
             from qmd.config.saved import named_query
 
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
-        paged = replace(request, limit=request.limit + request.start + len(request.seen))
         parsed = read_query(request)
         roles = roles_of(request, parsed)
         try:
@@ -80,7 +80,9 @@ class ReadingIndex(OpenedIndex):
                 # A budget in milliseconds leaves no time to look for changed files.
                 state = self._refresher.refresh(reader, searched) if request.budget_ms is None else Freshness()
                 resolved, warnings = resolve(parsed, request.collections, reader)
-                response = self._run(reader, resolved, paged, roles, deadline)
+                missing, limit = self._refresher.missing_folders(reader), request.limit + request.start
+                paged = replace(request, limit=limit + len(request.seen), missing=tuple(missing))
+                response = mark_missing(self._run(reader, resolved, paged, roles, deadline), missing)
         except NotFoundError:
             # Without an index, an unknown collection is still the more useful error.
             for name in request.collections:
@@ -94,12 +96,8 @@ class ReadingIndex(OpenedIndex):
             from qmd.app.budget import check_tokens, fit_hits, measure_texts
 
             response = fit_hits(response, check_tokens(request.max_tokens, "max_tokens"), measure_texts)
-        return replace(
-            response,
-            warnings=tuple(map(message_line, (*warnings, *state.warnings, *response.warnings))),
-            refreshed=state.refreshed,
-            is_fresh=state.is_known,
-        )
+        lines = tuple(map(message_line, (*warnings, *state.warnings, *response.warnings)))
+        return replace(response, warnings=lines, refreshed=state.refreshed, is_fresh=state.is_known)
 
     def pack(
         self,
@@ -182,7 +180,8 @@ class ReadingIndex(OpenedIndex):
         from qmd.app.documents import fetch_document
 
         with self._resolving(reference, folder) as (reader, found):
-            fetched = fetch_document(reader, found, from_line, max_lines)
+            missing = self._refresher.missing_folders(reader)
+            fetched = fetch_document(reader, found, from_line, max_lines, missing)
             return self._configuration.quote_contexts(reader, (fetched,))[0]
 
     def multi_get(
@@ -269,7 +268,7 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: The collection does not exist.
         """
         with self._request() as (reader, _):
-            names = None if collection is None else (collection,)
+            names = as_names(collection)
             refuse_unknown(names or (), (one.name for one in reader.collections()))
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
 
@@ -340,15 +339,15 @@ class ReadingIndex(OpenedIndex):
 
         try:
             with self._request() as (reader, _):
-                kinds = other_kinds(reader)
+                kinds, missing = other_kinds(reader), self._refresher.missing_folders(reader)
                 stored = reader.status(None)
-                left_out = tuple(one for one in stored.left_out if not one.is_indexed)
                 status = replace(
                     stored,
                     address=self._locations.address,
                     others=kinds_text(kinds) + to_read(kinds) if kinds else None,
-                    left_out=left_out,
+                    left_out=tuple(one for one in stored.left_out if not one.is_indexed),
                     problems=stored.left_out,
+                    missing=tuple(f"{name} ({to_text(path)})" for name, path in missing.items()),
                 )
                 language = reader.main_language()
         except NotFoundError:

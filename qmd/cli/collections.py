@@ -13,7 +13,7 @@ from qmd.cli.options import Index, Json, NoIgnore
 from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
-from qmd.escapes import LONG_CHARS, address_line, one_line
+from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
 from qmd.file_names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
@@ -140,6 +140,27 @@ def rename(
     return 0
 
 
+def change(
+    invocation: Invocation,
+    name: Name,
+    path: Annotated[Path | None, Option("--path", metavar="PATH", help="Its folder, after a move.")] = None,
+    mask: Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index.")] = None,
+    new: Annotated[str | None, Option("--name", metavar="NAME", help="New name.")] = None,
+    index: Index = None,
+) -> int:
+    from qmd.cli.indexing import resolve_existing
+
+    if path is None and not mask and new is None:
+        raise invocation.missing_argument()
+    place = path and resolve_existing(invocation, path)
+    with invocation.open(invocation.locate(index)) as opened:
+        lines = opened.set_collection(name, path=place, pattern=mask, new_name=new)
+    out("".join(f"{message_line(line)}\n" for line in lines))
+    if path or mask:
+        say("next: qmd index")
+    return 0
+
+
 def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     with invocation.open(invocation.locate(index)) as opened:
         folder = opened.collection(name).path
@@ -155,20 +176,18 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
 
 
 def include(invocation: Invocation, name: Name, index: Index = None) -> int:
-    _set_included(invocation, name, index, True)
-    out(f"✓ Collection '{name}' included in default queries\n")
-    return 0
+    return _set_included(invocation, name, index, True)
 
 
 def exclude(invocation: Invocation, name: Name, index: Index = None) -> int:
-    _set_included(invocation, name, index, False)
-    out(f"✓ Collection '{name}' excluded from default queries\n")
-    return 0
+    return _set_included(invocation, name, index, False)
 
 
-def _set_included(invocation: Invocation, name: str, index: str | None, included: bool) -> None:
+def _set_included(invocation: Invocation, name: str, index: str | None, included: bool) -> int:
     with invocation.open(invocation.locate(index)) as opened:
         opened.set_included(name, included)
+    out(f"✓ Collection '{name}' {'included in' if included else 'excluded from'} default queries\n")
+    return 0
 
 
 def update_command(
@@ -251,10 +270,8 @@ def check_contexts(invocation: Invocation, index: Index = None) -> int:
         else f"qmd://{name}/ has no context"
         for name, folder in places
     ]
-    if lines:
-        lines.append('\nTo add one: qmd context add qmd://<collection>/<folder> "describe the folder"')
-    else:
-        lines.append("✓ Every collection and top-level folder has a context")
+    tip = '\nTo add one: qmd context add qmd://<collection>/<folder> "describe the folder"'
+    lines.append(tip if lines else "✓ Every collection and top-level folder has a context")
     out("\n".join(lines) + "\n")
     return 0
 

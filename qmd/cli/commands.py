@@ -53,6 +53,7 @@ _OWN: tuple[Command, ...] = (
     ),
     Command("collection list", "qmd.cli.collections:list_collections", "[--json]", "List the collections."),
     Command("collection show", "qmd.cli.collections:show", "<name>", "Show one collection."),
+    Command("collection set", "qmd.cli.collections:change", "<name> [options]", "Change its folder, files or name."),
     Command("collection rename", "qmd.cli.collections:rename", "<old> <new>", "Rename a collection."),
     Command("collection remove", "qmd.cli.collections:remove", "<name>", "Remove a collection; its files stay."),
     Command(

@@ -230,6 +230,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "collection list": ("qmd collection list", "qmd collection list --json"),
     "collection show": ("qmd collection show notes", "qmd collection info notes"),
     "collection metadata": ("qmd collection metadata", "qmd collection metadata notes --json"),
+    "collection set": ("qmd collection set notes --path ~/new", "qmd collection set notes --glob '**/*.txt'"),
     "collection rename": ("qmd collection rename notes vault", "qmd collection mv notes vault"),
     "collection remove": ("qmd collection remove notes", "qmd collection remove notes && qmd cleanup"),
     "collection include": ("qmd collection include notes", "qmd collection include notes && qmd collection list"),

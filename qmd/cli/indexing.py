@@ -17,9 +17,9 @@ from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.escapes import message_line
-from qmd.file_names import to_text
+from qmd.file_names import folded_home, to_text
 from qmd.records import DEFAULT_PATTERN, Collection
-from qmd.render.columns import count, folded_home
+from qmd.render.columns import count
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -43,6 +43,7 @@ def index(
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
+    separate: Annotated[bool, Option("--separate", hidden=True)] = False,
     no_ignore: NoIgnore = False,
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
     verify: Verify = False,
@@ -53,32 +54,32 @@ def index(
 ) -> int:
     cut_declarations = cuts_declarations(chunk_strategy)
     locations = invocation.locate(index)
-    absolute = [_resolve_existing(invocation, path) for path in paths or ()]
+    absolute = [resolve_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         known = [one.path.resolve() for one in opened.collections()]
         for path in () if yes else absolute:
             if path not in known and covers_all_collections(path, locations.home.resolve()):
                 _confirm_all(path, glob or DEFAULT_PATTERN)
-        parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore) if paths else None
-        names = None if parts is None else [part.collection for part in parts]
+        parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore, separate=separate)
+        names = [part.collection for part in parts] if paths else None
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-            failed = _update_all(invocation, update, parts)
-        if not no_embed:
+            status, n_pending = _update_all(invocation, update, parts), update.pending()
+        if not no_embed and (n_pending or not status):
             _embed_if_possible(invocation, opened, locations, names, cut_declarations)
-    return NotFoundError.exit_code if failed else 0
+    return status
 
 
-def _update_all(invocation: Invocation, update: Update, parts: Sequence[Part] | None) -> bool:
-    """Update the collections, or their named parts; return whether a folder could not be read."""
+def _update_all(invocation: Invocation, update: Update, parts: Sequence[Part]) -> int:
+    """Update the collections, or their named parts; return the exit status."""
     failures = []
     for collection in update.collections:
-        named = dict.fromkeys(part.below for part in parts or () if part.collection == collection.name)
+        named = dict.fromkeys(part.below for part in parts if part.collection == collection.name)
         # `""` is the whole collection.
         for below in named if named and "" not in named else ("",):
-            failures.append(_update_one(invocation, update, collection, below, is_named=parts is not None))
-    return any(failures)
+            failures.append(_update_one(invocation, update, collection, below, is_named=bool(parts)))
+    return NotFoundError.exit_code * any(failures)
 
 
 def _embed_if_possible(
@@ -97,7 +98,7 @@ def _embed_if_possible(
         say("to search by words: qmd search")
 
 
-def _resolve_existing(invocation: Invocation, path: Path) -> Path:
+def resolve_existing(invocation: Invocation, path: Path) -> Path:
     absolute = (invocation.cwd / expand_home(path)).resolve()
     if not absolute.exists():
         raise NotFoundError(
@@ -244,6 +245,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
         report = run_update(invocation, update, collection)
     except NotFoundError as exc:
         warn(exc.message)
+        say(f"hint: {exc.hint}")
         return exc.exit_code
     if invocation.screen:
         out(summary_line(invocation, collection, report))

@@ -128,7 +128,9 @@ class ServerNotices(Notices):
 
 
 class TerminalNotices(ServerNotices):
-    """Notices on stderr, and a question about trust on a terminal."""
+    """Notices on stderr, and questions on a terminal."""
+
+    confirms = staticmethod(confirm)
 
     def grants_trust(self, items: GatedItems) -> bool:
         """Show the items, and ask."""

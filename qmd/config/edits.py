@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from io import StringIO
@@ -113,15 +113,9 @@ def _edit(change: Callable[Concatenate[YamlMap, _P], None]) -> Callable[Concaten
 
 @_edit
 def add_collection(
-    root: YamlMap,
-    name: str,
-    path: Path,
-    pattern: str = DEFAULT_PATTERN,
-    ignore: Sequence[str] = (),
-    *,
-    gitignore: bool = True,
+    root: YamlMap, name: str, path: Path, pattern: str = DEFAULT_PATTERN, settings: Mapping[str, object] | None = None
 ) -> None:
-    """Add a collection; other keys of an existing entry with that name and folder stay.
+    """Add a collection with these and more settings; other keys of an existing entry with that name and folder stay.
 
     Raises:
         UsageError: The name has another folder, perhaps set a moment ago by another process.
@@ -129,12 +123,8 @@ def add_collection(
     entry = _child(_child(root, "collections"), name)
     if entry.get("path") not in (None, to_text(path)):
         raise UsageError(f"collection '{name}' already exists", "choose another with --name")
-    entry["path"] = to_text(path)
-    entry["pattern"] = pattern
-    if ignore:
-        entry["ignore"] = list(ignore)
-    if not gitignore:
-        entry["gitignore"] = False
+    for key, value in {"path": to_text(path), "pattern": pattern, **(settings or {})}.items():
+        _put(entry, key, value)
 
 
 @_edit
@@ -144,29 +134,13 @@ def remove_collection(root: YamlMap, name: str) -> None:
 
 
 @_edit
-def rename_collection(root: YamlMap, old: str, new: str) -> None:
-    """Rename a collection; its entry, if any, moves to the end."""
+def set_collection(root: YamlMap, name: str, settings: Mapping[str, object], new_name: str | None = None) -> None:
+    """Set keys of a collection's entry, where None removes one, or its name; a renamed entry moves to the end."""
+    for key, value in settings.items():
+        _put(_entry(root, name), key, value)
     collections = _child(root, "collections")
-    if old in collections:
-        collections[new] = collections.pop(old)
-
-
-@_edit
-def set_update_command(root: YamlMap, name: str, command: str | None) -> None:
-    """Set or clear the hook that `update` runs before it scans the collection."""
-    _put(_entry(root, name), "update", command or None)
-
-
-@_edit
-def set_included(root: YamlMap, name: str, included: bool) -> None:
-    """Include a collection in unscoped searches, or exclude it. True is the default and is not written."""
-    _put(_entry(root, name), "includeByDefault", None if included else False)
-
-
-@_edit
-def take_git_ignored(root: YamlMap, name: str) -> None:
-    """Include the files of a collection that git ignores."""
-    _put(_entry(root, name), "gitignore", False)
+    if new_name is not None and name in collections:
+        collections[new_name] = collections.pop(name)
 
 
 @_edit

@@ -72,6 +72,12 @@ class Locations(Struct, frozen=True):
         is_home = path == "~" or path.startswith(("~/", "~\\"))
         return Path(os.path.normpath(self.home / path[2:] if is_home else self.base / path))
 
+    def shorten(self, path: Path) -> Path:
+        """Make a path inside a project, which may move, relative; others, and `~` as the name of a folder, stay."""
+        root = self.project_root
+        inside = path.relative_to(root) if root is not None and path.is_relative_to(root) else path
+        return path if str(inside).startswith("~") else inside
+
 
 def expand_home(path: str | Path) -> Path:
     """Return the file that a user means by `path`: a leading `~` or `~user` is a home folder, if the user exists."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,9 +13,10 @@ from msgspec import Struct, field
 from qmd import __version__
 from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
-from qmd.errors import QmdError, UnindexableFileError
+from qmd.errors import NotFoundError, QmdError, UnindexableFileError
 from qmd.escapes import message_line
-from qmd.file_names import suffix_of
+from qmd.file_names import suffix_of, to_text
+from qmd.files import folder_identity
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.records import Collection, FileEntry
@@ -263,6 +265,16 @@ def _refuse_mass_change(
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 
 
+def _identify(writer: IndexWriter, collection: Collection, *, is_emptied: bool) -> str | None:
+    """Return the identity of a folder; refuse to empty a collection whose disk may not be mounted there."""
+    identity, name, place = folder_identity(collection.path), collection.name, to_text(collection.path)
+    if is_emptied and writer.facts().get(f"folder:{name}", identity) != identity:
+        state = f"folder '{place}' of collection '{name}' is empty, and not the one that was indexed: its notes stay"
+        again = shlex.join(["qmd", "collection", "set", name, "--path", place])
+        raise NotFoundError(f"{state} in the index", f"attach its disk; if it is really empty: {again}")
+    return identity
+
+
 def update_collection(
     writer: IndexWriter,
     collection: Collection,
@@ -283,7 +295,7 @@ def update_collection(
         on_progress: Receives (files done, files to read) after every few files.
 
     Raises:
-        NotFoundError: The folder does not exist or cannot be read as a whole; the index stays as it is.
+        NotFoundError: The folder is missing, unreadable, or another empty one; the index stays as it is.
         BusyError: Another process kept the index longer than the timeout.
         TooManyChangesError: It is not quick.
     """
@@ -300,8 +312,10 @@ def update_collection(
     update = _Update(writer, name, known, outdated, set(plain), {one.path: one for one in left_out})
     gone = update.missing(scan)
     changed = scan.files if verify else update.changed(scan.files)
+    is_emptied = bool(gone) and not below and not scan.files
     if only_if_quick:
-        _refuse_mass_change(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
+        _refuse_mass_change(name, changed, gone, left_out, is_emptied=is_emptied)
+    identity = _identify(writer, collection, is_emptied=is_emptied)
     # While an older version's documents are being replaced, only the end may stamp that this version made them all.
     update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
     update.skipped_before = {one.path: one for one in left_out if not is_below(one.path, below)}
@@ -314,6 +328,7 @@ def update_collection(
         writer.settle(name)
         update.put_skipped()
         writer.record_folders(name, scan.folders, below)
+        writer.set_facts({f"folder:{name}": identity})
         others = OtherFiles.of(writer.facts(), name)
         if not below and others.counts != scan.others:
             writer.set_facts(OtherFiles(scan.others, others.reported).as_facts(name))

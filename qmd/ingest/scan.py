@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -155,7 +156,7 @@ def scan_collection(collection: Collection, below: str = "", *, is_any: bool = F
     except OSError as exc:
         raise NotFoundError(
             f"folder '{to_text(path)}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
-            f"restore the folder, or run: qmd collection remove {collection.name}",
+            f"qmd collection set {(n := shlex.quote(collection.name))} --path NEWPLACE, or: qmd collection remove {n}",
         ) from exc
     walk = _plan(collection, root, below)
     tree = work_tree_around(Path(root)) if collection.gitignore else None

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from qmd.escapes import LONG_CHARS, one_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.measure import Measurement
     from rich.table import Table
@@ -116,15 +114,6 @@ def _prefix(text: str, width: int) -> str:
         if width < 0:
             return text[:position]
     return text
-
-
-def folded_home(path: Path, home: Path) -> str:
-    """Return `path` with the home folder as `~`."""
-    from qmd.file_names import to_text
-
-    if path == home:
-        return "~"
-    return to_text(f"~/{path.relative_to(home)}" if home != home.parent and path.is_relative_to(home) else path)
 
 
 def tabulate(

@@ -175,6 +175,7 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
 
         lines += explain_lines(hit.explanation)
     lines += [f"also in {address_line(file_identifier(uri, options.index_name))}" for uri in hit.also_in]
+    lines += ["file not found"] if hit.is_missing else []
     text = _shown_text(hit, options) if options.full else plain_passages(hit, options.line_numbers)
     return "\n".join([*lines, "", text, ""])
 

@@ -123,7 +123,7 @@ class _Hit(Struct, frozen=True):
         from rich.text import Text
 
         hit, docid = self.row.hit, self.row.docid
-        rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
+        rest = "".join(f"  {one}" for one in (docid, hit.document.date, "file not found" * hit.is_missing) if one)
         where = self.row.identifier if docid is None else _short_address(hit.document.uri)
         path = Text(elide(f"{one_line(where)}:{hit.passage.line}", width - len(rest)))
         link = self.options.links.get(hit.document.uri)

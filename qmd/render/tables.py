@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import Listing
 from qmd.escapes import one_line
-from qmd.file_names import to_disk
+from qmd.file_names import folded_home, to_disk
 from qmd.records import Collection
 from qmd.render.columns import (
     ElidedText,
     count,
     elide_path,
     facts,
-    folded_home,
     heading,
     in_index,
     indented,

@@ -85,18 +85,17 @@ class RelevanceScale(Struct, frozen=True):
     """Text known of a document in addition to its own, such as its date: whole lines, by id."""
 
 
-def group_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...]]:
-    """Return the first document of each text, by id and in order, with the addresses of the later ones.
+def group_copies(documents: Iterable[StoredDocument], missing: Sequence[str] = ()) -> dict[int, tuple[str, ...]]:
+    """Return the first document of each text, by id and in order, with the addresses of the others.
 
-    An empty text is no copy.
+    An empty text is no copy. Documents of `missing` collections come after others of the same text.
     """
-    first_of: dict[tuple[str, str], int] = {}
-    copies: dict[int, tuple[str, ...]] = {}
+    groups: dict[tuple[str, str | int], list[StoredDocument]] = {}
     for document in documents:
         name = "" if document.size > SHORT_TEXT else document.path.rpartition("/")[2]
-        first = first_of.setdefault((document.hash, name), document.id) if document.size else document.id
-        copies[first] = copies[first] + (document.uri,) if first in copies else ()
-    return copies
+        groups.setdefault((document.hash, name if document.size else document.id), []).append(document)
+    ordered = (sorted(group, key=lambda document: document.collection in missing) for group in groups.values())
+    return {first.id: tuple(one.uri for one in others) for first, *others in ordered}
 
 
 def build_hits(

@@ -205,7 +205,7 @@ def _select_candidates(
     # Before any cut, so that copies do not replace other texts.
     documents = reader.documents(list(fused))
     found = [documents[number] for number in fused if number in documents]
-    copies = group_copies(found) if request.folds_copies else {document.id: () for document in found}
+    copies = group_copies(found, request.missing) if request.folds_copies else {document.id: () for document in found}
     kept = islice(copies.items(), max(request.candidate_limit or CANDIDATES, request.limit))
     return [
         RankedCandidate(documents[id_], fused[id_], rank, None, fused[id_].score, chunks.get(id_), also_in)
@@ -310,7 +310,7 @@ def _list_by_date(run: Run) -> SearchResponse:
     # Stable: documents of one time stay ordered by collection and path.
     documents = list(run.reader.iter_documents(query.scope))
     documents.sort(key=lambda document: (document.day, document.modified_at), reverse=query.sort != "-date")
-    copies = group_copies(documents)
+    copies = group_copies(documents, request.missing)
     shown = [document for document in documents if document.id in copies][: request.limit]
     texts = run.reader.texts([document.hash for document in shown])
     hits = []

@@ -61,6 +61,8 @@ class SearchRequest(Struct, frozen=True):
     """End the search when a model fails, instead of a warning: for measuring."""
     folds_copies: bool = True
     """Merge documents with the same text into one hit; False for measuring, where judgements name each of them."""
+    missing: tuple[str, ...] = ()
+    """Collections without their folder: the hit for a text is rather one of another collection."""
 
     @property
     def label(self) -> str:

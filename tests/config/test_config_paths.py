@@ -153,3 +153,13 @@ def test_names_and_paths_are_no_addresses(name: str, home: Path) -> None:
 def test_an_address_on_the_command_line_wins_over_index_path(home: Path, tmp_path: Path) -> None:
     environ = {"HOME": str(home), "INDEX_PATH": str(tmp_path / "x.db")}
     assert locate("s3://bucket/x", tmp_path, environ).address == "s3://bucket/x"
+
+
+def test_paths_inside_a_project_are_written_relative_to_it(tmp_path: Path) -> None:
+    (tmp_path / ".qmd").mkdir()
+    (tmp_path / ".qmd/index.yml").touch()
+    places = locate(None, tmp_path, {"HOME": str(tmp_path)})
+    for path in (tmp_path, tmp_path / "notes", tmp_path / "~", tmp_path / "~/x", tmp_path.parent / "other"):
+        assert places.expand(str(places.shorten(path))) == path
+    assert [str(places.shorten(path)) for path in (tmp_path, tmp_path / "a/b")] == [".", "a/b"]
+    assert locate("named", tmp_path, {"HOME": str(tmp_path)}).shorten(tmp_path / "a") == tmp_path / "a"

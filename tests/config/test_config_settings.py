@@ -7,11 +7,9 @@ from qmd.config.edits import (
     add_collection,
     remove_collection,
     remove_context,
-    rename_collection,
+    set_collection,
     set_context,
     set_global_context,
-    set_included,
-    set_update_command,
 )
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import config_digest, load_config, needs_full_config
@@ -185,10 +183,10 @@ def test_an_edit_that_changes_nothing_leaves_the_file_alone(places: Locations) -
 
 def test_edits_of_a_collection_can_be_read_back(places: Locations) -> None:
     add_collection(places, "a", Path("/a"))
-    set_update_command(places, "a", "make notes")
-    set_included(places, "a", False)
+    set_collection(places, "a", {"update": "make notes"})
+    set_collection(places, "a", {"includeByDefault": False})
     set_global_context(places, "all: of it")
-    config = rename_collection(places, "a", "b")
+    config = set_collection(places, "a", {}, "b")
     (collection,) = config.collections
     assert (collection.name, collection.update_command, collection.include_by_default) == ("b", "make notes", False)
     assert config.global_context == "all: of it"
@@ -197,8 +195,8 @@ def test_edits_of_a_collection_can_be_read_back(places: Locations) -> None:
 
 def test_including_again_removes_the_key(places: Locations) -> None:
     add_collection(places, "a", Path("/a"))
-    set_included(places, "a", False)
-    set_included(places, "a", True)
+    set_collection(places, "a", {"includeByDefault": False})
+    set_collection(places, "a", {"includeByDefault": None})
     assert "includeByDefault" not in places.config_file.read_text()
 
 

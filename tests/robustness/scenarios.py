@@ -14,7 +14,7 @@ from typing import cast
 
 import apsw
 
-from qmd.app.collections import remove_collection, rename_collection
+from qmd.app.collections import remove_collection, set_collection
 from qmd.app.configuration import FileConfiguration
 from qmd.app.notices import Notices
 from qmd.app.records import EmbedRequest
@@ -192,7 +192,7 @@ def _cleanup(world: World) -> None:
 def _rename(world: World) -> None:
     config = load_config(world.locations)
     if config.collection("renamed") is None:
-        rename_collection(_configuration(world), "first", "renamed")
+        set_collection(_configuration(world), "first", None, None, "renamed")
     _writer(world).close()
 
 
@@ -206,7 +206,7 @@ def _remove(world: World) -> None:
 def _edit_configuration(world: World) -> None:
     edits.set_context(world.locations, "first", "deep", "a note on the path")
     edits.set_global_context(world.locations, "everything")
-    edits.set_included(world.locations, "second", False)
+    edits.set_collection(world.locations, "second", {"includeByDefault": False})
     _writer(world).close()
 
 

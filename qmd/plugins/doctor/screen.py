@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.file_names import folded_home
 from qmd.plugins.doctor.checks import Check, Diagnosis
-from qmd.render.columns import ElidedText, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
+from qmd.render.columns import ElidedText, count, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import describe_engine
 
