@@ -67,12 +67,19 @@ class Index(ReadingIndex):
         return config.require(name)
 
     def ensure_collections(
-        self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None, gitignore: bool = True
+        self,
+        paths: Sequence[Path],
+        *,
+        name: str | None = None,
+        pattern: str | None = None,
+        gitignore: bool = True,
+        chooses_mask: bool = False,
     ) -> tuple[Part, ...]:
         """Return the collections at absolute paths (with that name and pattern, if given); add missing ones.
 
         A path inside a collection is a part of it. It becomes a separate collection if a name is given, or if the
-        collection selects none of its files. Without `gitignore`, files that git ignores are included from now on.
+        collection selects none of its files. Without `gitignore`, files that git ignores are included from now on. With
+        `chooses_mask`, new collections include what `qmd.ingest.scan.choose_mask` chooses, not only markdown.
 
         Raises:
             NotFoundError: A new collection would be empty; the message describes the files that are there.
@@ -82,7 +89,8 @@ class Index(ReadingIndex):
             raise UsageError("--name fits one path only", "index the paths one by one")
         from qmd.app.collections import ensure_collection
 
-        return tuple(ensure_collection(self._configuration, path, name, pattern, gitignore=gitignore) for path in paths)
+        flags = {"gitignore": gitignore, "chooses_mask": chooses_mask}
+        return tuple(ensure_collection(self._configuration, path, name, pattern, **flags) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Remove a collection and its documents, not its files; return the number of documents.

@@ -16,7 +16,7 @@ from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_u
 from qmd.escapes import message_line
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
-from qmd.status import IndexStatus
+from qmd.status import COUNTED, IndexStatus
 from qmd.times import days_since
 
 if TYPE_CHECKING:
@@ -340,15 +340,15 @@ class ReadingIndex(OpenedIndex):
 
         try:
             with self._request() as (reader, _):
-                kinds = other_kinds(reader)
                 stored = reader.status(None)
-                left_out = tuple(one for one in stored.left_out if not one.is_indexed)
+                kinds = other_kinds(reader)
+                problems = tuple(one for one in stored.left_out if one.message not in COUNTED)
                 status = replace(
                     stored,
                     address=self._locations.address,
                     others=kinds_text(kinds) + to_read(kinds) if kinds else None,
-                    left_out=left_out,
-                    problems=stored.left_out,
+                    left_out=tuple(one for one in problems if not one.is_indexed),
+                    problems=problems,
                 )
                 language = reader.main_language()
         except NotFoundError:
