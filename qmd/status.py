@@ -34,7 +34,7 @@ INDEXED = "indexed"
 """Value of `program` for a file that is in the index, but not completely."""
 
 
-TEMPLATE, BOILERPLATE, BINARY = "HTML template", "licence or requirements file", "binary file"
+TEMPLATE, BOILERPLATE, BINARY = "template", "licence or requirements file", "binary file"
 NO_READER = "its reader is not installed"
 COUNTED = (TEMPLATE, BOILERPLATE, BINARY, NO_READER)
 """Messages of skipped files that are counted, not listed: a folder may have thousands."""

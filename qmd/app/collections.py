@@ -210,8 +210,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         mask = "" if is_own else f" --glob {shlex.quote(pattern)}"
         return NotFoundError(f"{nothing}: {_git_ignored(ignored)}", f"{command}{mask} --no-ignore")
     if selected := selected_files(collection):
-        which = "" if is_own else f" that match {pattern}"
-        reason = f"an ignore rule excludes all files{which} ({_some(selected)})"
+        reason = f"an ignore rule excludes all files{'' if is_own else f' that match {pattern}'} ({_some(selected)})"
         return NotFoundError(f"{nothing}: {reason}", "see .qmdignore, and 'ignore' in index.yml")
     kinds = count_kinds(collection.path)
     are = "is" if kinds.total() == 1 else "are"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store.base import IndexReader
 
-KINDS_SHOWN = 3
-
 
 def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
     """Return ending → number of files in the folders of all collections, or of one, that no collection has read."""
@@ -64,7 +62,7 @@ def without_reader(kinds: Counter[str]) -> list[str]:
 
 def kinds_text(kinds: Counter[str]) -> str:
     """Return `1,212 txt, 3 docx, 2 pdf, 4 other`: the most frequent endings with their numbers of files."""
-    named = Counter({suffix: n_files for suffix, n_files in kinds.items() if suffix}).most_common(KINDS_SHOWN)
+    named = Counter({suffix: n_files for suffix, n_files in kinds.items() if suffix}).most_common(3)
     counts = [f"{n_files:,} {suffix[1:]}" for suffix, n_files in named]
     n_others = kinds.total() - sum(n_files for _, n_files in named)
     return ", ".join([*counts, *([f"{n_others:,} other"] if n_others else [])])

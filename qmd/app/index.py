@@ -79,7 +79,7 @@ class Index(ReadingIndex):
 
         A path inside a collection is a part of it. It becomes a separate collection if a name is given, or if the
         collection selects none of its files. Without `gitignore`, files that git ignores are included from now on. With
-        `chooses_mask`, new collections include what `qmd.ingest.scan.choose_mask` chooses, not only markdown.
+        `chooses_mask`, the kinds of files decide what new collections include; without it, markdown.
 
         Raises:
             NotFoundError: A new collection would be empty; the message describes the files that are there.

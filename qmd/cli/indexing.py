@@ -53,7 +53,7 @@ def index(
     index: Index = None,
 ) -> int:
     cut_declarations = cuts_declarations(chunk_strategy)
-    glob = _mask(glob, paths) if all_files else glob
+    glob = _mask(glob, paths, all_files)
     locations = invocation.locate(index)
     absolute = [_resolve_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
@@ -73,11 +73,10 @@ def index(
     return NotFoundError.exit_code if failed else 0
 
 
-def _mask(glob: str | None, paths: Sequence[Path] | None) -> str:
-    """Return the mask of `--all`."""
-    if glob or not paths:
+def _mask(glob: str | None, paths: Sequence[Path] | None, all_files: bool) -> str | None:
+    if all_files and (glob or not paths):
         raise UsageError("--all needs a folder, and no --glob", "qmd index ~/notes --all")
-    return "**/*"
+    return "**/*" if all_files else glob
 
 
 def _update_all(invocation: Invocation, update: Update, parts: Sequence[Part] | None) -> bool:
@@ -187,18 +186,15 @@ def report_skipped(
 
 
 def _skipped_lines(collection: Collection, kinds: Counter[str], skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield `skipped 3 files of other kinds (2 csv, 1 json), 4 HTML templates; to include them: qmd …`.
-
-    Files whose reader is not installed have a line of their own.
-    """
+    """Yield `skipped 3 files of other kinds (2 csv, 1 json), 4 templates; to include them: …`."""
     from qmd.app.file_types import command_for_all, kinds_text, to_read, without_reader
     from qmd.ingest.exclusion import is_unread
 
     unread = Counter({ending: kinds[ending] for ending in without_reader(kinds)})
     counts = Counter(reason for _, reason in skipped if reason in COUNTED and reason != NO_READER)
-    parts = [count(n_files, noun) for noun, n_files in counts.items()]
-    if others := kinds - unread:
-        parts.insert(0, f"{count(others.total(), 'file')} of other kinds ({kinds_text(others)})")
+    others = kinds - unread
+    parts = [f"{count(others.total(), 'file')} of other kinds ({kinds_text(others)})"] if others else []
+    parts += [count(n_files, noun) for noun, n_files in counts.items()]
     is_text = counts.keys() - {BINARY} or not all(map(is_unread, others))
     if parts:
         yield f"skipped {', '.join(parts)}" + (f"; to include them: {command_for_all(collection)}" if is_text else "")

@@ -181,7 +181,8 @@ class _Update(Struct):
             self.warnings.append(summarize_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
-        taken = {one.path for one in scan.files} - {one.path for one in self.left_out}
+        skipped = {one.path for one in self.left_out}
+        suffixes = (suffix_of(one.path) for one in scan.files if one.path not in skipped)
         return UpdateReport(
             collection=self.collection,
             new=self.new,
@@ -195,7 +196,7 @@ class _Update(Struct):
             ignored_files=scan.ignored_files,
             elapsed_s=elapsed_s,
             git_ignored=scan.git_ignored,
-            kinds=Counter(suffix_of(path) for path in taken) if not self.known else Counter(),
+            kinds=Counter(() if self.known else suffixes),
         )
 
     def _losses_of(self, batch: Sequence[FileReading]) -> list[SkippedFile]:

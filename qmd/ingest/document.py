@@ -54,20 +54,18 @@ def read_document(entry: FileEntry, kind: Kind) -> Document:
     if kind.is_missing:
         raise UnindexableFileError(NO_READER, "unreadable")
     raw = _read(entry, kind)
-    if entry.is_prose and (reason := _why_no_prose(entry.path, raw)) is not None:
-        raise UnindexableFileError(reason, "no_prose")
+    if entry.is_prose and BOILERPLATE_PATH.fullmatch(entry.path):
+        raise UnindexableFileError(BOILERPLATE, "no_prose")
+    if entry.is_prose and is_template(suffix_of(entry.path), raw):
+        raise UnindexableFileError(TEMPLATE, "no_prose")
     text, warnings = decode_file(entry.path, kind, raw)
     return parse_text(entry.path, kind, text, warnings)
 
 
-def _why_no_prose(path: str, raw: bytes) -> str | None:
-    if BOILERPLATE_PATH.fullmatch(path):
-        return BOILERPLATE
-    return TEMPLATE if suffix_of(path) in PAGES and is_template(raw) else None
-
-
-def is_template(raw: bytes) -> bool:
-    """Return whether HTML has marks of a template language outside its scripts and quoted code."""
+def is_template(suffix: str, raw: bytes) -> bool:
+    """Return whether text begins with a mark of a template language, or HTML has one outside scripts and quotations."""
+    if suffix not in PAGES:
+        return suffix == ".txt" and raw[:999].lstrip().startswith((b"{%", b"{{", b"<?php"))
     quoting = b""
     for mark in _TEMPLATE_MARK.finditer(raw):
         name = (mark["name"] or b"").lower()
