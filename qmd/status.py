@@ -33,10 +33,7 @@ class CollectionStatus(Struct, frozen=True):
 INDEXED = "indexed"
 """Value of `program` for a file that is in the index, but not completely."""
 
-
-TEMPLATE, BOILERPLATE, BINARY = "template", "licence or requirements file", "binary file"
-NO_READER = "its reader is not installed"
-COUNTED = (TEMPLATE, BOILERPLATE, BINARY, NO_READER)
+COUNTED = TEMPLATE, LICENCE, BINARY, NO_READER = "template", "licence or requirements file", "binary file", "no reader"
 """Messages of skipped files that are counted, not listed: a folder may have thousands."""
 
 

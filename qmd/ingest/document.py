@@ -19,7 +19,7 @@ from qmd.ingest.outline import Outline, read_outline
 from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.plugins import Kind, load
 from qmd.records import Document, FileEntry, Heading
-from qmd.status import BOILERPLATE, NO_READER, TEMPLATE
+from qmd.status import LICENCE, NO_READER, TEMPLATE
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
 """Limit for text. Larger files are data, not notes: one of them would fill the index and name nothing."""
@@ -55,7 +55,7 @@ def read_document(entry: FileEntry, kind: Kind) -> Document:
         raise UnindexableFileError(NO_READER, "unreadable")
     raw = _read(entry, kind)
     if entry.is_prose and BOILERPLATE_PATH.fullmatch(entry.path):
-        raise UnindexableFileError(BOILERPLATE, "no_prose")
+        raise UnindexableFileError(LICENCE, "no_prose")
     if entry.is_prose and is_template(suffix_of(entry.path), raw):
         raise UnindexableFileError(TEMPLATE, "no_prose")
     text, warnings = decode_file(entry.path, kind, raw)
