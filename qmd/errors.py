@@ -175,15 +175,15 @@ def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
 
 
-UnindexableReason = Literal["binary", "too_large", "unreadable", "failed", "slow", "crash"]
+UnindexableReason = Literal["binary", "too_large", "unreadable", "no_prose", "failed", "slow", "crash"]
 
 
 class UnindexableFileError(QmdError):
     """A file that is in the collection but cannot be indexed; the rest of the collection can.
 
     Attributes:
-        code: The reason: `binary`, `too_large`, `unreadable`; `failed` (a parser raised), `slow` (it took too long),
-            `crash` (it ended its process).
+        code: The reason: `binary`, `too_large`, `unreadable`, `no_prose`; `failed` (a parser raised), `slow` (it took
+            too long), `crash` (it ended its process).
     """
 
     code: str

@@ -26,7 +26,14 @@ Sort = Literal["relevance", "date", "-date"]
 """Order of hits; `date` is newest first, `-date` oldest first."""
 
 DEFAULT_PATTERN = "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"
-"""Default mask of a new collection; the only mask that matches endings in any letter case."""
+PROSE_BUT_HTML = (
+    "**/*.{md,markdown,mdx,mdown,mkd,mkdn,mdwn,Rmd,qmd,mdc,livemd,org,rst,rest,txt,text,ipynb,canvas,eml,epub,srt,vtt"
+    ",pdf,docx,pptx}"
+)
+PROSE = PROSE_BUT_HTML.replace("}", ",html,htm,xhtml}")
+CODE = "**/*.{py,pyi,pyw,ts,mts,cts,tsx,js,mjs,cjs,jsx,go,rs,java,c,h,cc,cpp,cxx,hh,hpp,hxx,cs,rb,php,sh,bash}"
+OWN_PATTERNS = (DEFAULT_PATTERN, PROSE, PROSE_BUT_HTML, CODE)
+"""Masks of new collections; only they match endings in any letter case. `qmd index` chooses one of the last three."""
 
 UNWRITTEN_PATTERN = "**/*.md"
 """Mask of a collection whose entry in a configuration file has none."""
@@ -54,6 +61,8 @@ class FileEntry(Struct, frozen=True, gc=False):
     folder: Path
     size_bytes: int
     mtime_ns: int
+    is_prose: bool = False
+    """True if a mask of prose selects it, so that templates and licences are skipped."""
 
     @property
     def absolute(self) -> Path:
@@ -192,10 +201,7 @@ Filter = TagFilter | TextFilter | DateFilter | FieldFilter
 
 
 class Scope(Struct, frozen=True):
-    """Documents that a search may find. Applied inside retrieval, before any cut-off.
-
-    `collections` None means every collection; an empty tuple means none at all.
-    """
+    """Documents that a search may find, applied before any cut-off; `collections` None means all, empty none."""
 
     collections: tuple[str, ...] | None = None
     path_prefix: str | None = None

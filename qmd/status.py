@@ -33,6 +33,9 @@ class CollectionStatus(Struct, frozen=True):
 INDEXED = "indexed"
 """Value of `program` for a file that is in the index, but not completely."""
 
+COUNTED = TEMPLATE, LICENCE, BINARY, NO_READER = "template", "licence or requirements file", "binary file", "no reader"
+"""Messages of skipped files that are counted, not listed: a folder may have thousands."""
+
 
 class SkippedFile(Struct, frozen=True, rename={"message": "reason"}):
     """File that a collection selects but the index does not contain as it is now, or not completely."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
-from qmd.app.file_types import KINDS_SHOWN, kinds_text, without_reader
+from qmd.app.file_types import command_for_all, kinds_text, without_reader
 from qmd.app.records import Part
 from qmd.config import edits
 from qmd.config.paths import expand_home
@@ -25,7 +24,7 @@ from qmd.files import folder_identity
 from qmd.ingest.document import read_hash
 from qmd.ingest.outline import kind_of
 from qmd.ingest.scan import scan_collection
-from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection, FileEntry
+from qmd.records import DEFAULT_PATTERN, OWN_PATTERNS, UNWRITTEN_PATTERN, Collection, FileEntry
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -60,8 +59,8 @@ def add_collection(
 
 
 def _refuse_twin(config: Config, name: str, folder: Path, pattern: str) -> None:
-    # Without a mask, a collection from before the default included more than `.md` is the same one.
-    same = (pattern, UNWRITTEN_PATTERN) if pattern == DEFAULT_PATTERN else (pattern,)
+    # Without a mask, a collection whose mask no user wrote is the same one.
+    same = (*OWN_PATTERNS, UNWRITTEN_PATTERN) if pattern == DEFAULT_PATTERN else (pattern,)
     for one in config.collections:
         if one.name != name and one.path.resolve() == folder.resolve() and one.pattern in same:
             raise QmdError(
@@ -71,20 +70,29 @@ def _refuse_twin(config: Config, name: str, folder: Path, pattern: str) -> None:
 
 
 def ensure_collection(
-    path: Path, configuration: Configuration, name: str | None, pattern: str | None, gitignore: bool, separate: bool
+    path: Path,
+    configuration: Configuration,
+    name: str | None,
+    pattern: str | None,
+    *,
+    gitignore: bool,
+    separate: bool,
+    chooses_mask: bool,
 ) -> Part:
     """Return the collection at `path`, or the part of one; see `Index.ensure_collections`."""
+    from qmd.ingest.exclusion import choose_mask
+
     while (known := _known_at(config := configuration.written(), path, name, pattern, separate)) is None:
         if not (name or separate) and (part := _part_at(config, path, pattern, gitignore=gitignore)) is not None:
             return part
-        _refuse_empty(Collection("", path, pattern or DEFAULT_PATTERN, gitignore=gitignore))
+        mask = pattern or (choose_mask(path, gitignore=gitignore) if chooses_mask else DEFAULT_PATTERN)
+        _refuse_empty(Collection("", path, mask, gitignore=gitignore))
         check_name(new := name or _free_name(config, path))
         if config.collection(new) is not None:
             raise UsageError(f"collection '{new}' already exists", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
-            place = configuration.locations.shorten(path)
-            edits.add_collection(configuration.edit, new, place, pattern or DEFAULT_PATTERN)
+            edits.add_collection(configuration.edit, new, configuration.locations.shorten(path), mask)
             name = new
     if pattern not in (None, known.pattern):
         _refuse_empty(replace(known, pattern=pattern, gitignore=known.gitignore and gitignore))
@@ -95,7 +103,7 @@ def ensure_collection(
 
 
 def _refuse_empty(collection: Collection) -> None:
-    if not (scan := scan_collection(collection, is_any=True)).files and not scan.skipped:
+    if not (scan := scan_collection(collection, enough=1)).files and not scan.skipped:
         raise nothing_to_index(collection, scan.git_ignored)
 
 
@@ -120,7 +128,7 @@ def _part_at(config: Config, path: Path, pattern: str | None, *, gitignore: bool
             continue
         # Files that the collection's ignore files or mask exclude are indexed if their path is given.
         others = Collection("", path, one.pattern)
-        if scan_collection(one, below, is_any=True).files or not scan_collection(others, is_any=True).files:
+        if scan_collection(one, below, enough=1).files or not scan_collection(others, enough=1).files:
             return Part(one.name, below)
     return None
 
@@ -269,25 +277,25 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         git_ignored = [path.removeprefix(f"{below}/") for path in git_ignored]
     folder, pattern = to_text(collection.path), collection.pattern
     nothing = f"no file in '{folder}' to index"
-    command = f"qmd index {shlex.quote(folder)}"
+    command, is_own = f"qmd index {shlex.quote(folder)}", pattern in OWN_PATTERNS
     if ignored := _files(collection, git_ignored):
-        mask = "" if pattern == DEFAULT_PATTERN else f" --glob {shlex.quote(pattern)}"
+        mask = "" if is_own else f" --glob {shlex.quote(pattern)}"
         return NotFoundError(f"{nothing}: {_git_ignored(ignored)}", f"{command}{mask} --no-ignore")
     if selected := selected_files(collection):
-        reason = f"an ignore rule excludes all files that match {pattern} ({_some(selected)})"
+        reason = f"an ignore rule excludes all files{'' if is_own else f' that match {pattern}'} ({_some(selected)})"
         return NotFoundError(f"{nothing}: {reason}", "see .qmdignore, and 'ignore' in index.yml")
     kinds = count_kinds(collection.path)
     are = "is" if kinds.total() == 1 else "are"
-    there = f"there {are} {_counted(kinds, is_unread)}" if kinds else "the folder is empty"
-    if readable := [suffix for suffix, _ in kinds.most_common() if not is_unread(suffix)]:
-        hint = f"{command} --glob {shlex.quote(f'**/*{readable[0]}')}"
+    there = f"there {are} {kinds_text(kinds)}" if kinds else "the folder is empty"
+    if not all(map(is_unread, kinds)):
+        hint = command_for_all(collection)
     elif kinds:
         hint = install_command("files") if without_reader(kinds) else "convert them to markdown or plain text"
     elif collection.name:
         hint = "write notes there, then run: qmd index"
     else:
         hint = f"to add it all the same: qmd collection add {shlex.quote(folder)}"
-    return NotFoundError(f"no file in '{folder}' matches {pattern}; {there}", hint)
+    return NotFoundError(f"{nothing if is_own else f'{nothing[:-9]} matches {pattern}'}; {there}", hint)
 
 
 def _files(collection: Collection, git_ignored: Sequence[str]) -> list[str]:
@@ -303,9 +311,3 @@ def _git_ignored(files: Sequence[str]) -> str:
 
 def _some(files: Sequence[str]) -> str:
     return ", ".join([*files[:3], *(["…"] if len(files) > 3 else [])])
-
-
-def _counted(kinds: Counter[str], is_unread: Callable[[str], bool]) -> str:
-    """Return counts like `12 .txt, 3 .docx (qmd does not read .docx)`."""
-    unreadable = [suffix for suffix, _ in kinds.most_common(KINDS_SHOWN) if is_unread(suffix)]
-    return kinds_text(kinds) + (f" (qmd does not read {', '.join(unreadable)})" if unreadable else "")

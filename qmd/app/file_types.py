@@ -12,19 +12,18 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.file_names import to_text
+from qmd.file_names import suffix_of, to_text
 from qmd.plugins import KINDS, find
+from qmd.status import NO_READER
 from qmd.store.records import OtherFiles
 
 if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store.base import IndexReader
 
-KINDS_SHOWN = 4
-
 
 def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
-    """Return ending → number of files in the folders of all collections, or of one, that no collection includes."""
+    """Return ending → number of files in the folders of all collections, or of one, that no collection has read."""
     collections, facts, found = index.collections(), index.facts(), dict[Path, Counter[str]]()
     for one in collections:
         kinds = OtherFiles.of(facts, one.name).counts if name in (None, one.name) else {}
@@ -36,22 +35,13 @@ def other_kinds(index: IndexReader, name: str | None = None) -> Counter[str]:
             inside = one.path.relative_to(two.path).as_posix()
             kinds = {end: n for end, n in kinds.items() if not selects(two, posixpath.normpath(f"{inside}/x{end}"))}
         found[one.path] = found.get(one.path, Counter()) | Counter(kinds)
-    return sum(found.values(), Counter())
+    unread = Counter(suffix_of(one.path) for one in index.left_out(name) if one.message == NO_READER)
+    return sum(found.values(), unread)
 
 
-def other_kinds_line(collection: Collection, kinds: Counter[str]) -> str:
-    """Return a line such as `notes: skipped 2 .pdf, 3 .txt; to read .pdf: …; to include the others: …`."""
-    from qmd.ingest.exclusion import is_unread
-
-    endings = [ending[1:] for ending, _ in kinds.most_common() if not is_unread(ending)]
-    missing = to_read(kinds)
-    line = f"{collection.name}: skipped {kinds_text(kinds)}{missing}"
-    if not endings:
-        return line
-    mask = f"**/*.{{{','.join(endings)}}}" if len(endings) > 1 else f"**/*.{endings[0]}"
-    masks = shlex.quote(f"{collection.pattern},{mask}")
-    command = f"qmd index {shlex.quote(to_text(collection.path))} --glob {masks}"
-    return f"{line}; to include {'the others' if missing else 'them'}: {command}"
+def command_for_all(collection: Collection) -> str:
+    """Return the command that includes all files of a collection's folder."""
+    return f"qmd index {shlex.quote(to_text(collection.path))} --all"
 
 
 def to_read(kinds: Counter[str]) -> str:
@@ -71,7 +61,8 @@ def without_reader(kinds: Counter[str]) -> list[str]:
 
 
 def kinds_text(kinds: Counter[str]) -> str:
-    """Return `1,212 .txt, 3 .docx and 2 other kinds`: the most frequent endings with their numbers of files."""
-    counts = [f"{n_files:,} {suffix or 'without an ending'}" for suffix, n_files in kinds.most_common(KINDS_SHOWN)]
-    n_more = len(kinds) - KINDS_SHOWN
-    return ", ".join(counts) + (f" and {n_more} other kind{'s' * (n_more > 1)}" if n_more > 0 else "")
+    """Return `1,212 txt, 3 docx, 2 pdf, 4 other`: the most frequent endings with their numbers of files."""
+    named = Counter({suffix: n_files for suffix, n_files in kinds.items() if suffix}).most_common(3)
+    counts = [f"{n_files:,} {suffix[1:]}" for suffix, n_files in named]
+    n_others = kinds.total() - sum(n_files for _, n_files in named)
+    return ", ".join([*counts, *([f"{n_others:,} other"] if n_others else [])])

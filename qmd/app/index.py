@@ -74,12 +74,14 @@ class Index(ReadingIndex):
         pattern: str | None = None,
         gitignore: bool = True,
         separate: bool = False,
+        chooses_mask: bool = False,
     ) -> tuple[Part, ...]:
         """Return the collections at absolute paths, from now on with that pattern, if given; add missing ones.
 
         A path inside a collection is a part of it. It becomes a separate collection if a name is given, or if the
-        collection selects none of its files. Without `gitignore`, files that git ignores are included from now on.
-        Unless `separate`, a moved folder keeps its collection; without paths those near their old place are found.
+        collection selects none of its files. Without `gitignore`, files that git ignores are included from now on. With
+        `chooses_mask`, the kinds of files decide what new collections include; without it, markdown. Unless `separate`,
+        a moved folder keeps its collection; without paths those near their old place are found.
 
         Raises:
             NotFoundError: A collection would be empty; the message describes the files that are there.
@@ -91,7 +93,8 @@ class Index(ReadingIndex):
 
         if not separate:
             follow_moves(self._configuration, paths, name)
-        return tuple(ensure_collection(path, self._configuration, name, pattern, gitignore, separate) for path in paths)
+        flags = {"gitignore": gitignore, "separate": separate, "chooses_mask": chooses_mask}
+        return tuple(ensure_collection(path, self._configuration, name, pattern, **flags) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Remove a collection and its documents, not its files; return the number of documents.

@@ -17,7 +17,7 @@ from qmd.escapes import message_line
 from qmd.file_names import to_text
 from qmd.records import Scope, StageTiming
 from qmd.retrieval.trace import Listener
-from qmd.status import IndexStatus
+from qmd.status import COUNTED, IndexStatus
 from qmd.times import days_since
 
 if TYPE_CHECKING:
@@ -339,14 +339,15 @@ class ReadingIndex(OpenedIndex):
 
         try:
             with self._request() as (reader, _):
-                kinds, missing = other_kinds(reader), self._refresher.missing_folders(reader)
                 stored = reader.status(None)
+                kinds, missing = other_kinds(reader), self._refresher.missing_folders(reader)
+                problems = tuple(one for one in stored.left_out if one.message not in COUNTED)
                 status = replace(
                     stored,
                     address=self._locations.address,
                     others=kinds_text(kinds) + to_read(kinds) if kinds else None,
-                    left_out=tuple(one for one in stored.left_out if not one.is_indexed),
-                    problems=stored.left_out,
+                    left_out=tuple(one for one in problems if not one.is_indexed),
+                    problems=problems,
                     missing=tuple(f"{name} ({to_text(path)})" for name, path in missing.items()),
                 )
                 language = reader.main_language()

@@ -70,14 +70,13 @@ class Update:
     def unreported_file_types(self, collection: Collection, *, again: bool) -> Counter[str]:
         """Return suffix → number of skipped files in a folder; if not `again`, only if there are new suffixes."""
         known = OtherFiles.of(self._writer.facts(), collection.name)
-        if again or not known.counts.keys() <= known.reported:
-            from qmd.app.file_types import other_kinds
+        from qmd.app.file_types import other_kinds
 
-            found = other_kinds(self._writer, collection.name)
-            if again or not found.keys() <= known.reported:
-                self._writer.set_facts(OtherFiles(known.counts, found.keys()).as_facts(collection.name))
-                return found
-        return Counter()
+        found = other_kinds(self._writer, collection.name)
+        if not again and found.keys() <= known.reported:
+            return Counter()
+        self._writer.set_facts(OtherFiles(known.counts, found.keys()).as_facts(collection.name))
+        return found
 
     def pending(self) -> int:
         """Count the texts without vectors of the model used last."""

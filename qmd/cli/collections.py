@@ -69,7 +69,7 @@ def add(
             report_skipped(update, update.collections[0], report, is_named=True)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
-    out(f"Indexed: {change_summary(invocation, report)}\n\n")
+    out(f"Indexed: {change_summary(report)}\n\n")
     out(embed_advice(invocation, n_pending))
     out(f"✓ Collection '{chosen}' created successfully\n")
     return 0

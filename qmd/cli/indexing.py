@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +18,10 @@ from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.escapes import message_line
-from qmd.file_names import folded_home, to_text
-from qmd.records import DEFAULT_PATTERN, Collection
+from qmd.file_names import folded_home, to_disk, to_text
+from qmd.records import CODE, OWN_PATTERNS, PROSE, Collection
 from qmd.render.columns import count
+from qmd.status import BINARY, COUNTED, NO_READER
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -28,9 +30,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.indexing.update import UpdateReport
 
-Glob = Annotated[
-    str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: all markdown files].")
-]
+Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: all prose].")]
 Verify = Annotated[bool, Option("--verify", help="Read unchanged files again as well, and check the whole index.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in git checkouts.")]
 
@@ -43,6 +43,7 @@ def index(
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
+    all_files: Annotated[bool, Option("--all", help="Index files of every kind, also code and data.")] = False,
     separate: Annotated[bool, Option("--separate", hidden=True)] = False,
     no_ignore: NoIgnore = False,
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
@@ -53,14 +54,16 @@ def index(
     index: Index = None,
 ) -> int:
     cut_declarations = cuts_declarations(chunk_strategy)
+    glob = _mask(glob, paths, all_files)
     locations = invocation.locate(index)
     absolute = [resolve_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         known = [one.path.resolve() for one in opened.collections()]
         for path in () if yes else absolute:
             if path not in known and covers_all_collections(path, locations.home.resolve()):
-                _confirm_all(path, glob or DEFAULT_PATTERN)
-        parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore, separate=separate)
+                _confirm_all(path, glob or PROSE)
+        flags = {"gitignore": not no_ignore, "separate": separate, "chooses_mask": True}
+        parts = opened.ensure_collections(absolute, name=name, pattern=glob, **flags)
         names = [part.collection for part in parts] if paths else None
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
@@ -71,15 +74,21 @@ def index(
     return status
 
 
+def _mask(glob: str | None, paths: Sequence[Path] | None, all_files: bool) -> str | None:
+    if all_files and (glob or not paths):
+        raise UsageError("--all needs a folder, and no --glob", "qmd index ~/notes --all")
+    return "**/*" if all_files else glob
+
+
 def _update_all(invocation: Invocation, update: Update, parts: Sequence[Part]) -> int:
     """Update the collections, or their named parts; return the exit status."""
-    failures = []
+    reports = []
     for collection in update.collections:
         named = dict.fromkeys(part.below for part in parts if part.collection == collection.name)
         # `""` is the whole collection.
         for below in named if named and "" not in named else ("",):
-            failures.append(_update_one(invocation, update, collection, below, is_named=bool(parts)))
-    return NotFoundError.exit_code * any(failures)
+            reports.append(_update_one(invocation, update, collection, below, is_named=bool(parts)))
+    return NotFoundError.exit_code * (None in reports)
 
 
 def _embed_if_possible(
@@ -119,23 +128,26 @@ def _confirm_all(path: Path, pattern: str) -> None:
     end = time.monotonic() + _COUNTING_S
     n_files = len(selected_files(Collection("", path, pattern), end=end))
     more = "" if time.monotonic() < end else "more than "
-    found = f"'{to_text(path)}' is a whole disk or home folder; files that match {pattern}: {more}{n_files:,}"
+    which = "files of prose" if pattern == PROSE else f"files that match {pattern}"
+    found = f"'{to_text(path)}' is a whole disk or home folder; {which}: {more}{n_files:,}"
     if not confirm(f"{found}. Index them all?"):
         raise UsageError(found, f"name the folder of your notes, or: qmd index {shlex.quote(to_text(path))} --yes")
 
 
-def _update_one(invocation: Invocation, update: Update, collection: Collection, below: str, *, is_named: bool) -> bool:
-    """Update one collection, or a part of it, and print its line; return whether its folder could not be read."""
+def _update_one(
+    invocation: Invocation, update: Update, collection: Collection, below: str = "", *, is_named: bool
+) -> UpdateReport | None:
+    """Update one collection, or a part of it, and print its line; return None if its folder could not be read."""
     try:
         report = run_update(invocation, update, collection, below)
     except NotFoundError as exc:
         warn(exc.message)
         if exc.hint:
             say(f"hint: {exc.hint}")
-        return True
-    out(summary_line(invocation, collection, report, below))
+        return None
+    out(summary_line(collection, report, below))
     report_skipped(update, collection, report, below, is_named=is_named)
-    return False
+    return report
 
 
 def run_update(invocation: Invocation, update: Update, collection: Collection, below: str = "") -> UpdateReport:
@@ -167,10 +179,28 @@ def report_skipped(
         line = git_ignored_line(collection, report.git_ignored)
         if line is not None:
             say(line)
-    if not below and (kinds := update.unreported_file_types(collection, again=is_named)):
-        from qmd.app.file_types import other_kinds_line
+    kinds = Counter[str]() if below else update.unreported_file_types(collection, again=is_named)
+    for line in _skipped_lines(collection, kinds, report.skipped if is_named else ()):
+        say(f"{collection.name}: {line}")
+    if collection.pattern == CODE and report.kinds:
+        say(f"{collection.name}: there is no prose, so its source code is indexed")
 
-        say(other_kinds_line(collection, kinds))
+
+def _skipped_lines(collection: Collection, kinds: Counter[str], skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield `skipped 3 files of other kinds (2 csv, 1 json), 4 templates; to include them: …`."""
+    from qmd.app.file_types import command_for_all, kinds_text, to_read, without_reader
+    from qmd.ingest.exclusion import is_unread
+
+    unread = Counter({ending: kinds[ending] for ending in without_reader(kinds)})
+    counts = Counter(reason for _, reason in skipped if reason in COUNTED and reason != NO_READER)
+    others = kinds - unread
+    parts = [f"{count(others.total(), 'file')} of other kinds ({kinds_text(others)})"] if others else []
+    parts += [count(n_files, noun) for noun, n_files in counts.items()]
+    is_text = counts.keys() - {BINARY} or not all(map(is_unread, others))
+    if parts:
+        yield f"skipped {', '.join(parts)}" + (f"; to include them: {command_for_all(collection)}" if is_text else "")
+    if unread:
+        yield f"skipped {count(unread.total(), 'file')} ({kinds_text(unread)}){to_read(unread)}"
 
 
 def embed_advice(invocation: Invocation, n_pending: int) -> str:
@@ -182,21 +212,23 @@ def embed_advice(invocation: Invocation, n_pending: int) -> str:
     return f"Run 'qmd embed' to update embeddings ({n_pending} unique hashes need vectors)\n"
 
 
-def change_summary(invocation: Invocation, report: UpdateReport) -> str:
-    """Return `3 new, 0 updated, 0 unchanged, 0 removed`; on a terminal without zeros."""
-    counts = {"new": report.new, "updated": report.updated, "unchanged": report.unchanged, "removed": report.removed}
-    shown = [f"{invocation.figure(n)} {what}" for what, n in counts.items() if n or invocation.screen is None]
-    return ", ".join(shown) or "no files"
+def change_summary(report: UpdateReport) -> str:
+    """Return `3 new, 0 updated, 0 unchanged, 0 removed`."""
+    return f"{report.new} new, {report.updated} updated, {report.unchanged} unchanged, {report.removed} removed"
 
 
-def summary_line(invocation: Invocation, collection: Collection, report: UpdateReport, below: str = "") -> str:
-    """Return the line about an updated collection; on a terminal without the default pattern."""
-    head = f"'{below}' is already in {collection.name}" if below else collection.name
-    changes = f"{head}: {change_summary(invocation, report)}  "
-    if invocation.screen is None:
-        return f"{message_line(f'{changes}({to_text(collection.path)}, {collection.pattern})')}\n"
-    pattern = "" if collection.pattern == DEFAULT_PATTERN else f", {collection.pattern}"
-    return f"✓ {message_line(f'{changes}({folded_home(collection.path, Path.home())}{pattern})')}\n"
+def summary_line(collection: Collection, report: UpdateReport, below: str = "") -> str:
+    """Return `✓ notes  2 new, 14 notes  ~/notes`; after a first update `✓ notes  14 notes (11 md, 3 pdf)  ~/notes`."""
+    from qmd.app.file_types import kinds_text
+
+    changes = {"new": report.new, "updated": report.updated, "removed": report.removed}
+    shown = [] if report.kinds else [f"{n:,} {what}" for what, n in changes.items() if n]
+    kinds = f" ({kinds_text(report.kinds)})" if report.kinds.keys() - {".md"} else ""
+    words = ", ".join([*shown, count(report.new + report.updated + report.unchanged, "note") + kinds])
+    name = f"{collection.name}/{below}" if below else collection.name
+    place = folded_home(collection.path / to_disk(below), Path.home())
+    mask = "" if collection.pattern in OWN_PATTERNS else f"  {collection.pattern}"
+    return f"✓ {message_line(f'{name}  {words}  {place}{mask}')}\n"
 
 
 def update(
@@ -214,20 +246,14 @@ def update(
             out(NO_COLLECTIONS)
             return 0
         with opened.updating(collection, verify=verify) as update:
-            n_all, is_plain = len(update.collections), invocation.screen is None
-            out(f"Updating {n_all} collection(s)...\n\n" if is_plain else "")
-            for number, one in enumerate(update.collections, 1):
-                out(f"[{number}/{n_all}] {message_line(f'{one.name} ({one.pattern})')}\n" if is_plain else "")
+            for one in update.collections:
                 if code := _update_with_hook(invocation, update, one, pull):
                     status = code
                     failed.append(one.name)
             n_pending = update.pending()
     if failed:
         out(f"✗ Update failed: {message_line(', '.join(failed))}\n")
-    elif is_plain:
-        out("✓ All collections updated.\n")
-    if n_pending:
-        out("\n" * is_plain + embed_advice(invocation, n_pending))
+    out(embed_advice(invocation, n_pending))
     return status
 
 
@@ -241,18 +267,11 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
         if status:
             out(f"✗ Update command failed with exit code {status}\n")
             return status
-    try:
-        report = run_update(invocation, update, collection)
-    except NotFoundError as exc:
-        warn(exc.message)
-        say(f"hint: {exc.hint}")
-        return exc.exit_code
-    if invocation.screen:
-        out(summary_line(invocation, collection, report))
-    else:
-        out(f"Collection: {message_line(f'{to_text(collection.path)} ({collection.pattern})')}\n\n")
-        out(f"Indexed: {change_summary(invocation, report)}\n\n")
-    report_skipped(update, collection, report, is_named=False)
+    report = _update_one(invocation, update, collection, is_named=False)
+    if report is None:
+        return NotFoundError.exit_code
+    # Programs look for the words of tobi/qmd.
+    out("" if invocation.screen else f"Indexed: {change_summary(report)}\n")
     return 0
 
 

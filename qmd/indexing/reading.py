@@ -14,10 +14,12 @@ from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_kinds
 from qmd.errors import GrammarError, UnindexableFileError
 from qmd.escapes import message_line
+from qmd.file_names import suffix_of
 from qmd.ingest.document import read_document
 from qmd.ingest.outline import UNKNOWN, kind_of
 from qmd.plugins import Kind, hooks
 from qmd.records import Document, FileEntry, Heading
+from qmd.status import BINARY
 from qmd.store.records import NewDocument, pack_links, pack_text
 from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
 
@@ -81,7 +83,9 @@ def read_file(entry: FileEntry, kind: Kind, *, runs_in_subprocess: bool = True) 
         losses, line = document.warnings, document.unread_line
         return FileReading(entry, new, None, mtime_ns, is_plain, tuple(warnings), losses, line)
     except UnindexableFileError as exc:
-        message, code = exc.message, exc.code
+        # Files of unknown endings may be anything.
+        is_guess = kind is UNKNOWN or not suffix_of(entry.path)
+        message, code = BINARY if is_guess and exc.code in ("binary", "too_large") else exc.message, exc.code
     except MemoryError:
         message, code = f"'{entry.path}' needs more memory than one file may use", "failed"
     # A parser can raise any exception; this clause keeps the rest of the run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from qmd.files import folder_identity
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.records import Collection, FileEntry
-from qmd.status import INDEXED, SkippedFile
+from qmd.status import COUNTED, INDEXED, SkippedFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import KnownFile, NewDocument, OtherFiles
 from qmd.times import UNKNOWN_TIME_NS, file_time_text, settled_time
@@ -56,6 +57,8 @@ class UpdateReport(Struct, frozen=True):
     elapsed_s: float
     git_ignored: tuple[str, ...] = ()
     """Files that the mask selects but git ignores, and ignored folders, with a `/` at the end."""
+    kinds: Counter[str] = Counter()
+    """Ending → number of notes; only of a collection's first update."""
 
     @property
     def is_empty(self) -> bool:
@@ -77,6 +80,8 @@ class _Update(Struct):
     known: Mapping[str, KnownFile]
     outdated: Callable[[str], bool] | None
     """Tests whether a path's terms are written again even for an equal text; None if no path needs it."""
+    program: str
+    """Version of the program, which a mask of prose extends: another mask may include what it skips."""
     plain: set[str]
     """Endings of source files whose declarations are unknown."""
     skipped_before: dict[str, SkippedFile]
@@ -93,9 +98,10 @@ class _Update(Struct):
     settled: list[tuple[int, FileEntry]] = field(default_factory=list)
 
     def skip_file(self, file: SkippedFile) -> None:
-        """Count a file that was not even read."""
+        """Count a file that is not indexed."""
         self.left_out.append(file)
-        self.warnings.append(file.reason)
+        if file.message not in COUNTED:
+            self.warnings.append(file.reason)
 
     def put_skipped(self) -> None:
         """Store the skipped files, and those indexed without a part, so that they are not read again."""
@@ -103,7 +109,7 @@ class _Update(Struct):
 
     def changed(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
         """Return the files to be read; count the others as unchanged, or as skipped again."""
-        left_out = {path: one for path, one in self.skipped_before.items() if one.program == __version__}
+        left_out = {path: one for path, one in self.skipped_before.items() if one.program == self.program}
         losses = {path: one for path, one in self.skipped_before.items() if one.is_indexed}
         changed = []
         for entry in entries:
@@ -177,6 +183,8 @@ class _Update(Struct):
             self.warnings.append(summarize_losses(lost))
 
     def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
+        skipped = {one.path for one in self.left_out}
+        suffixes = (suffix_of(one.path) for one in scan.files if one.path not in skipped)
         return UpdateReport(
             collection=self.collection,
             new=self.new,
@@ -190,6 +198,7 @@ class _Update(Struct):
             ignored_files=scan.ignored_files,
             elapsed_s=elapsed_s,
             git_ignored=scan.git_ignored,
+            kinds=Counter(() if self.known else suffixes),
         )
 
     def _losses_of(self, batch: Sequence[FileReading]) -> list[SkippedFile]:
@@ -213,7 +222,6 @@ class _Update(Struct):
             before = self.known.get(path)
             self.skipped_before.pop(path, None)
             self.n_bytes += size_bytes
-            self.warnings.extend(read.warnings)
             if read.is_plain:
                 self.plain.add(suffix_of(path))
             if read.failure is not None:
@@ -221,11 +229,13 @@ class _Update(Struct):
                 is_unreadable = read.failure == "unreadable"
                 mtime_ns = UNKNOWN_TIME_NS if is_unreadable else read.mtime_ns
                 (message,) = read.warnings
-                self.left_out.append(SkippedFile(self.collection, path, message, size_bytes, mtime_ns, __version__))
+                self.skip_file(SkippedFile(self.collection, path, message, size_bytes, mtime_ns, self.program))
                 # An unreadable file may be as it was; one that has become binary or too large is not.
                 if not is_unreadable and before is not None:
                     self.stale.append(path)
-            elif read.document is not None and before is not None and before.hash == read.document.hash:
+                continue
+            self.warnings.extend(read.warnings)
+            if read.document is not None and before is not None and before.hash == read.document.hash:
                 self.unchanged += 1
                 if self.outdated is not None and self.outdated(path):
                     documents.append(read.document)
@@ -309,7 +319,8 @@ def update_collection(
     scan = scan_collection(collection, below)
     known = writer.known_files(name, below)
     left_out = writer.left_out(name)
-    update = _Update(writer, name, known, outdated, set(plain), {one.path: one for one in left_out})
+    program = __version__ + " for prose" * any(entry.is_prose for entry in scan.files[:1])
+    update = _Update(writer, name, known, outdated, program, set(plain), {one.path: one for one in left_out})
     gone = update.missing(scan)
     changed = scan.files if verify else update.changed(scan.files)
     is_emptied = bool(gone) and not below and not scan.files

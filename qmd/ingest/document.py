@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
@@ -18,6 +19,7 @@ from qmd.ingest.outline import Outline, read_outline
 from qmd.note_names import OF_THE_FOLDER, aliases_of, is_common, is_descriptive, page_aliases, page_path
 from qmd.plugins import Kind, load
 from qmd.records import Document, FileEntry, Heading
+from qmd.status import LICENCE, NO_READER, TEMPLATE
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
 """Limit for text. Larger files are data, not notes: one of them would fill the index and name nothing."""
@@ -27,6 +29,21 @@ MAX_CONVERTED_BYTES = 64 * 1024 * 1024
 
 _SNIFFED_BYTES = 8192
 
+PAGES = (".html", ".htm", ".xhtml")
+BOILERPLATE_PATH = re.compile(
+    r"(?:.*/)?(?:(?:[\w.-]*[-_])?(?:requirements|constraints)[\w.-]*\.txt|(?:robots|humans|ads|CMakeLists)\.txt"
+    r"|(?:SOURCES|entry_points|top_level|requires|dependency_links)\.txt|[Ll]icen[cs]e\.txt"
+    r"|(?:UN)?(?:LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|PATENTS)[\w.-]*\.(?:txt|md|rst|html))"
+)
+"""Paths of texts that every project has; a note has spaces, or a capital, in such a name."""
+
+_TEMPLATE_MARK = re.compile(
+    rb"[<{](?:(?<=<)(?:(?P<end>/?)(?P<name>script|style|pre|code|tt|kbd|samp|textarea|math|title)\b|\?(?:php|=|\s)|%[=@\s-])"
+    rb"|(?<=\{)(?:%-?\s*\w|(?<![\\^_{}]\{)\{\{?[^{}\\\n]{2,200}\}\}))",
+    re.I,
+)
+"""Marks of templates, and elements whose text may quote them. `{{n}}` and `^{{ab}}` are formulas."""
+
 
 def read_document(entry: FileEntry, kind: Kind) -> Document:
     """Return the parsed file of a scan.
@@ -35,13 +52,27 @@ def read_document(entry: FileEntry, kind: Kind) -> Document:
         UnindexableFileError: The file cannot be read, is too large, lacks an installed reader, or is not of its kind.
     """
     if kind.is_missing:
-        from qmd.installation import install_command
-
-        # All such files get the same message, so it is shown once.
-        what = f"files that end in {suffix_of(entry.path)} are skipped"
-        raise UnindexableFileError(f"{what}; to read them: {install_command('files')}", "unreadable")
-    text, warnings = decode_file(entry.path, kind, _read(entry, kind))
+        raise UnindexableFileError(NO_READER, "unreadable")
+    raw = _read(entry, kind)
+    if entry.is_prose and BOILERPLATE_PATH.fullmatch(entry.path):
+        raise UnindexableFileError(LICENCE, "no_prose")
+    if entry.is_prose and is_template(suffix_of(entry.path), raw):
+        raise UnindexableFileError(TEMPLATE, "no_prose")
+    text, warnings = decode_file(entry.path, kind, raw)
     return parse_text(entry.path, kind, text, warnings)
+
+
+def is_template(suffix: str, raw: bytes) -> bool:
+    """Return whether text begins with a mark of a template language, or HTML has one outside scripts and quotations."""
+    if suffix not in PAGES:
+        return suffix == ".txt" and raw[:999].lstrip().startswith((b"{%", b"{{", b"<?php"))
+    quoting = b""
+    for mark in _TEMPLATE_MARK.finditer(raw):
+        name = (mark["name"] or b"").lower()
+        if not quoting and not name:
+            return True
+        quoting = b"" if mark["end"] and name == quoting else quoting or b"" if mark["end"] else quoting or name
+    return False
 
 
 def read_hash(entry: FileEntry, kind: Kind) -> str:

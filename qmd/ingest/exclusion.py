@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
@@ -11,14 +12,15 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from qmd.file_names import to_disk, to_text
+from qmd.file_names import suffix_of, to_disk, to_text
 from qmd.foreign import read_json_file
+from qmd.ingest.document import BOILERPLATE_PATH, PAGES
 from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
-from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output
+from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output, scan_collection
 from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.plugins import KINDS, find
-from qmd.records import Collection
+from qmd.records import CODE, PROSE, PROSE_BUT_HTML, Collection
 
 
 class Exclusion(Struct, frozen=True):
@@ -91,6 +93,23 @@ def _ignored_by_file(collection: Collection, path: str, *, is_named: bool) -> Ex
         if deciding is not None:
             return Exclusion(part + "/" * is_dir, sources[id(deciding)])
     return None
+
+
+def choose_mask(folder: Path, *, gitignore: bool = True) -> str:
+    """Return the mask for a new collection: prose, prose without HTML among source code, or source code alone.
+
+    The first 20,000 files of the folder decide. Scripts of saved pages do not count.
+    """
+    walked = scan_collection(Collection("", folder, "**/*", gitignore=gitignore), enough=20_000).files
+    paths = [one.path for one in walked]
+    is_prose, is_code = (compile_globs((mask,)).fullmatch for mask in (PROSE_BUT_HTML, CODE))
+    n_prose = sum(is_prose(path) is not None and BOILERPLATE_PATH.fullmatch(path) is None for path in paths)
+    pages = {path.rpartition(".")[0] for path in paths if suffix_of(path) in PAGES}
+    # `A page.html` is saved with `A page_files/`, or `A page-Dateien/`.
+    code = [re.sub(r"[-_.][^-_./]*/[^/]*\Z", "", path) for path in paths if is_code(path)]
+    if sum(path not in pages for path in code) <= max(len(pages), n_prose):
+        return PROSE
+    return PROSE_BUT_HTML if n_prose else CODE
 
 
 def selects(collection: Collection, path: str) -> bool:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from qmd.errors import UsageError
 from qmd.ingest.glob_groups import Group, GroupMatcher, Token, Wildcard
-from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN
+from qmd.records import OWN_PATTERNS, UNWRITTEN_PATTERN
 
 MAX_MASK_CHARS = 8_192
 """Twice the longest path of most systems; a longer mask is a mistake or an attack."""
@@ -40,9 +40,6 @@ repetitions, 8 ms for a name of 255 characters. Six times the size of real masks
 
 _MAX_NESTING = 50
 """Maximum depth of nested braces and groups."""
-
-_ANY_CASE = re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", DEFAULT_PATTERN)
-"""`DEFAULT_PATTERN` with an ending in either letter case."""
 
 _RANGE = r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})\Z|([A-Za-z])\.\.([A-Za-z])\Z"
 
@@ -77,7 +74,7 @@ def parse_mask(mask: str) -> tuple[list[str], list[str]]:
 
     An empty mask selects markdown; a mask of exclusions selects every other file.
     """
-    parts = [_ANY_CASE if part == DEFAULT_PATTERN else portable(part) for part in split_mask(mask)]
+    parts = [portable(part) for part in split_mask(mask)]
     excluded = [part for part in parts if part.startswith("!") and not part.startswith("!(")]
     wanted = [part for part in parts if part not in excluded]
     return wanted or (["**"] if excluded else [UNWRITTEN_PATTERN]), [part[1:] for part in excluded]
@@ -91,8 +88,8 @@ def portable(glob: str) -> str:
 def compile_globs(patterns: Iterable[str]) -> PathMatcher:
     """Return one matcher for all `patterns`; it matches nothing when there are none.
 
-    Patterns are relative to the collection, case-sensitive, with `/` between segments; a leading `./` or `/` is
-    dropped.
+    Patterns are relative to the collection, with `/` between segments, and case-sensitive except `OWN_PATTERNS`; a
+    leading `./` or `/` is dropped.
 
     Raises:
         UsageError: A pattern is too long, nests too deep or has too many alternatives or groups.
@@ -100,6 +97,10 @@ def compile_globs(patterns: Iterable[str]) -> PathMatcher:
     sources: dict[str, None] = {}
     groups: list[GroupMatcher] = []
     for pattern in patterns:
+        if pattern in OWN_PATTERNS:
+            # One expression for all endings is thirty times as fast as one for each.
+            sources[rf".*\.(?i:{pattern[6:-1].replace(',', '|')})\Z"] = None
+            continue
         for alternative in expand_braces(pattern):
             trimmed = _relative(alternative)
             if not trimmed:

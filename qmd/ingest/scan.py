@@ -31,7 +31,7 @@ from qmd.ingest.ignores import (
 )
 from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.plugins import KINDS
-from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN, Collection, FileEntry
+from qmd.records import OWN_PATTERNS, PROSE, PROSE_BUT_HTML, UNWRITTEN_PATTERN, Collection, FileEntry
 from qmd.times import settled_time
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
@@ -123,6 +123,9 @@ class _Walk(Struct):
     git_ignored: list[str] = field(default_factory=list)
     folders: dict[str, int] = field(default_factory=dict)
     others: Counter[str] | None = None
+    expected: Set[str] = _EXPECTED
+    """Endings of the files that are counted in `others`."""
+    is_prose: bool = False
 
 
 class _Folder(Struct, frozen=True):
@@ -134,13 +137,14 @@ class _Folder(Struct, frozen=True):
     tree: WorkTree | None
 
 
-def scan_collection(collection: Collection, below: str = "", *, is_any: bool = False) -> ScanResult:
+def scan_collection(collection: Collection, below: str = "", *, enough: int | None = None) -> ScanResult:
     """Return the files of `collection` that its mask selects, sorted by POSIX path; with `below`, only those in it.
 
     The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
     Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
     collection skipped. `.qmdignore` and `.gitignore` files apply, also those of the work tree around the collection. A
-    collection whose path is a file contains that file alone. With `is_any`, it stops after the first files found.
+    collection whose path is a file contains that file alone. With `enough`, it stops after so many files and
+    the rest of their folder.
 
     Raises:
         NotFoundError: If the collection's folder does not exist or is not readable as a whole: an index must not be
@@ -161,7 +165,7 @@ def scan_collection(collection: Collection, below: str = "", *, is_any: bool = F
     walk = _plan(collection, root, below)
     tree = work_tree_around(Path(root)) if collection.gitignore else None
     todo = [_Folder("", repository_ignores(Path(root), tree), tree)]
-    while todo and not (is_any and walk.files and is_below(walk.files[-1].path, below)):
+    while todo and not (enough and len(walk.files) >= enough and is_below(walk.files[-1].path, below)):
         todo += _visit(walk, todo.pop())
     return _result(walk, below)
 
@@ -194,6 +198,7 @@ def _plan(collection: Collection, root: str, below: str) -> _Walk:
     ignore = [portable(glob) for glob in collection.ignore]
     # `drafts/**` and `drafts/` mean the folder too: skipping the whole folder is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
+    is_prose = collection.pattern in (PROSE, PROSE_BUT_HTML)
     return _Walk(
         folder=Path(root),
         below=below,
@@ -205,7 +210,9 @@ def _plan(collection: Collection, root: str, below: str) -> _Walk:
         asked_for=literal_segments(wanted),
         named=frozenset(one for path in literal_paths(wanted) for one in accumulate(path.split("/"), "{}/{}".format)),
         ignore_names=(GITIGNORE, QMDIGNORE) if collection.gitignore else (QMDIGNORE,),
-        others=Counter() if collection.pattern in (DEFAULT_PATTERN, UNWRITTEN_PATTERN) else None,
+        others=Counter() if collection.pattern in (*OWN_PATTERNS, UNWRITTEN_PATTERN) else None,
+        expected=_EXPECTED | (KINDS.keys() - {""}) if is_prose else _EXPECTED,
+        is_prose=is_prose,
     )
 
 
@@ -245,7 +252,7 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
                     below.append(inner)
             elif is_selected(path):
                 _add_file(walk, entry, path, folder.ignores, folder.tree)
-            elif (suffix := suffix_of(name)) in _EXPECTED:
+            elif (suffix := suffix_of(name)) in walk.expected:
                 _count_other(walk, entry, path, suffix, folder)
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
@@ -300,10 +307,7 @@ def _count_other(walk: _Walk, entry: os.DirEntry[str], path: str, suffix: str, f
     if entry.is_symlink() or (walk.excluded and walk.excluded.fullmatch(path)) or walk.others is None:
         return
     if not folder.ignores or ignored_by(path, False, folder.ignores, folder.tree, is_named=False) is None:
-        # A mask that selects it must have the same letter case.
-        kind = KINDS.get(suffix)
-        is_read = suffix not in BINARY or (kind is not None and not kind.is_name)
-        walk.others[path[-len(suffix) :] if is_read else suffix] += 1
+        walk.others[suffix] += 1
 
 
 def _add_file(
@@ -322,4 +326,4 @@ def _add_file(
     stat = entry.stat()
     # Sockets, pipes and devices would block or never end.
     if entry.is_file():
-        walk.files.append(FileEntry(path, walk.folder, stat.st_size, stat.st_mtime_ns))
+        walk.files.append(FileEntry(path, walk.folder, stat.st_size, stat.st_mtime_ns, walk.is_prose))

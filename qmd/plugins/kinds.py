@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
     def bytes_read(self, size_bytes: int) -> int:
         """Return how many bytes are read of a file of this size."""
-        return 0 if self.is_name else size_bytes
+        return 0 if self.is_name or self.is_missing else size_bytes
 
 
 _MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"

@@ -69,7 +69,7 @@ def _amount(progress: Progress, unit: Unit) -> str:
         return f"{progress.done:>{len(total)},} of {total}"
     size, name, digits = (1e6, "MB", 1) if progress.total >= 1e6 else (1e3, "kB", 0)
     total = f"{progress.total / size:,.{digits}f}"
-    return f"{progress.done / size:>{len(total)},.{digits}f} of {total} {name}"
+    return f"{progress.done / size:>{len(total)},.{digits}f} of {total} {name}" if progress.total >= 1e3 else ""
 
 
 def _rate(rate: float, unit: Unit) -> str:

@@ -96,7 +96,7 @@ class IndexReader(Protocol):
     def recorded_folders(self, collection: str) -> Mapping[str, int]:
         """Return path → mtime in ns of every folder of a collection at its last update; empty before the first."""
 
-    def left_out(self, collection: str) -> Sequence[SkippedFile]:
+    def left_out(self, collection: str | None) -> Sequence[SkippedFile]:
         """Return the files that the last update of a collection skipped."""
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.cli.invocation import Invocation
-from qmd.records import DEFAULT_PATTERN
+from qmd.records import DEFAULT_PATTERN, PROSE
 from qmd.render.drawing import Screen
 from tests.program import Qmd
 
@@ -82,7 +82,7 @@ def test_show_has_the_labels_that_programs_parse(indexed: Qmd, notes: Path) -> N
     indexed("collection", "exclude", "notes")
     indexed("collection", "update-cmd", "notes", "git", "pull")
     assert indexed("collection", "info", "notes").out == (
-        f"Collection: notes\n  Path:     {notes}\n  Pattern:  {DEFAULT_PATTERN}\n  Include:  no\n  Update:   git pull\n"
+        f"Collection: notes\n  Path:     {notes}\n  Pattern:  {PROSE}\n  Include:  no\n  Update:   git pull\n"
     )
 
 

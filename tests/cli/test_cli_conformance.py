@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from qmd import __version__
+from qmd.records import PROSE
 from tests.program import Qmd
 
 
@@ -72,9 +73,8 @@ def test_a_document_that_an_ignore_glob_excludes_is_named_with_the_glob(qmd: Qmd
 
 
 def test_a_file_outside_the_mask_is_named_with_the_mask(indexed: Qmd, notes: Path) -> None:
-    (notes / "plan.txt").write_text("plan\n")
-    rule = "Ignore rule: **/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd} (mask of collection 'notes')"
-    assert rule in indexed("get", "plan.txt").err
+    (notes / "plan.csv").write_text("plan\n")
+    assert f"Ignore rule: {PROSE} (mask of collection 'notes')" in indexed("get", "plan.csv").err
 
 
 def test_a_new_file_is_not_found_but_known_to_exist(indexed: Qmd, notes: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from qmd.config.paths import locate
 from qmd.files import is_locked
-from qmd.records import DEFAULT_PATTERN
 from qmd.store import runs
 from qmd.store.runs import EmbeddingLock
 from qmd.store.sqlite.files import PAGE_BYTES
@@ -20,18 +19,18 @@ from tests.program import Qmd
 def test_index_makes_collections_and_vectors_at_once(qmd: Qmd, notes: Path) -> None:
     run = qmd("index", "notes")
     assert (run.status, run.err) == (0, "")
-    assert f"notes: 3 new, 0 updated, 0 unchanged, 0 removed  ({notes}, {DEFAULT_PATTERN})\n" in run.out
+    assert run.out.startswith("✓ notes  3 notes  ~/notes\n")
     assert "✓ Done! Embedded" in run.out
 
 
 def test_index_alone_refreshes_everything(indexed: Qmd, notes: Path) -> None:
     (notes / "new.md").write_text("# Fresh\n")
     (notes / "pricing.md").unlink()
-    assert "notes: 1 new, 0 updated, 2 unchanged, 1 removed" in indexed("index", "--no-embed").out
+    assert "✓ notes  1 new, 1 removed, 3 notes  ~/notes\n" in indexed("index", "--no-embed").out
 
 
 def test_index_of_a_known_folder_refreshes_it_under_its_name(indexed: Qmd, notes: Path) -> None:
-    assert "notes: 0 new, 0 updated, 3 unchanged, 0 removed" in indexed("index", f"{notes}/", "--no-embed").out
+    assert "✓ notes  3 notes  ~/notes\n" in indexed("index", f"{notes}/", "--no-embed").out
 
 
 def names(qmd: Qmd) -> list[str]:
@@ -43,23 +42,20 @@ def test_index_of_a_folder_in_a_collection_refreshes_that_part_of_it(indexed: Qm
     (notes / "elsewhere.md").write_text("# Elsewhere\n")
     (notes / "pricing.md").unlink()
     run = indexed("index", str(notes / "daily"), "--no-embed")
-    assert run.out == (
-        f"'daily' is already in notes: 1 new, 0 updated, 1 unchanged, 0 removed  ({notes}, {DEFAULT_PATTERN})\n"
-    )
+    assert run.out == "✓ notes/daily  1 new, 2 notes  ~/notes/daily\n"
     assert names(indexed) == ["notes"]
     run = indexed("index", str(notes / "elsewhere.md"), str(notes / "daily"), "--no-embed")
-    assert "'elsewhere.md' is already in notes: 1 new" in run.out
-    assert "'daily' is already in notes: 0 new" in run.out
+    assert "✓ notes/elsewhere.md  1 note  ~/notes/elsewhere.md\n" in run.out
+    assert "✓ notes/daily  2 notes  ~/notes/daily\n" in run.out
     assert (
-        "notes: 0 new, 0 updated, 4 unchanged, 1 removed"
-        in indexed("index", str(notes / "daily"), str(notes), "--no-embed").out
+        "✓ notes  1 removed, 4 notes  ~/notes\n" in indexed("index", str(notes / "daily"), str(notes), "--no-embed").out
     )
 
 
 def test_a_named_folder_in_a_collection_is_a_collection_of_its_own(indexed: Qmd, notes: Path) -> None:
     indexed("index", str(notes / "daily"), "--name", "diary", "--no-embed")
     assert names(indexed) == ["notes", "diary"]
-    assert "diary: 0 new" in indexed("index", str(notes / "daily"), "--no-embed").out
+    assert "✓ diary  1 note" in indexed("index", str(notes / "daily"), "--no-embed").out
 
 
 def test_a_folder_around_a_collection_and_other_masks_make_collections(indexed: Qmd, notes: Path) -> None:
@@ -71,13 +67,13 @@ def test_a_folder_around_a_collection_and_other_masks_make_collections(indexed: 
 
 def test_a_folder_that_its_collection_keeps_out_is_indexed_when_it_is_named(indexed: Qmd, notes: Path) -> None:
     (notes / ".qmdignore").write_text("daily/\n")
-    assert "daily: 1 new" in indexed("index", str(notes / "daily"), "--no-embed").out
+    assert "✓ daily  1 note" in indexed("index", str(notes / "daily"), "--no-embed").out
     (notes / "empty").mkdir()
-    assert "'empty' is already in notes: 0 new" in indexed("index", str(notes / "empty"), "--no-embed").out
+    assert "✓ notes/empty  0 notes" in indexed("index", str(notes / "empty"), "--no-embed").out
 
 
 def test_a_single_file_is_a_collection(qmd: Qmd, notes: Path) -> None:
-    assert "pricing: 1 new" in qmd("index", str(notes / "pricing.md"), "--no-embed").out
+    assert "✓ pricing  1 note " in qmd("index", str(notes / "pricing.md"), "--no-embed").out
 
 
 def test_folders_of_one_name_get_names_of_their_own(qmd: Qmd, home: Path) -> None:
@@ -114,24 +110,23 @@ def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed: Qmd, n
 
 def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) -> None:
     run = indexed("update")
-    assert run.out.startswith(f"Updating 1 collection(s)...\n\n[1/1] notes ({DEFAULT_PATTERN})\n")
-    assert "Indexed: 0 new, 0 updated, 3 unchanged, 0 removed\n" in run.out
-    assert "✓ All collections updated.\n" in run.out
+    counts = "Indexed: 0 new, 0 updated, 3 unchanged, 0 removed\n"
+    assert run.out.startswith(f"✓ notes  3 notes  ~/notes\n{counts}"), "programs look for the counts"
 
 
 def test_a_terminal_shows_one_short_line_for_each_collection(indexed: Qmd, notes: Path) -> None:
     (notes / "new.md").write_text("# New\n\nA wombat.\n")
     assert indexed("update", "--color", "always").out == (
-        "✓ notes: 1 new, 3 unchanged  (~/notes)\n4 texts without vectors. To compute them: qmd embed\n"
+        "✓ notes  1 new, 4 notes  ~/notes\n4 texts without vectors. To compute them: qmd embed\n"
     )
     run = indexed("index", str(notes / "new.md"), "--no-embed", "--color", "always")
-    assert run.out == "✓ 'new.md' is already in notes: 1 unchanged  (~/notes)\n"
+    assert run.out == "✓ notes/new.md  1 note  ~/notes/new.md\n"
 
 
 def test_update_may_name_collections(indexed: Qmd, home: Path) -> None:
     (home / "other").mkdir()
     indexed("collection", "add", "other")
-    assert "[1/1] other" in indexed("update", "-c", "other").out
+    assert "✓ other  0 notes" in indexed("update", "-c", "other").out
     assert indexed("update", "-c", "nope").status == 3
 
 
@@ -264,7 +259,7 @@ def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd:
     mended = qmd("index")
     assert mended.status == 0
     assert f"was damaged: it was set aside as '{database}.damaged'" in mended.err
-    assert "3 new, 0 updated, 0 unchanged, 0 removed" in mended.out
+    assert "✓ notes  3 notes" in mended.out
     assert "pricing.md" in qmd("search", "pricing", "--files").out
     assert (database.with_name("index.sqlite.damaged")).read_bytes() == bytes(raw)
 

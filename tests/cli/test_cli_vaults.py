@@ -65,7 +65,7 @@ def test_get_takes_the_names_of_the_program_of_a_vault(
 
 def test_page_properties_filter_and_copies_of_pages_are_left_out(qmd: Qmd, home: Path) -> None:
     write_notes(home / "v", LOGSEQ | {"novel/bak/old.md": "rocket\n"})
-    assert "v: 5 new" in qmd("index", "v", "--no-embed").out
+    assert "✓ v  5 notes" in qmd("index", "v", "--no-embed").out
     for words in ("tag:work", 'tag:"side project"', "type:Project rocket"):
         assert [row["file"] for row in qmd("search", words, "--json").json] == ["qmd://v/pages/Project___Apollo.md"]
     assert "Ignore rule: bak/" in qmd("get", "v/logseq/bak/pages/Project___Apollo/2024.md").err

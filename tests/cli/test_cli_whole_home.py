@@ -10,7 +10,6 @@ import pytest
 
 from qmd.cli import indexing
 from qmd.cli.indexing import covers_all_collections
-from qmd.records import DEFAULT_PATTERN
 from tests.processes import unmeasured
 from tests.program import Qmd
 
@@ -28,11 +27,11 @@ def test_the_home_folder_is_not_indexed_without_a_question(qmd: Qmd, home: Path,
     folder = home.parent if form == "{above}" else home
     assert (run.status, run.out) == (2, "")
     assert run.err == (
-        f"error: '{folder}' is a whole disk or home folder; files that match {DEFAULT_PATTERN}: 3\n"
+        f"error: '{folder}' is a whole disk or home folder; files of prose: 3\n"
         f"hint: name the folder of your notes, or: qmd index {shlex.quote(str(folder))} --yes\n"
     )
     assert names(qmd) == []
-    assert "3 new" in qmd("index", typed, "--no-embed", "--yes").out
+    assert "3 notes" in qmd("index", typed, "--no-embed", "--yes").out
 
 
 def test_a_home_folder_that_is_a_link_is_known_by_its_place(
@@ -45,8 +44,8 @@ def test_a_home_folder_that_is_a_link_is_known_by_its_place(
 
 def test_a_home_folder_that_is_a_collection_is_refreshed_without_a_question(qmd: Qmd, home: Path, notes: Path) -> None:
     assert qmd("index", ".", "--yes", "--no-embed").status == 0
-    assert "3 unchanged" in qmd("index", ".", "--no-embed").out
-    assert "3 unchanged" in qmd("index", "--no-embed").out
+    assert "3 notes" in qmd("index", ".", "--no-embed").out
+    assert "3 notes" in qmd("index", "--no-embed").out
 
 
 def test_a_program_that_adds_the_home_folder_as_a_collection_is_not_asked(qmd: Qmd, home: Path, notes: Path) -> None:
@@ -62,7 +61,7 @@ def test_a_link_into_a_folder_that_may_not_be_entered_does_not_end_the_count(qmd
         run = qmd("index", ".", "--no-embed")
     finally:
         closed.chmod(0o700)
-    assert (run.status, f"files that match {DEFAULT_PATTERN}: 3" in run.err) == (2, True)
+    assert (run.status, "files of prose: 3" in run.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +107,5 @@ def test_a_person_is_asked_with_the_count(home: Path, notes: Path, answer: str, 
         shown = b"" if status else os.read(ours, 4096)
         assert run.wait() == status
     os.close(ours)
-    assert (
-        f"'{home}' is a whole disk or home folder; files that match {DEFAULT_PATTERN}: 3. Index them all? [y/N] "
-        in said
-    )
-    assert (b"3 new" in shown) is (status == 0)
+    assert f"'{home}' is a whole disk or home folder; files of prose: 3. Index them all? [y/N] " in said
+    assert (b"3 notes" in shown) is (status == 0)

@@ -43,7 +43,7 @@ def _qmd(world: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
 
 def test_without_the_packages_of_models_words_are_indexed_and_searched(world: dict[str, str]) -> None:
     indexed = _qmd(world, "index", "notes")
-    assert (indexed.returncode, indexed.stdout[:12]) == (0, "notes: 1 new")
+    assert (indexed.returncode, indexed.stdout[:15]) == (0, "✓ notes  1 note")
     assert "is not installed" in indexed.stderr
     assert indexed.stderr.endswith("to search by words: qmd search\n")
     for command in ("search", "query"):

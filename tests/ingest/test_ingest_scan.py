@@ -44,9 +44,9 @@ def test_files_come_sorted_by_path_with_size_and_time(tmp_path: Path) -> None:
 def test_whether_there_is_any_file_is_known_at_the_first_folder_that_has_one(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b/c.md", "d/e/f.md", "d/g/h.md")
     notes = Collection("notes", tmp_path)
-    assert list(scan_collection(notes, is_any=True).folders) == [""]
-    assert len(scan_collection(notes, "d", is_any=True).files) == 1
-    assert not scan_collection(notes, "b/x", is_any=True).files
+    assert list(scan_collection(notes, enough=1).folders) == [""]
+    assert len(scan_collection(notes, "d", enough=1).files) == 1
+    assert not scan_collection(notes, "b/x", enough=1).files
 
 
 FOUND: dict[str, tuple[str, dict[str, str], str, list[str]]] = {

@@ -66,12 +66,14 @@ def test_files_of_a_kind_are_read_anew_once_when_their_reader_is_another(
     qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_notes(tmp_path / "glass", {"a.html": "drawkcab", "sub/b.html": "<p>x", "c.md": "# C"})
-    assert "3 new" in qmd("index", str(tmp_path / "glass"), "--glob", "**/*.{md,html}", "--no-embed").out
+    assert (
+        "3 notes (2 html, 1 md)" in qmd("index", str(tmp_path / "glass"), "--glob", "**/*.{md,html}", "--no-embed").out
+    )
     assert "0 updated, 3 unchanged" in qmd("update").out
     kind = KINDS[".html"]._replace(decode=f"{__name__}:reversed_text", version=KINDS[".html"].version + 1)
     monkeypatch.setitem(plugins.KINDS, ".html", kind)
     # A part of the collection is not all that the new reader has to read.
-    assert "2 updated, 1 unchanged" in qmd("index", str(tmp_path / "glass" / "sub"), "--no-embed").out
+    assert "2 updated, 3 notes" in qmd("index", str(tmp_path / "glass" / "sub"), "--no-embed").out
     assert "a.html" in qmd("search", "backward", "--files").out
     (tmp_path / "glass" / "a.html").touch()
     assert "0 updated, 3 unchanged" in qmd("update").out
@@ -94,7 +96,7 @@ def test_an_index_from_before_a_kind_was_known_reads_its_files_anew_once(
             before.setitem(plugins.KINDS, suffix, Kind("qmd.ingest.outline:outline_text"))
         for suffix in (".rst", ".srt"):
             before.delitem(plugins.KINDS, suffix)
-        assert "6 new" in qmd("index", str(tmp_path / "n"), "--glob", "**/*", "--no-embed").out
+        assert "6 notes" in qmd("index", str(tmp_path / "n"), "--glob", "**/*", "--no-embed").out
         assert "steam" in qmd("get", "c.srt:3").out
     # A second reading finds the same text of two of the four.
     assert "2 updated, 4 unchanged" in qmd("update").out

@@ -157,8 +157,8 @@ def assert_nothing_is_made_again(qmd: Qmd, index: Path, *options: str) -> None:
     before = json.loads(qmd("status", "--json", *options))
     vectors = stored_vectors(index)
     shown = qmd("index", *options)
-    done = [line for line in shown.splitlines() if " unchanged, " in line]
-    assert done and all(": 0 new, 0 updated, " in line and ", 0 removed " in line for line in done)
+    done = [line for line in shown.splitlines() if line.startswith("✓ ") and " note" in line]
+    assert done and all(re.match(r"✓ \S+  [0-9,]+ notes?  ", line) for line in done), "nothing new, updated or removed"
     assert "All content hashes already have embeddings" in shown
     after = json.loads(qmd("status", "--json", *options))
     for key in ("totalDocuments", "needsEmbedding", "chunks", "vectors", "fingerprint"):

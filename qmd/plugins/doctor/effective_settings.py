@@ -12,12 +12,12 @@ from qmd.config.settings import MODEL_OPTIONS, Config
 from qmd.inference.settings import SLOTS
 from qmd.plugins import hooks
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
-from qmd.records import DEFAULT_PATTERN, UNWRITTEN_PATTERN
+from qmd.records import OWN_PATTERNS, UNWRITTEN_PATTERN
 
 if TYPE_CHECKING:
     from qmd.plugins.doctor.inspection import EngineReport
 
-_DEFAULTS = (None, True, (), DEFAULT_PATTERN, UNWRITTEN_PATTERN)
+_DEFAULTS = (None, True, (), *OWN_PATTERNS, UNWRITTEN_PATTERN)
 
 
 class EffectiveSetting(Struct, frozen=True):

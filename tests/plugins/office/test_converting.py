@@ -152,15 +152,16 @@ def test_without_the_extra_files_wait_and_texts_stay(shelf: Qmd, home: Path, mon
         patch.setitem(KINDS, ".pdf", KINDS[".pdf"]._replace(needs="not_installed"))
         for name in ("new.pdf", "other.pdf", "report.pdf"):
             (home / "shelf" / name).write_bytes(pdf(["Page about barley"]))
-        said = f"warning: files that end in .pdf are skipped; to read them: {install_command('files')}\n"
+        said = f"shelf: skipped 3 files (3 pdf); to read .pdf: {install_command('files')}\n"
         assert shelf("update").err == said
         assert "Page about rye" in shelf("get", "report.pdf").out
         (home / "b").mkdir()
         (home / "b/a.md").write_text("a")
         (home / "b/x.PDF").write_bytes(b"x")
-        remedy = f"to read .PDF: {install_command('files')}"
-        assert shelf("index", "b", "--no-embed").err == f"b: skipped 1 .PDF; {remedy}\n"
-        assert f"Not taken: 1 .PDF; {remedy}\n" in shelf("status").out
+        remedy = f"to read .pdf: {install_command('files')}"
+        assert shelf("index", "b", "--no-embed").err == f"b: skipped 1 file (1 pdf); {remedy}\n"
+        assert shelf("update").err == "", "it is said once"
+        assert f"Not taken: 4 pdf; {remedy}\n" in shelf("status").out
     assert "2 new, 1 updated" in shelf("update").out
 
 

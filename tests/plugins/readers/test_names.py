@@ -20,7 +20,7 @@ def test_a_picture_is_found_by_its_name_and_by_links(qmd: Qmd, tmp_path: Path, m
     with (folder / "film.mp4").open("wb") as film:
         film.truncate(50_000_000)
     indexed = qmd("index", str(folder), "--glob", "**/*.{md,png,PNG,mp4}", "--no-embed")
-    assert ("4 new, 0 updated, 0 unchanged" in indexed.out, indexed.err) == (True, "")
+    assert ("4 notes" in indexed.out, indexed.err) == (True, "")
     assert json.loads(qmd("search", "invoice 2024", "--json").out)[0]["file"] == "qmd://n/pics/invoice-2024.png"
     assert "img_01.PNG" in qmd("search", "floor plan", "--files").out
     assert "1: pics/invoice-2024.png" in qmd("get", "invoice-2024.png").out
