@@ -124,7 +124,7 @@ def _find_alternatives(
     is_all_unknown = not any(frequencies.values())
     # With one sign of another language its words are not corrected: most are no errors, and one warning lists them.
     is_foreign = not {language, language_of(text)} <= {"en", None}
-    unknown_trace = trace if language == "en" else Trace()
+    unknown_trace = trace if {language, reader.main_language(scope)} <= {"en", None} else Trace()
     substitutes = {
         term: [forms[term]]
         if term in forms
@@ -134,8 +134,8 @@ def _find_alternatives(
     if len(unknown) > MAX_UNKNOWN:
         trace.warn(f"{len(unknown) - MAX_UNKNOWN} further words do not appear in any note")
     missing = [term.text for term in filterfalse(substitutes.get, unknown[:MAX_UNKNOWN])]
-    if missing and language != "en":
-        trace.warn(f"the query is read as {LANGUAGES[language]}: no note has {_quote(missing)}")
+    if missing and unknown_trace is not trace:
+        trace.warn(f"the query is read as {LANGUAGES.get(language, 'English')}: no note has {_quote(missing)}")
     return forms, substitutes
 
 
