@@ -51,7 +51,7 @@ def add_collection(
     check_name(name)
     config = configuration.written()
     if config.collection(name) is not None:
-        raise QmdError(f"Collection '{name}' already exists.", "Use a different name with --name <name>")
+        raise QmdError(f"Collection already exists: {name}", "Use a different name with --name <name>")
     # Without a mask, a collection from before the default included more than `.md` is the same one.
     same = (pattern, UNWRITTEN_PATTERN) if pattern == DEFAULT_PATTERN else (pattern,)
     for one in config.collections:
@@ -78,7 +78,7 @@ def ensure_collection(
             raise nothing_to_index(unnamed, scan.git_ignored)
         check_name(new := name or _free_name(config, path))
         if config.collection(new) is not None:
-            raise UsageError(f"collection '{new}' already exists", "choose another with --name")
+            raise UsageError(f"Collection already exists: {new}", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
             edits.add_collection(configuration.edit, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
@@ -145,7 +145,7 @@ def rename_collection(configuration: Configuration, old: str, new: str) -> None:
     with configuration.open_writer() as writer:
         check_name(new)
         if config.collection(new) is not None:
-            raise QmdError(f"Collection name already exists: {new}", "choose another name")
+            raise QmdError(f"Collection already exists: {new}", "choose another name")
         with _in_one_step(writer, configuration):
             writer.rename_collection(old, new)
             edits.rename_collection(configuration.edit, old, new)

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import pairwise
 
 from qmd import plugins
+from qmd.errors import UsageError
 from qmd.plugins import Command
 
 COMPLETION_REQUEST = "_QMD_COMPLETE"
@@ -150,6 +151,12 @@ IDLE_OPTIONS: Mapping[str, Collection[str]] = {
 }
 """Options without effect that a command accepts because programs pass them; its help does not list them."""
 
+WORKERS = (
+    r"index|update|embed|watch|cleanup|init|install|pull|store copy|skill install|models (pull|prepare|remove|export)"
+    r"|models import|collection (add|rename|remove|include|exclude|update-cmd)|context (add|rm)"
+)
+"""Commands whose output reports their work, and no result."""
+
 NAMES: Collection[str] = (*(command.name for command in COMMANDS), *ALIASES)
 
 
@@ -195,3 +202,8 @@ def usage_of(command: Command) -> str:
         # `cli` is the default and not worth typing.
         usage = usage.replace("{formats}", "|".join(name for name in FORMATS if name != "cli"))
     return usage
+
+
+def wrong_usage(command: Command, reason: str, hint: str | None = None) -> UsageError:
+    """Return the error with the usage as its second line; without a hint, an example becomes it."""
+    return UsageError(reason, hint, details=[f"Usage: qmd {usage_of(command)}"])
