@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from qmd.escapes import message_line
@@ -11,17 +10,6 @@ if TYPE_CHECKING:
     from logging import Logger
 
     from qmd.config.trust import GatedItems
-
-
-_CONSTANT = (
-    r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
-    r"|^(not \w+: )?no \w+ model|^the same text is in|^QMD_\w+ is no variable"
-)
-
-
-def kind_of_notice(warning: str) -> str | None:
-    """Return a warning about the index, its models or copies, without counts; None for one about the request."""
-    return re.sub(r"\b\d+(?=[ %])", "", warning) if re.search(_CONSTANT, warning) else None
 
 
 class Notices:

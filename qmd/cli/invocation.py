@@ -10,7 +10,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from qmd.app.notices import Notices, kind_of_notice
+from qmd.app.notices import Notices
 from qmd.cli.commands import find_spec, wrong_usage
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import Locations, locate
@@ -105,7 +105,11 @@ class Invocation(Struct, frozen=True):
     def warn_each(self, locations: Locations, warnings: Iterable[str]) -> None:
         """Print warnings; on a terminal those about the index itself once a day, as plain lines."""
         for warning in warnings:
-            kind = kind_of_notice(warning) if self.messages is not None else None
+            kind = None
+            if self.messages is not None:
+                from qmd.render.text import kind_of_notice
+
+                kind = kind_of_notice(warning)
             mark = locations.cache / f"{locations.key}-{crc32((kind or '').encode()):08x}.shown"
             if kind is None:
                 warn(warning)

@@ -8,7 +8,6 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.app.notices import kind_of_notice
 from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
 from qmd.escapes import LONG_CHARS, address_line, one_line, visible
@@ -16,7 +15,7 @@ from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
-from qmd.render.text import number_lines
+from qmd.render.text import kind_of_notice, number_lines
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
