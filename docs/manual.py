@@ -65,7 +65,7 @@ qmd searches your own markdown files on this machine: by words, by meaning, or b
 Make a folder searchable with "qmd index ~/notes" and ask with "qmd query".
 Results go to stdout; warnings, progress and errors to stderr.
 Options may appear before or after the words, "--" ends them, and "-n5" means "-n 5".
-Every command takes --index NAME (a separate index), --color auto|always|never, --no-pager and --help.
+Every command takes --index NAME (a separate index), --color auto|always|never, --no-pager, --quiet (only results and errors) and --help.
 """
 
 _FILES = {

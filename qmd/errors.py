@@ -155,7 +155,7 @@ def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     elif known:
         hint = f"known: {', '.join(known)}; see: qmd collection list"
     else:
-        hint = "add one: qmd index ."
+        hint = "add one: qmd index ~/notes"
     return NotFoundError(f"Collection not found: {name}", hint)
 
 

@@ -52,7 +52,7 @@ def add_collection(
     check_name(name)
     config = configuration.written()
     if config.collection(name) is not None:
-        raise QmdError(f"Collection '{name}' already exists.", "Use a different name with --name <name>")
+        raise QmdError(f"Collection already exists: {name}", "Use a different name with --name <name>")
     _refuse_twin(config, name, folder, pattern)
     folder, settings = configuration.locations.shorten(folder), {"gitignore": None if gitignore else False}
     return edits.add_collection(configuration.edit, name, folder, pattern, {**settings, "ignore": [*ignore] or None})
@@ -89,7 +89,7 @@ def ensure_collection(
         _refuse_empty(Collection("", path, mask, gitignore=gitignore))
         check_name(new := name or _free_name(config, path))
         if config.collection(new) is not None:
-            raise UsageError(f"collection '{new}' already exists", "choose another with --name")
+            raise UsageError(f"Collection already exists: {new}", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
             edits.add_collection(configuration.edit, new, configuration.locations.shorten(path), mask)
@@ -166,7 +166,7 @@ def set_collection(
     if new is not None:
         check_name(new)
         if config.collection(new) is not None:
-            raise QmdError(f"Collection name already exists: {new}", "choose another name")
+            raise QmdError(f"Collection already exists: {new}", "choose another name")
     if path is not None or pattern is not None:
         _refuse_twin(config, name, path or one.path, pattern or one.pattern)
     with configuration.open_writer() as writer, _in_one_step(writer, configuration):

@@ -360,7 +360,7 @@ class Index(ReadingIndex):
             BusyError: Another process is embedding, or uses the index.
         """
         if not self.exists():
-            raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index .")
+            raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index ~/notes")
         with self._configuration.open_writer() as writer:
             if dry_run:
                 return writer.cleanup(dry_run=True)

@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
 from qmd.errors import refuse_unknown
 from qmd.ingest.links import MEDIA
 from qmd.records import Scope, StoredDocument
+from qmd.retrieval.hits import group_copies
 
 if TYPE_CHECKING:
     from qmd.retrieval.lookup import ResolvedDocument
@@ -75,6 +78,8 @@ def find_related(
     ]
     notes.sort(key=lambda note: (-note.score, note.document.id))
     warnings = () if nearest else ("from links only: the note has no vectors; run 'qmd embed'",)
+    copies = group_copies([one.document for one in notes])
+    notes = [replace(one, also_in=copies[one.document.id]) for one in notes if one.document.id in copies]
     return RelatedNotes(document, tuple(notes[:limit]), (*found.warnings, *warnings))
 
 

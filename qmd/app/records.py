@@ -111,6 +111,8 @@ class RelatedNote(Struct, frozen=True):
     linked_from: bool
     shared_links: float
     """Degree to which both link to the same notes, >= 0."""
+    also_in: tuple[str, ...] = ()
+    """Addresses of its copies."""
 
 
 class RelatedNotes(Struct, frozen=True):

@@ -6,12 +6,13 @@ Typer is imported with the module of the command, so `qmd --version` and unknown
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
 import qmd
-from qmd.cli.commands import COMPLETION_REQUEST, IDLE_OPTIONS, NAMES, foreign_commands, group_of, usage_of
+from qmd.cli.commands import COMPLETION_REQUEST, NAMES, WORKERS, foreign_commands, group_of
 from qmd.cli.output import (
     find_screen,
     flush_result,
@@ -20,6 +21,7 @@ from qmd.cli.output import (
     prepare_streams,
     report,
     report_unexpected,
+    run_quietly,
     say,
     set_message_colours,
     stderr_is_terminal,
@@ -107,41 +109,49 @@ def _run(argv: list[str]) -> int:
     return _run_without_command(argv) if found is None else _run_command(*found)
 
 
-def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
+def _run_command(command: BuiltCommand, args: Sequence[str], *, is_quiet: bool = False) -> int:
     spec = command.spec
-    arguments = arrange(args, command.declared)
-    if "--version" in arguments.flags:
-        return _print_version()
-    if "--skill" in arguments.flags:
-        return _run(["skill", "show"])
-    if "--help" in arguments.flags:
-        from qmd.cli.help import command_help, describe
-
-        return _show_help(command_help(describe(command)), arguments)
-    colour = arguments.settings.get("--color", "auto")
-    if stderr_is_terminal():
-        set_message_colours(colour)
-    idle = [name for name in dict.fromkeys(arguments.options) if name in IDLE_OPTIONS.get(spec.name, ())]
-    for warning in (*arguments.warnings, *(f"option '{name}' has no effect on 'qmd {spec.name}'" for name in idle)):
-        warn(warning)
-    values = command.read(arguments)
-    from qmd.cli.invocation import Invocation, working_folder
-
-    invocation = Invocation(
-        spec.name,
-        usage_of(spec),
-        dict(os.environ),
-        working_folder(),
-        find_screen(os.environ, colour, stdout_is_terminal()),
-        "--no-pager" in arguments.settings,
-        # Messages to a program stay plain whatever --color and the environment say.
-        find_screen(os.environ, colour, is_terminal=True) if stderr_is_terminal() else None,
-    )
     try:
+        arguments = arrange(args, command.declared)
+        if "--version" in arguments.flags:
+            if command.declared.is_search:
+                say("hint: -v prints the version; to exclude a word: qmd search 'oven -bread'")
+            return _print_version()
+        if "--skill" in arguments.flags:
+            return _run(["skill", "show"])
+        if "--help" in arguments.flags:
+            from qmd.cli.help import command_help, describe
+
+            return _show_help(command_help(describe(command)), arguments)
+        if "--quiet" in arguments.settings and not is_quiet:
+            has_result = not re.fullmatch(WORKERS, spec.name)
+            return run_quietly(lambda: _run_command(command, args, is_quiet=True), has_result=has_result)
+        colour = arguments.settings.get("--color", "auto")
+        if stderr_is_terminal():
+            set_message_colours(colour)
+        for warning in arguments.warnings:
+            warn(warning)
+        values = command.read(arguments)
+        from qmd.cli.invocation import Invocation, working_folder
+
+        invocation = Invocation(
+            spec.name,
+            dict(os.environ),
+            working_folder(),
+            find_screen(os.environ, colour, stdout_is_terminal()),
+            "--no-pager" in arguments.settings,
+            # Messages to a program stay plain whatever --color and the environment say.
+            find_screen(os.environ, colour, is_terminal=True) if stderr_is_terminal() else None,
+        )
         status: int = command.function(invocation, **command.bind(values))
     except NotFoundError as error:
         # Scripts read 1 as "it does not exist", and any other status as a failure.
         return EXIT_FAILURE if report(error) and spec.name.startswith(("collection ", "context ")) else error.exit_code
+    except UsageError as error:
+        from qmd.cli.help import example
+
+        error.hint = error.hint or example(spec, args)
+        raise
     return status
 
 
@@ -172,25 +182,12 @@ def _run_without_command(argv: list[str]) -> int:
     from qmd.cli.suggestions import is_question, unknown_command
 
     if is_question(name, rest, lambda: arrange(argv, build_command("query").declared).words):
-        _announce_query(argv)
+        if not {"-q", "--quiet"} & {*argv}:
+            from shlex import join
+
+            say(f"running: qmd query {join(argv)}")
         return _run(["query", *argv])
     raise unknown_command(name, rest)
-
-
-def _announce_query(argv: Sequence[str]) -> None:
-    """Print the command that runs instead."""
-    from shlex import join
-
-    line = f"running: qmd query {join(argv)}"
-    screen = find_screen(os.environ, "auto", stderr_is_terminal())
-    if screen is not None and stderr_is_terminal():
-        from rich.text import Text
-
-        from qmd.escapes import visible
-        from qmd.render.drawing import draw
-
-        line = draw(screen, Text(visible(line), style="faint"))
-    say(line)
 
 
 def _run_help(words: Sequence[str], arguments: Arguments) -> int:
@@ -253,6 +250,6 @@ def _run_group(name: str, words: Sequence[str], arguments: Arguments) -> int:
     is_error = name == "context" and not wants_help
     text = group_help(name, group_of(name))
     if is_error:
-        say(*text.splitlines())
+        say("error: no subcommand given", *text.splitlines())
         return EXIT_USAGE
     return _show_help(text, arguments)

@@ -151,7 +151,7 @@ def change(
     from qmd.cli.indexing import resolve_existing
 
     if path is None and not mask and new is None:
-        raise invocation.missing_argument()
+        raise invocation.missing("path, glob or name")
     place = path and resolve_existing(invocation, path)
     with invocation.open(invocation.locate(index)) as opened:
         lines = opened.set_collection(name, path=place, pattern=mask, new_name=new)

@@ -81,5 +81,5 @@ def _paths(index: Index, incomplete: str) -> Iterator[str]:
 
 
 def _open_index(ctx: Context) -> Index:
-    invocation = Invocation("", "", os.environ, working_folder())
+    invocation = Invocation("", os.environ, working_folder())
     return invocation.open(invocation.locate(ctx.params.get("index")))

@@ -17,9 +17,8 @@ from qmd.app.disk_paths import linker
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import FullPath, Index, NoLineNumbers, Output, Tokens, positive_number
+from qmd.cli.options import FullPath, Index, NoLineNumbers, Output, Tokens
 from qmd.cli.output import out, report, say, warn
-from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
 from qmd.escapes import address_line
 from qmd.render.formats import FetchedDocument, file_identifier, render_document, render_documents
@@ -40,13 +39,11 @@ File = Annotated[
         autocompletion=completion.documents,
     ),
 ]
-Pattern = Annotated[
-    list[str] | None, Argument(help="Globs, paths, names or docids.", autocompletion=completion.documents)
-]
+Pattern = Annotated[list[str], Argument(help="Globs, paths, names or docids.", autocompletion=completion.documents)]
 Folder = Annotated[
     list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
 ]
-Lines = Annotated[str | None, Option("-l", "--l", metavar="N", help="Show at most N lines.")]
+Lines = Annotated[int | None, Option("-l", "--l", metavar="N", min=1, help="Show at most N lines.")]
 _FOLDERS_NAMED = 5
 
 
@@ -80,7 +77,7 @@ class LineOptions(Struct, frozen=True):
 def get(
     invocation: Invocation,
     file: File,
-    from_line: Annotated[str | None, Option("--from", metavar="N", help="Start at line N.")] = None,
+    from_line: Annotated[int | None, Option("--from", metavar="N", min=1, help="Start at line N.")] = None,
     lines: Lines = None,
     shown: LineOptions = LineOptions(),
     index: Index = None,
@@ -90,11 +87,10 @@ def get(
     if suffix and words[0].startswith("qmd:"):
         index = index or unquote(suffix["index"])
         words = [word.replace(suffix[0], "") for word in words]
-    first = positive_number(from_line, "--from", 1) if from_line is not None else None
-    count = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        documents, problems = _find_each(invocation, opened, words, first, count)
+        documents, problems = _find_each(invocation, opened, words, from_line, lines)
+        invocation.warn_each(locations, (warning for one in documents for warning in one.warnings))
         if invocation.screen and not shown.is_plain:
             _show_pages(invocation, opened, documents, shown)
         else:
@@ -162,8 +158,6 @@ def _find_each(
             problems.append(problem)
             continue
         found.append(one)
-        for warning in one.warnings:
-            warn(warning)
         if reference == together:
             break
     whole, *others = problems or (None,)
@@ -175,25 +169,19 @@ def _find_each(
 
 def multi_get(
     invocation: Invocation,
-    pattern: Pattern = None,
+    pattern: Pattern,
     lines: Lines = None,
     max_bytes: Annotated[
-        str | None, Option("--max-bytes", metavar="N", help="Skip documents larger than N bytes.")
-    ] = None,
+        int, Option("--max-bytes", metavar="N", min=1, help="Skip documents larger than N bytes.")
+    ] = DEFAULT_MAX_BYTES,
     shown: LineOptions = LineOptions(),
     output: Output = Output(),
     index: Index = None,
 ) -> int:
-    if not pattern:
-        usage = invocation.missing_argument()
-        usage.hint = "pattern: glob (e.g., 'journals/2025-05*.md') or comma-separated list"
-        raise usage
     chosen = output.chosen()
-    max_lines = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
-    limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.multi_get(pattern, max_bytes=limit, max_lines=max_lines, folder=invocation.cwd)
+        found = opened.multi_get(pattern, max_bytes=max_bytes, max_lines=lines, folder=invocation.cwd)
         if not found.entries:
             for problem in found.problems:
                 say(problem)

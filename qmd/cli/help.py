@@ -86,7 +86,7 @@ def describe(command: BuiltCommand) -> CommandPage:
         sorted(alias for alias, name in ALIASES.items() if name == spec.name),
         [Row((_argument(one),), one.help) for one in shown if one.param_type_name == "argument" and one.help],
         [_option(one) for one in options.values() if one.opts[0] not in idle],
-        [*index, "--color auto|always|never", "--no-pager", "-h, --help"],
+        [*index, "--color WHEN", "--no-pager", "-q, --quiet", "-h, --help"],
         spec.examples or EXAMPLES.get(spec.name, ()),
     )
 
@@ -259,6 +259,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 """Two examples of each command, of at most 80 columns. A test runs them in the collection `notes`, a folder with the
 files `pricing.md`, `ideas.md` and `daily/2026-03-01.md`."""
+
+
+def example(command: Command, typed: Sequence[str]) -> str:
+    """Return an example of a command, if possible with one of the options in `typed`."""
+    examples = command.examples or EXAMPLES.get(command.name, (f"qmd {command.name} --help",))
+    return next((one for one in examples if any(f" {word} " in one for word in typed if word[:1] == "-")), examples[0])
 
 
 _PAGE = """\

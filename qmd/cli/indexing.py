@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections import Counter
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, cuts_declarations
+from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
@@ -48,12 +47,12 @@ def index(
     no_ignore: NoIgnore = False,
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
     verify: Verify = False,
-    chunk_strategy: ChunkStrategy = None,
+    chunk_strategy: ChunkStrategy = "auto",
     yes: Annotated[bool, Option("--yes", help="Index a whole disk or home folder without asking.")] = False,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    cut_declarations = cuts_declarations(chunk_strategy)
+    cut_declarations = chunk_strategy == "auto"
     glob = _mask(glob, paths, all_files)
     locations = invocation.locate(index)
     absolute = [resolve_existing(invocation, path) for path in paths or ()]
@@ -281,27 +280,21 @@ def embed(
         bool, Option("-f", "--force", help="Compute all vectors again; searches use the old ones until then.")
     ] = False,
     collection: Collections = None,
-    max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
-    max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,
-    timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after MIN minutes.")] = None,
-    chunk_strategy: ChunkStrategy = None,
+    # Batches are sized by measured speed; these two are only checked.
+    max_docs: Annotated[int | None, Option("--max-docs-per-batch", hidden=True, min=1)] = None,
+    max_megabytes: Annotated[int | None, Option("--max-batch-mb", hidden=True, min=1)] = None,
+    timeout: Annotated[float | None, Option("--timeout", metavar="MIN", min=0, help="Stop after MIN minutes.")] = None,
+    chunk_strategy: ChunkStrategy = "auto",
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     from qmd.cli.embedding import embed_index
 
-    cut_declarations = cuts_declarations(chunk_strategy)
-    for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
-        # Batches are sized by measured speed; the options are only checked.
-        if value is not None and not re.fullmatch("0*[1-9][0-9]*", value):
-            raise UsageError(f"{label} must be a positive integer, not '{value}'")
-    if timeout is not None and timeout < 0:
-        raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")
     locations = invocation.locate(index)
     options: EmbedOptions = {
         "force": force,
         "timeout_s": timeout * 60 if timeout else None,
-        "cut_declarations": cut_declarations,
+        "cut_declarations": chunk_strategy == "auto",
     }
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if not opened.exists() and not opened.collections():

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from msgspec import Struct
 
 from qmd.app.notices import Notices
+from qmd.cli.commands import find_spec, wrong_usage
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
 from qmd.escapes import one_line, visible
+from qmd.files import is_recent, renew_mark
 from qmd.render.drawing import Screen
 from qmd.render.terminal import join_styled
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from qmd.config.trust import GatedItems
     from qmd.render.progress import Unit
 
+_DAY_S = 86_400.0
 _LONGEST_NAME = 220
 """Maximum bytes of an index's name: file systems allow 255, and locks and temporary files add to it."""
 
@@ -31,7 +35,6 @@ class Invocation(Struct, frozen=True):
     """One run of a command and its environment."""
 
     command: str
-    usage: str
     environ: Mapping[str, str]
     cwd: Path
     screen: Screen | None = None
@@ -99,6 +102,21 @@ class Invocation(Struct, frozen=True):
             timeout_s=parse_timeout(self.environ),
         )
 
+    def warn_each(self, locations: Locations, warnings: Iterable[str]) -> None:
+        """Print warnings; on a terminal those about the index itself once a day, as plain lines."""
+        for warning in warnings:
+            kind = None
+            if self.messages is not None:
+                from qmd.render.text import kind_of_notice
+
+                kind = kind_of_notice(warning)
+            mark = locations.cache / f"{locations.key}-{crc32((kind or '').encode()):08x}.shown"
+            if kind is None:
+                warn(warning)
+            elif not is_recent(mark, _DAY_S):
+                renew_mark(mark)
+                say(warning)
+
     def figure(self, number: int) -> str:
         """Format a number, with separators on a terminal only."""
         return f"{number:,}" if self.screen else str(number)
@@ -112,9 +130,9 @@ class Invocation(Struct, frozen=True):
 
         page(text, self.screen, self.environ)
 
-    def missing_argument(self) -> UsageError:
-        """Return the error for a missing argument: the usage line."""
-        return UsageError(f"Usage: qmd {self.usage}")
+    def missing(self, argument: str) -> UsageError:
+        """Return the error for a missing argument."""
+        return wrong_usage(find_spec(self.command), f"no {argument} given")
 
 
 class ServerNotices(Notices):

@@ -8,8 +8,8 @@ from typer import Argument
 
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import Collections, Index, Json, Limit, positive_number
-from qmd.cli.output import out, warn
+from qmd.cli.options import Collections, Index, Json, Limit
+from qmd.cli.output import out
 from qmd.render.text import json_text
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def links(invocation: Invocation, note: Note, json: Json = False, index: Index =
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.links(reference, folder=invocation.cwd)
-        for warning in found.warnings:
-            warn(warning)
+        invocation.warn_each(locations, found.warnings)
         if invocation.screen and not json:
             from qmd.render.links import draw_links
 
@@ -55,13 +54,11 @@ def related(
     reference = " ".join(note)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        limit = positive_number(n, "-n", _RELATED)
-        found = opened.related(reference, limit=limit, collections=collection or None, folder=invocation.cwd)
+        found = opened.related(reference, limit=n or _RELATED, collections=collection or None, folder=invocation.cwd)
         if invocation.screen and not json:
             links = opened.openers([(one, 1) for one in (found.document, *(note.document for note in found.notes))])
 
-    for warning in found.warnings:
-        warn(warning)
+    invocation.warn_each(locations, found.warnings)
     if invocation.screen and not json:
         from qmd.render.links import draw_related
 

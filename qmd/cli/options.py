@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Struct
 from typer import Argument, Option
@@ -11,7 +11,6 @@ from typer import Argument, Option
 from qmd.app.records import LEAST_TOKENS
 from qmd.cli import completion
 from qmd.cli.output import warn
-from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import UsageError
 from qmd.plugins import STORES
 from qmd.render.formats import DOCUMENT_FORMATS, FORMATS
@@ -45,7 +44,6 @@ FormatName = Annotated[
         "--format",
         metavar="NAME",
         help=f"{', '.join(DOCUMENT_FORMATS)}; a search also has grep.",
-        show_default=False,
         autocompletion=completion.one_of(*FORMATS),
     ),
 ]
@@ -54,12 +52,11 @@ NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Show no line n
 NoIgnore = Annotated[bool, Option("--no-ignore", help="Also index files that .gitignore excludes.")]
 NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
-    str | None,
+    Literal["auto", "regex"],
     Option(
         "--chunk-strategy",
         metavar="NAME",
         help="auto splits source code at declarations, regex splits it as plain text.",
-        autocompletion=completion.one_of("auto", "regex"),
     ),
 ]
 
@@ -67,7 +64,8 @@ QueryWords = Annotated[
     list[str] | None, Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
 ]
 Limit = Annotated[
-    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json, files, grep]")
+    int | None,
+    Option("-n", "--n", metavar="N", min=1, help="Show at most N results [default: 5; 20 for json, files, grep]"),
 ]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
 LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
@@ -104,28 +102,3 @@ class Output(Struct, frozen=True):
         if ignored := [f"--{name}" for name in asked if name != chosen]:
             warn(f"one format at a time: using {chosen}, {' and '.join(ignored)} has no effect")
         return chosen
-
-
-def positive_number(text: str | None, option: str, default: int) -> int:
-    """Return the value of a count option, at most `LARGEST_NUMBER`; warn and return the default if it is not valid."""
-    if text is None:
-        return default
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        warn(f"{option} '{text}' is not a positive whole number; using {default}")
-        return default
-    return min(number, LARGEST_NUMBER)
-
-
-def cuts_declarations(chunk_strategy: str | None) -> bool:
-    """Return whether source code is split at declarations (`auto`, the default), not as plain text (`regex`).
-
-    Raises:
-        UsageError: The strategy is unknown.
-    """
-    if chunk_strategy not in (None, "auto", "regex"):
-        raise UsageError(f"unknown --chunk-strategy '{chunk_strategy}'", "Valid: auto, regex")
-    return chunk_strategy != "regex"

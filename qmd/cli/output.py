@@ -9,9 +9,10 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from io import BufferedIOBase, BufferedWriter, RawIOBase, TextIOWrapper
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
+from io import BufferedIOBase, BufferedWriter, RawIOBase, TextIOBase, TextIOWrapper
 from typing import TYPE_CHECKING, TextIO, cast
 
 from qmd.errors import EXIT_FAILURE, BusyError, BusyModelError, QmdError, UsageError
@@ -133,7 +134,7 @@ def say(*texts: str) -> None:
         _write_message(line if line.endswith("\n") else f"{line}\n")
 
 
-_LABELS = {"error": "bad", "warning": "warning", "hint": "command"}
+_LABELS = {"error": "bad", "warning": "warning", "hint": "command", "running": "faint"}
 """Label of a message → its style."""
 
 _MIN_COLUMNS = 30
@@ -193,7 +194,7 @@ def show_progress(text: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    if not is_interactive():
+    if not is_interactive() or isinstance(sys.stderr, _Kept):
         return False
     _write_message(f"{message_line(question)} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -222,16 +223,37 @@ def flush_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+class _Kept(TextIOBase):
+    """Stream that keeps its last texts for the end of a quiet run."""
+
+    def __init__(self) -> None:
+        self.texts: deque[str] = deque(maxlen=1000)  # a server may run for months
+
+    def write(self, text: str, /) -> int:
+        self.texts.append(text)
+        return len(text)
+
+
+def run_quietly(run: Callable[[], int], *, has_result: bool) -> int:
+    """Run a command and drop its messages, and its output if that is no result; show them if its status is a failure.
+
+    An error that it raises needs no more words.
+    """
+    kept = _Kept()
+    with redirect_stderr(kept), nullcontext() if has_result else redirect_stdout(kept):
+        status = run()
+    for text in kept.texts if status else ():
+        _write_message(text)
+    return status
+
+
 def report(error: QmdError) -> int:
     with suppress(OutputError):  # if both streams are one terminal, the result comes first
         flush_result()
-    if error.message.startswith("Usage: "):
-        say(error.message)
-    else:
-        # Programs retry when they read SQLite's message.
-        is_index = isinstance(error, BusyError) and not isinstance(error, BusyModelError)
-        suffix = " (database is locked)" if is_index and "locked" not in error.message else ""
-        say(*f"error: {error.message}{suffix}".split("\n"))
+    # Programs retry when they read SQLite's message.
+    is_index = isinstance(error, BusyError) and not isinstance(error, BusyModelError)
+    suffix = " (database is locked)" if is_index and "locked" not in error.message else ""
+    say(*f"error: {error.message}{suffix}".split("\n"))
     if error.hint:
         say(f"hint: {error.hint}")
     return error.exit_code

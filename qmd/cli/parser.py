@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
-from qmd.cli.commands import COMMANDS, find_spec, usage_of
-from qmd.errors import UsageError, nearest_name
+from qmd.cli.commands import COMMANDS, IDLE_OPTIONS, find_spec, wrong_usage
+from qmd.errors import UsageError
 from qmd.plugins import Command, load
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _GLOBAL_FLAGS: Mapping[str, str] = {**dict(zip(_FLAGS, _FLAGS, strict=True)), "-
 """Spelling of a flag that is valid everywhere → its full name."""
 
 _NO_COLOUR = ("--no-color", "--no-colour")
-_SETTINGS: Options = {"--color": True, "--no-pager": False, **dict.fromkeys(_NO_COLOUR, False)}
+_SETTINGS: Options = {"--color": True, **dict.fromkeys(("--no-pager", "-q", "--quiet", *_NO_COLOUR), False)}
 """Options of the program → whether they take a value."""
 
 _RENAMED: Mapping[str, str] = {
@@ -44,7 +45,7 @@ _RENAMED: Mapping[str, str] = {
 
 _OTHER_TOOLS: Options = {
     **dict.fromkeys((*_RENAMED, "--path", "--query", "--context"), True),
-    **dict.fromkeys(("-j", "--background", "--verbose", "--quiet", "--pretty"), False),
+    **dict.fromkeys(("-j", "--background", "--verbose", "--pretty"), False),
 }
 """Undeclared option of another tool or an earlier version → whether it takes a value."""
 
@@ -166,13 +167,13 @@ def _add_option(name: str, value: str | None, declared: DeclaredOptions, found: 
     """Add an option to the arguments; return its name if it takes a count."""
     if name in _GLOBAL_FLAGS:
         found.flags.append(_GLOBAL_FLAGS[name])
-    meant = _resolve_name(name, declared, found.warnings)
+    meant = _resolve_name(name, value, declared, found.warnings)
     if value is None and declared.takes_value(meant):
-        raise UsageError(f"option '{meant}' needs a value")
+        raise UsageError(f"option '{name}' needs a value")
     if meant in _NO_COLOUR:
         found.settings["--color"] = "never"
     elif meant in _SETTINGS:
-        found.settings[meant] = value or ""
+        found.settings["--quiet" if meant == "-q" else meant] = value or ""
     elif declared.word_meaning(meant):
         found.words.append(value or "")
     elif meant in declared.own:
@@ -229,35 +230,26 @@ def _split(argument: str, declared: DeclaredOptions) -> tuple[str, str | None]:
     return argument, None
 
 
-def _resolve_name(name: str, declared: DeclaredOptions, warnings: list[str]) -> str:
+def _resolve_name(name: str, value: str | None, declared: DeclaredOptions, warnings: list[str]) -> str:
     """Return the name that the command declares for an option, and add a warning where they differ."""
-    if name in declared.own:
+    if name in declared.own and name not in IDLE_OPTIONS.get(declared.command, ()):
         return name
+    from qmd.cli.suggestions import HABITS, unknown_option
+
+    # These take no value in rg, and a number in other programs.
+    is_known = declared.takes_value(name) is not None and (name not in ("-l", "--count") or (value or "").isdecimal())
     meant = _RENAMED.get(name, "")
-    if meant in declared.own:
+    if meant in declared.own and is_known:
         warnings.append(f"option '{name}' is read as '{meant}'")
         return meant
     if word := declared.word_meaning(name):
         warnings.append(f"option '{name}' is read as {word}")
-    elif declared.takes_value(name) is None:
-        raise _unknown_option(name, declared)
+    elif not is_known:
+        raise unknown_option(name, declared.command, declared.own, is_search=declared.is_search)
     else:
-        warnings.append(f"option '{name}' has no effect on 'qmd {declared.command}'")
+        habit = f"; {HABITS[name]}" if declared.is_search and name in HABITS else ""
+        warnings.append(f"option '{name}' has no effect on 'qmd {declared.command}'{habit}")
     return name
-
-
-def _unknown_option(name: str, declared: DeclaredOptions) -> UsageError:
-    near = nearest_name(name, declared.own) if name.startswith("--") else None
-    manual = f"see: qmd {declared.command} --help" if declared.command else "see: qmd --help"
-    if name == "--model":
-        hint = "choose a model by 'models:' in index.yml, or by QMD_EMBED_MODEL; see: qmd models list"
-    elif near:
-        hint = f"did you mean '{near}'? {manual}"
-    elif name.startswith("--") or not declared.is_search:
-        hint = manual
-    else:
-        hint = f"for a word that starts with '-' quote the whole query or put '--' before it; {manual}"
-    return UsageError(f"unknown option '{name}'", hint)
 
 
 class BuiltCommand:
@@ -307,30 +299,43 @@ class BuiltCommand:
             with self.typer.make_context(f"qmd {self.spec.name}", arguments.argv) as context:
                 values: dict[str, object] = self.typer.invoke(context)
         except parser_error as exc:
-            if type(exc).__name__ == "MissingParameter":
-                raise UsageError(f"Usage: qmd {usage_of(self.spec)}") from exc
-            message = " ".join(exc.format_message().split())
-            message = f"{message[:1].lower()}{message[1:].rstrip('.')}"
-            raise UsageError(message, self._hint(arguments)) from exc
+            raise self._explain(exc, arguments) from exc
         for one in self.typer.params:
             value = values.get(one.name)
-            if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+            if isinstance(value, int):
+                values[one.name] = max(-LARGEST_NUMBER, min(value, LARGEST_NUMBER))
+            elif isinstance(value, float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
                 raise UsageError(f"{one.opts[0]} '{value}' is not a number from -{LARGEST_NUMBER} to {LARGEST_NUMBER}")
         return values
 
     def bind(self, values: Mapping[str, object]) -> dict[str, object]:
         """Return the function's arguments without the invocation; a required one that is empty counts as missing."""
-        if any(one.required and values[one.name] in ("", [""]) for one in self.typer.params):
-            raise UsageError(f"Usage: qmd {usage_of(self.spec)}")
+        for one in self.typer.params:
+            if one.required and values[one.name] in ("", [""]):
+                raise self._missing(one)
         return {name: _build_value(name, hint, values) for name, hint in self._hints.items()}
 
-    def _hint(self, arguments: Arguments) -> str:
-        """Return the hint for a wrong command line; an unexpected word is usually the name of a collection."""
-        usage = f"usage: qmd {usage_of(self.spec)}"
-        takes_words = any(one.param_type_name == "argument" for one in self.typer.params)
-        if arguments.words and "-c" in self.declared.own and not takes_words:
-            return f"did you mean 'qmd {self.spec.name} -c {arguments.words[0]}'? {usage}"
-        return usage
+    def _explain(self, error: Any, arguments: Arguments) -> UsageError:
+        """Return an error of typer's parser in the words of qmd."""
+        from qmd.cli.suggestions import describe_values
+
+        wrong = getattr(error, "param", None)
+        if type(error).__name__ == "MissingParameter":
+            return self._missing(wrong)
+        takes = [one.name for one in self.typer.params if one.param_type_name == "argument"]
+        if wrong is None:
+            # A word too many is usually the name of a collection.
+            extra = arguments.words[len(takes)]
+            meant = f"did you mean 'qmd {self.spec.name} -c {extra}'?" if "-c" in self.declared.own else None
+            return wrong_usage(self.spec, f"unexpected argument '{extra}'", meant)
+        values = [*zip(takes, arguments.words, strict=False), *pairwise(arguments.options)]
+        name, value = next(one for one in reversed(values) if one[0] in wrong.opts)
+        needs_words = self.declared.is_search or any(one.required for one in self.typer.params)
+        is_value = f"has taken '{value}', which is" if needs_words and not arguments.words else f"'{value}' is"
+        return wrong_usage(self.spec, f"{name} {is_value} not {describe_values(wrong.type)}")
+
+    def _missing(self, parameter: Any) -> UsageError:
+        return wrong_usage(self.spec, f"no {parameter.name.replace('_', ' ')} given")
 
 
 @cache

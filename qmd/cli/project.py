@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument
 
-from qmd.cli import completion
 from qmd.cli.invocation import Invocation, describe_gated
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
 from qmd.config.paths import locate
 from qmd.config.project import read_trust, refuse_links
 from qmd.config.settings import load_config
-from qmd.errors import QmdError, UsageError
+from qmd.errors import QmdError
 from qmd.files import PROJECT_FOLDER, write_atomically
 
 _TEMPLATE = """\
@@ -58,12 +57,7 @@ def init(invocation: Invocation) -> int:
 def trust(
     invocation: Invocation,
     action: Annotated[
-        str | None,
-        Argument(
-            metavar="[list|revoke]",
-            help="Omitted: trust this project.",
-            autocompletion=completion.one_of("list", "revoke"),
-        ),
+        Literal["list", "revoke"] | None, Argument(metavar="[list|revoke]", help="Omitted: trust this project.")
     ] = None,
     index: Index = None,
 ) -> int:
@@ -82,8 +76,6 @@ def trust(
         invocation.open(locations).mirror_configuration()
         out(f"✓ Revoked trust for {locations.config_file}\n" if done else f"{locations.config_file} was not trusted.\n")
         return 0
-    if action is not None:
-        raise UsageError("Usage: qmd trust [list|revoke]")
     items, link = gated_items(load_config(locations), locations), project_link(locations)
     if not (items or items.contexts or link):
         is_own = locations.project_root is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from math import inf
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 from msgspec.structs import replace
 from typer import Option
 
-from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     SCREEN_LIMIT,
@@ -25,15 +26,16 @@ from qmd.cli.options import (
     Output,
     QueryWords,
     Tokens,
-    cuts_declarations,
-    positive_number,
 )
 from qmd.cli.output import out, say, warn
+from qmd.config.paths import expand_home
 from qmd.errors import EXIT_FAILURE, UsageError
+from qmd.files import is_recent, renew_mark
+from qmd.records import Sort
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import NOTHING_INDEXED
-from qmd.retrieval.request import CANDIDATES, SearchRequest
+from qmd.retrieval.request import SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,14 +51,8 @@ MinScore = Annotated[
     float, Option("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
 ]
 SortBy = Annotated[
-    str | None,
-    Option(
-        "--sort",
-        metavar="ORDER",
-        help="relevance, date (newest first) or -date.",
-        show_default=False,
-        autocompletion=completion.one_of("relevance", "date", "-date"),
-    ),
+    Sort | None,
+    Option("--sort", metavar="ORDER", case_sensitive=False, help="relevance, date (newest first) or -date."),
 ]
 Filter = Annotated[
     str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
@@ -64,14 +60,13 @@ Filter = Annotated[
 Metadata = Annotated[bool, Option("--metadata", help="Add the front matter of each result to --json.")]
 Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]
 CandidateLimit = Annotated[
-    str | None, Option("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
+    int | None, Option("-C", "--candidate-limit", metavar="N", min=1, help="Rerank at most N candidates.")
 ]
 Rerank = Annotated[
     bool | None,
     Option(
         "--rerank/--no-rerank",
         help="Rerank the best candidates, or never [default: the built-in model only near ties].",
-        show_default=False,
     ),
 ]
 Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Add queries that a model proposes.")]
@@ -121,7 +116,7 @@ class SearchCommand(Struct, frozen=True):
     budget: Budget = None
     tokens: Tokens = None
     cursor: Cursor = None
-    chunk_strategy: ChunkStrategy = None
+    chunk_strategy: ChunkStrategy = "auto"  # only checked: the chunks are those of the index
     no_gpu: NoGpu = False
     interactive: Interactive = False
     mode: Annotated[str | None, Option("--mode", hidden=True)] = None
@@ -141,23 +136,21 @@ class SearchCommand(Struct, frozen=True):
         Raises:
             UsageError: A value is not valid.
         """
-        cuts_declarations(self.chunk_strategy)  # only checked: the chunks are those of the index
         if self.min_score > 1:
             warn(f"--min-score '{self.min_score:g}' is above 1, the best possible score; 50 % is 0.5")
         mode = _MODES[command]
         everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
         default = SCREEN_LIMIT if self.interactive else _BUDGET_LIMIT if self.tokens else FORMATS[format].limit
-        limit = self.candidate_limit
         return SearchRequest(
             self.text,
             mode=mode,
             collections=tuple(self.collection or ()),
             intent=self.intent,
-            limit=everything if self.all_results else positive_number(self.n, "-n", default),
+            limit=everything if self.all_results else self.n or default,
             min_relevance=self.min_score,
             rerank=self.rerank,
             expand=self.expand,
-            candidate_limit=None if limit is None else positive_number(limit, "-C", CANDIDATES),
+            candidate_limit=self.candidate_limit,
             budget_ms=self.budget,
             overhead_ms=_START_MS,
             explain=self.explain,
@@ -171,7 +164,7 @@ class SearchCommand(Struct, frozen=True):
 
 def find(invocation: Invocation, options: SearchCommand) -> int:
     if not any((options.text, options.interactive, options.filter)):
-        raise invocation.missing_argument()
+        raise invocation.missing("question")
     format = options.output.chosen([*FORMATS])
     invocation = _apply_mode(invocation, options.mode)
     request = options.request(invocation.command, format)
@@ -182,6 +175,7 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
             from qmd.plugins import hooks
 
             return hooks.pick_note(invocation, opened, request, full_path=options.full_path)
+        _refuse_place(invocation, options, opened)
         response = opened.search(request)
         shown = _hit_options(opened, locations, options, response.hits, format, is_drawn=screen is not None)
         if not response.is_fresh:
@@ -204,14 +198,43 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
     return _print_plain(response, format, shown, options.tokens)
 
 
+def _refuse_place(invocation: Invocation, options: SearchCommand, index: OpenIndex) -> None:
+    """Raise `UsageError` for a folder or file after the words, in which rg would search."""
+    *words, last = options.query or [""]
+    if not (words and "/" in last):
+        return
+    from shlex import join
+
+    from qmd.addresses import places_on_disk
+
+    place = invocation.cwd / expand_home(last)
+    for collection, _ in places_on_disk(place, index.collections()) if os.path.exists(place) else ():  # noqa: PTH110
+        asked = join([invocation.command, *words, "-c", collection.name])
+        raise UsageError(f"'{last}' is a folder or file, and the query has only words", f"qmd {asked}")
+
+
 def _print_notices(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
     """Print warnings and notes about an answer."""
-    for warning in response.warnings:
-        warn(warning)
+    invocation.warn_each(locations, response.warnings)
     if response.refreshed and format == "cli":
         say(refreshed_line(response.refreshed))
     if invocation.command == "query":
-        _print_model_tip(locations, response)
+        # Once for each cache folder.
+        mark = locations.cache / "built-in-models-mentioned"
+        if any("built-in" in model for model in response.models) and not is_recent(mark, inf):
+            renew_mark(mark)
+            say("Tip: answered by built-in models. Larger ones: qmd models pull")
+        if invocation.messages is not None:
+            from qmd.plugins import hooks
+
+            strange = hooks.unknown_variables(invocation.environ)
+            invocation.warn_each(locations, (f"{one.name} is {one.effect}" for one in strange))
+    text = response.query.text
+    if text.startswith("@") and not response.hits:
+        from qmd.config.saved import saved_searches
+
+        saved = ", ".join(f"@{name}" for name in saved_searches(locations.config_dir))
+        warn(f"nothing is saved as '{text}'; saved: {saved or 'nothing yet'}")
 
 
 def _print_plain(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> int:
@@ -319,19 +342,3 @@ def _print_expansion(response: SearchResponse) -> None:
     for text, reason in response.dropped_expansions:
         say(f"expansion dropped: '{text}': {reason}")
     say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
-
-
-def _print_model_tip(locations: Locations, response: SearchResponse) -> None:
-    """Print the tip about larger models, once for each cache folder."""
-    import contextlib
-
-    from qmd.files import create_private
-
-    if not any("built-in" in model for model in response.models):
-        return
-    marker = locations.cache / "built-in-models-mentioned"
-    if marker.exists():
-        return
-    say("Tip: answered by built-in models. Larger ones: qmd models pull")
-    with contextlib.suppress(OSError):  # with a read-only cache the tip appears again
-        create_private(marker)

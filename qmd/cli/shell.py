@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from copy import copy
 from inspect import Parameter
 from io import StringIO
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,25 +21,23 @@ from qmd.cli.options import Index
 from qmd.cli.output import COLOUR_CHOICES, out
 from qmd.cli.parser import find_command, make_typer
 from qmd.cli.topics import TOPICS
-from qmd.errors import EXIT_OK, UsageError
+from qmd.errors import EXIT_OK
 
-_SHELLS = ("bash", "zsh", "fish", "powershell")
 _OPTIONS = {
     "index": Index,
     "color": Annotated[
         str | None, Option("--color", metavar="WHEN", help="Colours.", autocompletion=one_of(*COLOUR_CHOICES))
     ],
+    "quiet": Annotated[bool | None, Option("-q", "--quiet", help="Print only results and errors.")],
     "no_pager": Annotated[bool | None, Option("--no-pager", help="Show long results without a pager.")],
 }
-"""Options of every command; the parser reads the last two before typer."""
+"""Options of every command; the parser reads all but the first before typer."""
 
 
 def print_script(
     invocation: Invocation,
-    shell: Annotated[str, Argument(help="The shell.", autocompletion=one_of(*_SHELLS))],
+    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Argument(help="The shell.")],
 ) -> int:
-    if shell not in _SHELLS:
-        raise UsageError(f"unknown shell '{shell}'", f"known: {', '.join(_SHELLS)}")
     os.environ[COMPLETION_REQUEST] = f"source_{shell}"
     try:
         return answer_shell()

@@ -1,13 +1,14 @@
-"""Command lines without a command: questions, and command names of other programs."""
+"""Mistakes on the command line: what was meant, and a command that works."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
 from qmd.cli.commands import NAMES
-from qmd.cli.parser import is_option
 from qmd.errors import UsageError, nearest_name
 
 _ASK = ('qmd query "{}"', 'qmd search "{}"')
@@ -23,7 +24,7 @@ _OTHER_PROGRAMS: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("reindex", "refresh", "sync", "reload"), (("qmd update", "qmd index"), "")),
     **dict.fromkeys(("rename", "mv"), (("qmd collection rename {}",), "OLD NEW")),
     **dict.fromkeys(("tree", "dir"), (("qmd ls {}",), "")),
-    **dict.fromkeys(("config", "settings", "check", "diagnose"), (("qmd doctor",), "")),
+    **dict.fromkeys(("check", "diagnose"), (("qmd doctor",), "")),
     **dict.fromkeys(("info", "stats"), (("qmd status",), "")),
     **dict.fromkeys(("install", "download", "model"), (("qmd models pull {}",), "")),
     **dict.fromkeys(("start", "daemon", "server"), (("qmd mcp --http --daemon",), "")),
@@ -33,6 +34,17 @@ _OTHER_PROGRAMS: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("vacuum", "prune", "gc", "clean", "purge"), (("qmd cleanup --dry-run",), "")),
 }
 """Command of another program → the commands for it here, and a placeholder for missing words."""
+
+_PHRASE = """whole words are searched, no patterns; a phrase in quotes: qmd search '"hot oven"'"""
+
+HABITS: Mapping[str, str] = {
+    **dict.fromkeys(("-l", "--files-with-matches", "--count"), "for one line per file: --files; for fewer: -n N"),
+    **dict.fromkeys(("-A", "-B", "-C"), "for more of the text: --full, or qmd get PATH:LINE"),
+    **dict.fromkeys(("-t", "-g", "--type"), "for a folder or a file: qmd search 'oven path:daily/'"),
+    **dict.fromkeys(("-e", "-E", "-P", "-F", "-w"), _PHRASE),
+    "--web": "for a page in the browser: qmd serve --open",
+}
+"""Option of rg, grep, fzf or gh → what does that here."""
 
 _MIN_SIMILARITY = 0.75
 """Minimum similarity of a mistyped command; words below it can begin a question."""
@@ -63,10 +75,41 @@ def unknown_command(first: str, rest: Sequence[str]) -> UsageError:
     """Return the error for an unknown command; its hint names the likely commands."""
     if first.casefold() in _OTHER_PROGRAMS:
         templates, nothing = _OTHER_PROGRAMS[first.casefold()]
-        rest = list(takewhile(lambda word: not is_option(word), rest))
+        rest = list(takewhile(lambda word: word[:1] != "-", rest))
         hint = f"did you mean {' or '.join(repr(one.format(' '.join(rest) or nothing).strip()) for one in templates)}?"
+    elif first.casefold() in ("config", "settings"):
+        from qmd.cli.invocation import working_folder
+        from qmd.config.paths import locate
+
+        hint = (
+            f"the settings are in '{locate(None, working_folder(), os.environ).config_file}'; to check them: qmd doctor"
+        )
     elif near := nearest_name(first, NAMES):
         hint = f"did you mean 'qmd {near}'?"
     else:
         hint = f"""to search for it: qmd query "{first}"; Run 'qmd --help' for usage."""
     return UsageError(f"Unknown command: {first}", hint)
+
+
+def unknown_option(name: str, command: str, known: Collection[str], *, is_search: bool) -> UsageError:
+    """Return the error for an unknown option; its hint names the nearest of ours."""
+    near = nearest_name(name, known) if name.startswith("--") else None
+    hint = f"see: qmd {command} --help" if command else "see: qmd --help"
+    if name == "--model":
+        hint = "choose a model by 'models:' in index.yml, or by QMD_EMBED_MODEL; see: qmd models list"
+    elif is_search and name in HABITS:
+        hint = HABITS[name]
+    elif near:
+        hint = f"did you mean '{near}'? {hint}"
+    elif is_search and not name.startswith("--"):
+        hint = f"for a word that starts with '-' quote the whole query or put '--' before it; {hint}"
+    return UsageError(f"unknown option '{name}'", hint)
+
+
+def describe_values(kind: Any) -> str:
+    """Return the values that typer's type allows: `a number from 0 to 65535`."""
+    if choices := getattr(kind, "choices", ()):
+        return f"one of {', '.join(choices)}"
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    limits = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+    return f"a {'whole ' if 'int' in kind.name else ''}number{limits}"

@@ -122,7 +122,7 @@ def add_collection(
     """
     entry = _child(_child(root, "collections"), name)
     if entry.get("path") not in (None, to_text(path)):
-        raise UsageError(f"collection '{name}' already exists", "choose another with --name")
+        raise UsageError(f"Collection already exists: {name}", "choose another with --name")
     for key, value in {"path": to_text(path), "pattern": pattern, **(settings or {})}.items():
         _put(entry, key, value)
 

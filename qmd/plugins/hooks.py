@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qmd.plugins.browse.command import pick_note as pick_note
     from qmd.plugins.code.declarations import find_declarations as find_declarations
     from qmd.plugins.code.languages import has_grammar as has_grammar
+    from qmd.plugins.doctor.effective_settings import unknown_variables as unknown_variables
     from qmd.plugins.editor.command import open_found as open_found
     from qmd.plugins.fastembed.available import list_available_models as list_available_models
     from qmd.plugins.install.command import print_settings as print_settings
@@ -40,6 +41,7 @@ MODULES = {
     "pick_note": "qmd.plugins.browse.command",
     "find_declarations": "qmd.plugins.code.declarations",
     "has_grammar": "qmd.plugins.code.languages",
+    "unknown_variables": "qmd.plugins.doctor.effective_settings",
     "open_found": "qmd.plugins.editor.command",
     "list_available_models": "qmd.plugins.fastembed.available",
     "print_settings": "qmd.plugins.install.command",

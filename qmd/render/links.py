@@ -64,6 +64,7 @@ def related_rows(notes: Sequence[RelatedNote], name_of: NameOf) -> list[dict[str
         if note.similarity is not None:
             row["similarity"] = round_half_up(note.similarity)
         row |= {"linksTo": note.links_to, "linkedFrom": note.linked_from}
+        row |= {"also_in": list(note.also_in)} if note.also_in else {}
         rows.append(row | {"sharedLinks": round_half_up(note.shared_links), "uri": note.document.uri})
     return rows
 
@@ -105,12 +106,11 @@ def _shown(link: Link, target: StoredDocument | None) -> str:
 
 
 def connection(note: RelatedNote) -> str:
-    """Return the kind of connection between a note and a related one; empty without links."""
-    if note.links_to and note.linked_from:
-        return "linked both ways"
+    """Return the kind of connection between a note and a related one, and its copies; empty without either."""
+    how = "shared links" if note.shared_links else ""
     if note.links_to or note.linked_from:
-        return "links here" if note.links_to else "linked from here"
-    return "shared links" if note.shared_links else ""
+        how = "linked from here" if not note.links_to else "linked both ways" if note.linked_from else "links here"
+    return ", ".join(filter(None, (how, *(f"also in {address_line(uri)}" for uri in note.also_in))))
 
 
 _WIDE = 100

@@ -32,7 +32,7 @@ class StatusReport(Struct, frozen=True):
     daemon_pid: int | None = None
 
 
-NO_COLLECTIONS = "No collections found. Run 'qmd index .' to create one.\n"
+NO_COLLECTIONS = "No collections found. Run 'qmd index ~/notes' to create one.\n"
 
 
 def render_collections(collections: Sequence[Collection], counts: Sequence[CollectionStatus], now: datetime) -> str:
@@ -180,7 +180,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
 
 def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     if not report.collections:
-        return ["No collections. Run 'qmd index .' to index markdown files."]
+        return ["No collections. Run 'qmd index ~/notes' to index markdown files."]
     lines = ["Collections"]
     for one in report.collections:
         n_files, updated_at = counts_of(one, report.index.collections)

@@ -206,3 +206,14 @@ def human_size(n_bytes: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{size:.1f} {unit}"
+
+
+_CONSTANT = (
+    r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
+    r"|^(not \w+: )?no \w+ model|^the same text is in|^QMD_\w+ is no variable"
+)
+
+
+def kind_of_notice(warning: str) -> str | None:
+    """Return a warning about the index, its models or copies, without counts; None for one about the request."""
+    return re.sub(r"\b\d+(?=[ %])", "", warning) if re.search(_CONSTANT, warning) else None

@@ -64,8 +64,7 @@ def search_dense(
     if not (coverage.has_vectors or embedded.vectors):
         return DenseCandidates()
     found = _rank_texts(run, embedder, texts, sorted(also_score), k, embedded)
-    _suggest_model(run, embedder, " ".join(map(_text, texts)))
-    if not found:
+    if not _suggest_model(run, embedder, " ".join(map(_text, texts))) and not found:
         _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
     return DenseCandidates(found, embedded.pending, by_words)
 
@@ -142,17 +141,26 @@ def _explain_no_ranking(
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
 
 
-def _suggest_model(run: Run, embedder: Embedder, text: str) -> None:
-    """Name a model for a language of the query, or of most notes, that the built-in one does not read."""
-    language = language_of(text, 2)
+def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
+    """Name a model for a language of the query, or of most notes, that the built-in one does not read, if any."""
+    language, is_unread = language_of(text, 2), embedder.query_trust(text) == 0
     if language not in LANGUAGES:
-        scripts = {script_of(one) for one in text if one.isalpha() and not one.isascii()}
-        unread = "zh" if scripts == {"CJK"} else "" if scripts else None
-        language = unread if embedder.query_trust(text) == 0 else run.reader.main_language(run.query.scope)
-    if language is not None and embedder.description.tier == "built-in":
-        from qmd.inference.models.catalogue import advice_on
+        language = _language_by_script(text) if is_unread else run.reader.main_language(run.query.scope)
+    if language is None or embedder.description.tier != "built-in":
+        return False
+    from qmd.inference.models.catalogue import advice_on
 
-        run.trace.warn(advice_on(language))
+    run.trace.warn(advice_on(language, is_unread=is_unread))
+    return True
+
+
+def _language_by_script(text: str) -> str | None:
+    """Return `zh`, `zh-ja` for characters of both languages, "" for another script, None for ASCII."""
+    letters = "".join(one for one in text if one.isalpha() and not one.isascii())
+    if {script_of(one) for one in letters} == {"CJK"}:
+        # The Japanese character set has no simplified characters.
+        return "zh-ja" if letters.encode("shift_jis", "ignore").decode("shift_jis") == letters else "zh"
+    return "" if letters else None
 
 
 def _text(item: SubQuery | str) -> str:

@@ -118,13 +118,15 @@ def _find_alternatives(
     reader: IndexReader, text: str, frequencies: Mapping[LexicalTerm, int], scope: Scope, trace: Trace
 ) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
     """Return forms of words of other languages than English, and substitutes for unknown words."""
-    language = language_of(text, 2) or reader.main_language(scope) or "en"
+    typed = language_of(text, 2)
+    of_notes = reader.main_language(scope) if typed in (None, "en") else None
+    language = typed or of_notes or "en"
     forms = {} if language == "en" else _find_forms(reader, frequencies, scope, language)
     unknown = [term for term, frequency in frequencies.items() if not frequency and _is_single_word(term)]
     is_all_unknown = not any(frequencies.values())
     # With one sign of another language its words are not corrected: most are no errors, and one warning lists them.
     is_foreign = not {language, language_of(text)} <= {"en", None}
-    unknown_trace = trace if language == "en" else Trace()
+    unknown_trace = trace if {language, of_notes} <= {"en", None} else Trace()
     substitutes = {
         term: [forms[term]]
         if term in forms
@@ -134,8 +136,8 @@ def _find_alternatives(
     if len(unknown) > MAX_UNKNOWN:
         trace.warn(f"{len(unknown) - MAX_UNKNOWN} further words do not appear in any note")
     missing = [term.text for term in filterfalse(substitutes.get, unknown[:MAX_UNKNOWN])]
-    if missing and language != "en":
-        trace.warn(f"the query is read as {LANGUAGES[language]}: no note has {_quote(missing)}")
+    if missing and unknown_trace is not trace:
+        trace.warn(f"the query is read as {LANGUAGES.get(language, 'English')}: no note has {_quote(missing)}")
     return forms, substitutes
 
 

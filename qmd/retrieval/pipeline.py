@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from itertools import islice
@@ -37,6 +38,12 @@ share with vectors. Without it an index that has a tenth of its vectors, and no 
 words alone (mean nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
 
 _MAX_TAGS = 8
+_MISREAD = {
+    r"(?<!\S)/\S*[.*+?\\^$|[]\S*/(?!\S)": "there are no patterns, only the beginning of a word: ov*",
+    r"\([^()]*\b(?:OR|AND|NOT)\b[^()]*\)": "notes with more of the words come first; -word excludes one",
+    r"(?<!\S)\*\w+": "'*' ends the beginning of a word: ov*",
+}
+"""Pattern of another program's query → what to type here."""
 
 
 def search(
@@ -274,6 +281,8 @@ def _find_query_mistakes(run: Run, *, is_empty: bool) -> list[str]:
     query, mistakes = run.query, []
     if not query.subqueries and query.text.count('"') % 2:
         mistakes.append("a quote is not closed: the text after it is one phrase")
+    for pattern, reason in () if query.subqueries else _MISREAD.items():
+        mistakes += [f"'{found[0]}' is read as plain words: {reason}" for found in re.finditer(pattern, query.text)]
     tags = [one for one in query.scope.filters if isinstance(one, TagFilter) and not one.is_negated] if is_empty else []
     if tags:
         known = _count_tags(run.reader)

@@ -120,5 +120,5 @@ def start_of(cursor: str | None) -> int:
     """
     number, _, mark = (cursor or "0.0").partition(".")
     if not (number.isascii() and number.isdigit() and len(number) < 6 and mark):
-        raise UsageError(f"cursor: '{cursor}' is none", "take it from the last line of the answer before, as it is")
+        raise UsageError(f"cursor '{cursor}' is not one of qmd", "take it from the last line of the answer before")
     return int(number)

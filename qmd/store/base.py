@@ -328,7 +328,7 @@ class IndexWriter(IndexReader, Protocol):
         """
         with self.transaction():
             if self.count_documents(Scope(collections=(new,))):
-                raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
+                raise UsageError(f"Collection already exists: {new}", "choose another name, see: qmd collection list")
             facts = self.facts()
             moved = {f"{fact}:{new}": facts.get(f"{fact}:{old}") for fact in COLLECTION_FACTS}
             self.set_facts({**moved, **{f"{fact}:{old}": None for fact in COLLECTION_FACTS}})

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for tree, _, index in (one.partition("=") for one in options.trees):
         sets = {"orders": prompts["orders"][content["languages"][tree]], **prompts[tree]}
         environ = {**os.environ, "INDEX_PATH": str(Path(index).absolute()), "QMD_DAEMON": "0"}
-        invocation = Invocation("hook prompt", "", environ, Path.cwd())
+        invocation = Invocation("hook prompt", environ, Path.cwd())
         with invocation.open(invocation.locate(None)) as opened:
             for mode in options.modes:
                 cells: list[str] = []

@@ -31,7 +31,7 @@ def test_a_second_collection_of_that_name_or_place_is_refused(qmd: Qmd, notes: P
     qmd("collection", "add", str(notes))
     same_name = qmd("collection", "add", str(notes / "daily"), "--name", "notes")
     assert same_name.status == 1
-    assert "Collection 'notes' already exists." in same_name.err
+    assert "Collection already exists: notes" in same_name.err
     same_place = qmd("collection", "add", str(notes), "--name", "again")
     assert same_place.status == 1
     assert "A collection already exists for this path and pattern" in same_place.err
@@ -59,7 +59,7 @@ def test_a_file_is_no_folder(qmd: Qmd, notes: Path) -> None:
 
 
 def test_a_person_reads_figures_in_thousands_and_a_program_as_ever() -> None:
-    run = Invocation("update", "update", {}, Path.cwd())
+    run = Invocation("update", {}, Path.cwd())
     assert run.figure(6571) == "6571"
     assert replace(run, screen=Screen()).figure(6571) == "6,571"
 

@@ -148,10 +148,10 @@ def test_embedding_twice_finds_nothing_to_do(indexed: Qmd) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--max-docs-per-batch", "0"], "maxDocsPerBatch must be a positive integer"),
-        (["--timeout", "-1"], "--timeout must be a non-negative number"),
+        (["--max-docs-per-batch", "0"], "--max-docs-per-batch '0' is not a whole number of at least 1"),
+        (["--timeout", "-1"], "--timeout '-1' is not a number of at least 0"),
         (["-c", "nope"], "Collection not found: nope"),
-        (["--chunk-strategy", "magic"], "unknown --chunk-strategy 'magic'"),
+        (["--chunk-strategy", "magic"], "--chunk-strategy 'magic' is not one of auto, regex"),
     ],
 )
 def test_embed_checks_its_options_first(indexed: Qmd, argv: list[str], message: str) -> None:

@@ -69,6 +69,15 @@ def test_related_leaves_out_the_note_itself_and_its_copies(tree: Qmd) -> None:
     assert (rows[0]["linksTo"], rows[0]["linkedFrom"]) == (True, True)
 
 
+def test_related_shows_a_text_once_with_the_places_of_its_copies(tree: Qmd) -> None:
+    Path("tree/old").mkdir()
+    Path("tree/old/minutes.md").write_text(MINUTES)
+    tree("update")
+    row = tree("related", "meeting", "--json").json[0]
+    assert {row["uri"], *row["also_in"]} == {"qmd://tree/old/minutes.md", "qmd://tree/papers/minutes.md"}
+    assert tree("related", "meeting").out.count("also in qmd://tree/") == 1
+
+
 def test_related_by_vectors_puts_the_nearest_first(qmd: Qmd, home: Path) -> None:
     texts = {"tides": "The tide rises twice a day.", "sea": "Moon and sun pull at the ocean.", "tax": "Taxes are due."}
     for name, text in texts.items():

@@ -1,6 +1,8 @@
 """Failures, warnings and hints: wrapped on a terminal, one line each for a program."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +62,26 @@ def test_a_message_cannot_steer_the_terminal(indexed: Qmd) -> None:
 def test_a_program_reads_one_line_of_each_message(indexed: Qmd) -> None:
     lines = said("get", "word " * 30, stderr="pipe", COLUMNS="40").splitlines()
     assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+
+
+def test_a_notice_about_the_index_comes_once_a_day_on_a_terminal_and_always_to_programs(
+    indexed: Qmd, notes: Path, tmp_path: Path
+) -> None:
+    (notes / "copy.md").write_text((notes / "pricing.md").read_text())
+    indexed("update")
+    pending = "need embeddings. Run 'qmd embed'"
+    copies = "the same text is in qmd://notes/pricing.md\n"
+    assert [pending in said("query", "gardening") for _ in range(2)] == [True, False]
+    assert [said("get", "notes/copy.md"), said("get", "notes/copy.md")] == [copies, ""]
+    for _ in range(2):
+        assert pending in said("query", "gardening", stderr="pipe")
+        assert said("get", "notes/copy.md", stderr="pipe") == f"warning: {copies}"
+    for mark in (tmp_path / "cache/qmd").glob("*.shown"):
+        os.utime(mark, (1_700_000_000, 1_700_000_000))
+    assert said("get", "notes/copy.md") == copies
+
+
+def test_an_unknown_variable_is_named_where_a_person_reads(indexed: Qmd) -> None:
+    line = "QMD_RERANC is no variable of this version; nearest: QMD_RERANK"
+    assert line in said("query", "gardening", QMD_RERANC="maybe")
+    assert "QMD_RERANC" not in said("query", "gardening", stderr="pipe", QMD_RERANC="maybe")

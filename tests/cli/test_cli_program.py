@@ -41,7 +41,10 @@ def test_every_alias_means_a_command() -> None:
 @pytest.mark.parametrize("name", ["search", "vsearch", "query"])
 def test_a_missing_query_prints_the_usage_line(qmd: Qmd, name: str) -> None:
     run = qmd(name)
-    assert (run.status, run.out, run.err) == (2, "", f"Usage: qmd {name} [options] <query>\n")
+    assert (run.status, run.out) == (2, "")
+    reason, usage, hint = run.err.splitlines()
+    assert (reason, usage) == ("error: no question given", f"Usage: qmd {name} [options] <query>")
+    assert hint.startswith(f"hint: qmd {name} ")
 
 
 def test_collection_alone_shows_its_sub_commands_on_stdout(qmd: Qmd) -> None:

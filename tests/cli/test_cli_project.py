@@ -55,7 +55,8 @@ def test_trust_can_be_revoked(qmd: Qmd, project: Path) -> None:
     qmd("trust")
     assert "✓ Revoked trust" in qmd("trust", "revoke").out
     assert "was not trusted" in qmd("trust", "revoke").out
-    assert qmd("trust", "frobnicate").err == "Usage: qmd trust [list|revoke]\n"
+    wrong = "error: action 'frobnicate' is not one of list, revoke\nUsage: qmd trust [list|revoke]\nhint: qmd trust\n"
+    assert qmd("trust", "frobnicate").err == wrong
 
 
 def test_an_edit_of_an_untrusted_project_trusts_nothing_of_it(qmd: Qmd, project: Path) -> None:

@@ -142,7 +142,7 @@ def test_tokens_bound_what_is_printed_and_the_cursor_goes_on(indexed: Qmd) -> No
     listed = indexed("search", "rate", "limiter", "tomatoes", "pricing", "--tokens", "90", "--json")
     assert count_tokens(listed.out) <= 90 and "of at most 90 tokens" in listed.err
     assert indexed("search", "rate", "--tokens", "49").status == 2
-    assert "cursor: 'soon' is none" in indexed("search", "rate", "--cursor", "soon").err
+    assert "cursor 'soon' is not one of qmd" in indexed("search", "rate", "--cursor", "soon").err
 
 
 def test_a_field_that_a_new_note_brings_filters_at_once(indexed: Qmd, notes: Path) -> None:

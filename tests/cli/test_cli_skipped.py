@@ -270,8 +270,8 @@ def test_a_setting_of_gitignore_that_is_no_switch_is_refused(indexed: Qmd, tmp_p
 
 def test_what_to_do_without_collections_is_one_command(qmd: Qmd) -> None:
     for argv in (("collection", "list"), ("ls",), ("status",), ("update",), ("embed",)):
-        assert "Run 'qmd index .'" in qmd(*argv).out
-    assert qmd("search", "x").err.endswith("hint: make one: qmd index .\n")
+        assert "Run 'qmd index ~/notes'" in qmd(*argv).out
+    assert qmd("search", "x").err.endswith("hint: make one: qmd index ~/notes\n")
 
 
 def test_a_new_index_of_a_project_says_how_to_fill_it(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,9 @@ def warnings(*argv: str) -> tuple[str, ...]:
             "bench",
             {"backends": "bm25", "json": True, "fixture": "3"},
         ),
-        (["-n", "5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
-        (["--limit=5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
-        (["--index", "search", "-n", "5", "search", "x"], "search", {"index": "search", "n": "5", "query": ["x"]}),
+        (["-n", "5", "search", "get"], "search", {"n": 5, "query": ["get"]}),
+        (["--limit=5", "search", "get"], "search", {"n": 5, "query": ["get"]}),
+        (["--index", "search", "-n", "5", "search", "x"], "search", {"index": "search", "n": 5, "query": ["x"]}),
         (["--index", "work", "collection", "list"], "collection list", {"index": "work"}),
         (["collection", "--index", "list", "list"], "collection list", {"index": "list"}),
         (["--print-config", "claude", "mcp"], "mcp", {"print_config": "claude"}),
@@ -78,13 +78,21 @@ def _command_lines(draw: st.DrawFn) -> tuple[Command, list[list[str]], list[str]
     kinds = {spelling: one.type for one in command.typer.params for spelling in one.opts}
     options = []
     for spelling, takes_value in draw(st.lists(st.sampled_from(flags), max_size=4)) if flags else []:
+        names = (
+            st.sampled_from(getattr(kinds[spelling], "choices", ()))
+            if takes_value and hasattr(kinds[spelling], "choices")
+            else _NAMES
+        )
         is_number = "int" in kinds[spelling].name or "float" in kinds[spelling].name if takes_value else False
-        value = draw(st.sampled_from(["60", "70"]) if is_number else _NAMES) if takes_value else None
+        value = draw(st.sampled_from(["60", "70"]) if is_number else names) if takes_value else None
         options.append([spelling] if value is None else [spelling, value])
     slots = [one for one in command.typer.params if one.param_type_name == "argument"]
     least = sum(1 for one in slots if one.required)
     most = 3 if any(one.nargs == -1 for one in slots) else len(slots)
-    return spec, options, draw(st.lists(_WORDS, min_size=least, max_size=most))
+    words = _WORDS
+    for slot in slots:
+        words = st.sampled_from(slot.type.choices) if hasattr(slot.type, "choices") else words
+    return spec, options, draw(st.lists(words, min_size=least, max_size=most))
 
 
 @given(_command_lines(), st.randoms(use_true_random=False))
@@ -112,7 +120,7 @@ def test_no_two_commands_disagree_on_whether_an_option_takes_a_value() -> None:
 @pytest.mark.parametrize(
     ("options", "values"),
     [
-        *((options, {"n": "5"}) for options in (["-n5"], ["-n", "5"], ["-n=5"], ["--n", "5"], ["--n=5"])),
+        *((options, {"n": 5}) for options in (["-n5"], ["-n", "5"], ["-n=5"], ["--n", "5"], ["--n=5"])),
         (["-cnotes", "--collection=daily"], {"collection": ["notes", "daily"]}),
         *((["--intent", value], {"intent": value}) for value in ("-5", "--json", "--")),
         (["--json=true"], {"json": True}),
@@ -144,7 +152,7 @@ def test_the_words_of_an_update_command_keep_their_options() -> None:
 
 @pytest.mark.parametrize("name", ["-k", "--k", "--top-k", "--limit"])
 def test_other_tools_names_for_the_count_are_read_as_it_with_a_warning(name: str) -> None:
-    assert parsed("search", name, "3", "x") == ("search", {"n": "3", "query": ["x"]})
+    assert parsed("search", name, "3", "x") == ("search", {"n": 3, "query": ["x"]})
     assert warnings("search", name, "3", "x") == (f"option '{name}' is read as '-n'",)
 
 
@@ -171,19 +179,18 @@ def test_the_path_of_a_new_collection_may_be_an_option() -> None:
         (["search", "-note"], "unknown option '-note'", "quote the whole query or put '--' before it"),
         (["ls", "-x"], "unknown option '-x'", "see: qmd ls --help"),
         (["search", "x", "-n"], "option '-n' needs a value", ""),
-        (["search", "x", "--limit"], "option '-n' needs a value", ""),
-        (["search", "--min-score", "much"], "invalid value for '--min-score': 'much' is not a valid float", "usage: "),
-        (["search", "x", "--budget", "0"], "invalid value for '--budget': 0 is not in the range x>=1", "usage: "),
+        (["search", "x", "--limit"], "option '--limit' needs a value", ""),
+        (["search", "x", "--min-score", "much"], "--min-score 'much' is not a number\nusage: qmd {}", ""),
+        (["search", "x", "--budget", "0"], "--budget '0' is not a whole number of at least 1\nusage: qmd {}", ""),
         (["search", "x", "--min-score", "nan"], "--min-score 'nan' is not a number from -1000000000 to 1000000000", ""),
-        (["init", "x"], "got unexpected extra argument (x)", "usage: qmd init"),
-        (["models", "path"], "usage: qmd models path <name>", ""),
+        (["init", "x"], "unexpected argument 'x'\nusage: qmd init", ""),
+        (["models", "path"], "no name given\nusage: qmd models path <name>", ""),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_what_to_do(argv: list[str], message: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         parsed(*argv)
-    # Versions of typer differ in the case of a name and in the plural.
-    assert caught.value.message.casefold().replace("(s)", "") == message
+    assert caught.value.message.casefold() == message.format("search [options] <query>")
     assert hint in (caught.value.hint or "")
 
 

@@ -44,12 +44,12 @@ def on(streams: tuple[str, str, str], *commands: tuple[str, ...], **more: object
 
 
 def is_one_error(shown: Shown, status: int | None = None) -> bool:
-    """Return whether stderr is one `error:` line, optional details and a hint, without a traceback."""
+    """Return whether stderr is one `error:` line, optional details or the usage, and a hint, without a traceback."""
     first, *rest = shown.err.splitlines()
     return (
         shown.status in ((1, 2, 3, 4) if status is None else (status,))
-        and first.startswith(("error: ", "Usage: "))
-        and all(line.startswith(("  ", "hint: ")) for line in rest)
+        and first.startswith("error: ")
+        and all(line.startswith(("  ", "Usage: ", "hint: ")) for line in rest)
         and "unexpected" not in shown.err
     )
 
@@ -74,10 +74,10 @@ def test_a_long_result_that_cannot_be_written_is_one_line_too(qmd: Qmd, notes: P
 def test_messages_that_cannot_be_written_change_no_result(indexed: Qmd, kind: str) -> None:
     if kind == "full" and not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    argv = ("search", "pricing", "-n", "many")
+    argv = ("search", "pricing", "--verbose")
     ((quiet,), (as_grep_line,)) = on(("empty", "pipe", kind), argv), on(("empty", "pipe", "pipe"), argv)
     assert (quiet.status, quiet.out) == (0, as_grep_line.out)
-    assert "-n 'many'" in as_grep_line.err
+    assert "--verbose" in as_grep_line.err
     (failed,) = on(("empty", "pipe", kind), ("get", "no-such-note"))
     assert (failed.status, failed.out) == (3, "")
 
@@ -115,7 +115,7 @@ def test_a_reader_that_goes_away_ends_the_program_without_a_word(
     done = _shell("get long.md 2>&1 | head -1; exit ${PIPESTATUS[0]}")
     assert (done.returncode, done.stderr) == (141, "")
     # a reader of the messages alone
-    done = _shell("search pricing -n many 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}")
+    done = _shell("search pricing --verbose 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}")
     assert done.returncode in (0, 141)
     assert (done.stdout, done.stderr) == ("", "")
 

@@ -246,7 +246,7 @@ def test_through_a_pipe_every_byte_stays(hostile: Path, terminal: Terminal) -> N
     (shown,) = terminal([("get", f"qmd://n{HOSTILE}/{NAME}", "--no-line-numbers")], ("empty", "pipe", "pipe"))
     assert shown.out.endswith((hostile / NAME).read_bytes().decode())
     (shown,) = terminal([("search", "zebra", "-n", HOSTILE)], ("empty", "pipe", "pipe"))
-    assert f"-n '{one_line(HOSTILE)}' is not a positive whole number" in shown.err
+    assert f"-n '{one_line(HOSTILE)}' is not a whole number of at least 1" in shown.err
 
 
 def test_each_stream_decides_for_itself(hostile: Path, terminal: Terminal) -> None:

@@ -87,7 +87,7 @@ def run_all(commands: list[list[str]], tmp_path: Path) -> None:
 
 def test_a_name_that_another_process_took_meanwhile_is_refused(places: Locations) -> None:
     add_collection(places, "notes", Path("/a"))
-    with pytest.raises(UsageError, match="'notes' already exists"):
+    with pytest.raises(UsageError, match="already exists: notes"):
         add_collection(places, "notes", Path("/b"))
     assert load_config(places).collections[0].path == Path("/a")
 

@@ -290,7 +290,9 @@ def test_17_vsearch_with_a_minimum_of_zero_shows_everything(world: World) -> Non
 @pytest.mark.parametrize("value", ["0", "many"])
 def test_17_a_limit_of_zero_or_of_words_is_reported(world: World, value: str) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
-    assert f"-n '{value}' is not a positive whole number" in world.ok("search", "kiwi", "-n", value).err
+    done = world.run("search", "kiwi", "-n", value)
+    assert (done.status, done.out) == (2, "")
+    assert f"-n '{value}' is not a whole number of at least 1" in done.err
 
 
 def test_18_bench_reports_what_failed_and_counts_it_nowhere(world: World) -> None:

@@ -218,7 +218,7 @@ def served(world: Path) -> Iterator[Index]:
 
 
 def _serve(world: Path) -> Index:
-    session = Invocation("mcp", "mcp", dict(os.environ), world)
+    session = Invocation("mcp", dict(os.environ), world)
     return session.serve(session.locate(None))
 
 

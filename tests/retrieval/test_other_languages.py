@@ -78,8 +78,23 @@ def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share(monkeypatch:
 
 @pytest.mark.parametrize(
     ("text", "language"),
-    [("wann ist die Fähre da", "de"), ("when is the ferry", "de"), ("渡船什么时候开", "zh"), ("フェリーはいつ", "")],
+    [
+        ("wann ist die Fähre da", "de"),
+        ("when is the ferry", "de"),
+        ("渡船什么时候开", "zh"),
+        ("フェリーはいつ", ""),
+        ("醤油", ""),
+    ],
 )
 def test_the_built_in_model_names_the_one_that_reads_the_question_or_the_notes(text: str, language: str) -> None:
     index = german(fakes.HashingEmbedder(trust=float(text.isascii() or language == "de")))
     assert [READERS[language] in line for line in answer(index, text).warnings if "models pull" in line] == [True]
+
+
+def test_a_query_gets_one_line_about_its_language() -> None:
+    unread = german(fakes.HashingEmbedder(trust=0.0))
+    (line,) = answer(unread, "醤油").warnings
+    assert "cannot read the query's script: searched by words only; for Chinese or Japanese: " in line
+    words, advice, _ = answer(german(fakes.HashingEmbedder()), "when was the release postponed").warnings
+    assert words == "the query is read as English: no note has 'release', 'postponed'"
+    assert "for German" in advice

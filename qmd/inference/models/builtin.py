@@ -84,5 +84,8 @@ def _base_forms(word: str) -> list[str]:
 
 @cache
 def _tokenizer_bytes() -> bytes:
-    """Return the raw file: searching its 0.5 MB takes a fraction of the time of parsing it."""
-    return (locate_builtin() / "tokenizer.json").read_bytes()
+    """Return the raw file, empty if it is missing: searching its 0.5 MB takes a fraction of the time of parsing it."""
+    try:
+        return (locate_builtin() / "tokenizer.json").read_bytes()
+    except ModelError:
+        return b""

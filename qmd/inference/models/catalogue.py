@@ -284,11 +284,13 @@ READERS: Mapping[str, str] = {
 """Language → the embedding model to pull, which reads it and English; the model of language "" reads fifty."""
 
 
-def advice_on(language: str) -> str:
-    """Return the advice for a language other than English, which the built-in embedding model does not read."""
-    name, model = {"zh": "Chinese", **LANGUAGES}.get(language, "other languages"), READERS.get(language, READERS[""])
+def advice_on(language: str, *, is_unread: bool = False) -> str:
+    """Return the advice for a language other than English; `is_unread` means that only words were searched."""
+    name = {"zh": "Chinese", "zh-ja": "Chinese or Japanese", **LANGUAGES}.get(language, "other languages")
+    model = READERS.get(language, READERS[""])
     then = "" if model == JINA_ZH.name else ", and set QMD_EMBED_MODEL to that name"
-    return f"{MINILM.name} reads English; for {name}: qmd models pull {model}{then}"
+    reads = "cannot read the query's script: searched by words only" if is_unread else "reads English"
+    return f"{MINILM.name} {reads}; for {name}: qmd models pull {model}{then}"
 
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)

@@ -114,7 +114,7 @@ def _scope(reader: IndexReader, collections: Sequence[str]) -> Scope:
         NotFoundError: There is no such collection, or no document in it.
     """
     if not reader.count_documents():
-        raise NotFoundError("nothing is indexed", "run: qmd index .")
+        raise NotFoundError("nothing is indexed", "run: qmd index ~/notes")
     refuse_unknown(collections, (one.name for one in reader.collections()))
     scope = Scope(collections=tuple(collections)) if collections else Scope()
     if not reader.count_documents(scope):

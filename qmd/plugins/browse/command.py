@@ -60,7 +60,7 @@ def save(
             say("Nothing is saved yet. Save a search: qmd save NAME QUERY")
         return EXIT_OK
     if remove == bool(text):
-        raise invocation.missing_argument()
+        raise invocation.missing("query")
     text = named_query(text, folder)
     if not remove:
         read_query(SearchRequest(text))  # reports errors in it now
@@ -86,7 +86,8 @@ def pick_note(invocation: Invocation, opened: OpenIndex, request: SearchRequest,
 def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, is_picker: bool) -> Note | None:
     """Show the screen until the user leaves it; return the chosen note."""
     if not (sys.stdin.isatty() and stderr_is_terminal()) or has_no_keys() or invocation.environ.get("TERM") == "dumb":
-        raise QmdError(f"'qmd {invocation.command}' needs a terminal with a keyboard", "in a script: qmd query --json")
+        name, case = (f"{invocation.command} -i", "letter case never matters; ") if is_picker else ("browse", "")
+        raise QmdError(f"'qmd {name}' needs a terminal with a keyboard", f"{case}in a script: qmd query --json")
     from qmd.plugins.browse.app import BrowseApp, Picker
     from qmd.plugins.browse.background import is_light
 

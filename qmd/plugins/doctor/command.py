@@ -15,6 +15,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.output import out
 from qmd.escapes import message_line
+from qmd.plugins import hooks
 from qmd.plugins.doctor.checks import Diagnosis, diagnose
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def _plain_lines(found: Diagnosis) -> Iterator[str]:
         yield from _engine_lines(report)
     if found.environment:
         yield f"⚠ environment: {', '.join(f'{name}={value}' for name, value in found.environment.items())}"
+    yield from (f"⚠ {one.name}: {one.effect}" for one in hooks.unknown_variables(found.environment))
 
 
 def _engine_lines(report: EngineReport) -> Iterator[str]:

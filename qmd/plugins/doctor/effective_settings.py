@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.config.settings import MODEL_OPTIONS, Config
+from qmd.errors import nearest_name
 from qmd.inference.settings import SLOTS
 from qmd.plugins import hooks
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
@@ -40,15 +41,22 @@ def effective_variables(environ: Mapping[str, str], config: Config | None = None
     Args:
         config: Settings of `index.yml`, some of which precede variables.
     """
-    known = {one.name for one in VARIABLES}
-    strangers = [name for name in sorted(environ) if name.startswith("QMD_") and name not in known]
     found = []
-    for one in (*VARIABLES, *(Variable(name, "no variable of this version") for name in strangers)):
+    for one in (*VARIABLES, *unknown_variables(environ)):
         names = (one.name, one.name.lower()) if one.name.endswith("_PROXY") else (one.name,)
         value = next((environ[name] for name in names if environ.get(name)), None)
         if value is not None and one.matters_at in (None, value):
             found.append(EffectiveSetting(one.name, _shown(one, value), one.effect, _setting_before(one, config)))
     return tuple(found)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[Variable]:
+    """Return the variables that look like qmd's and are none of this version, with the nearest in `effect`."""
+    known = {one.name for one in VARIABLES if one.name.startswith("QMD_")}
+    strangers = sorted(name for name in environ if name.startswith("QMD_") and name not in known)
+    return [
+        Variable(name, f"no variable of this version; nearest: {nearest_name(name, known, 0)}") for name in strangers
+    ]
 
 
 def effective_settings(

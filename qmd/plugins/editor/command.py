@@ -12,7 +12,7 @@ from qmd.app.recent_hits import recall_hit
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
-from qmd.cli.output import out, say, warn
+from qmd.cli.output import out, say
 from qmd.errors import NotFoundError
 from qmd.ingest.outline import UNKNOWN, kind_of
 from qmd.plugins.editor.launching import Launch, NoDesktop, launch, plan_launch, plan_viewing
@@ -45,8 +45,7 @@ def open_note(invocation: Invocation, note: _Target, print_only: _Print = False,
     with invocation.open(locations) as opened:
         found = opened.get(reference, max_lines=1, folder=invocation.cwd)
         plan = _plan_document(invocation, opened, found.document, line or found.first_line)
-    for warning in found.warnings:
-        warn(warning)
+    invocation.warn_each(locations, found.warnings)
     if print_only:
         out(f"{plan}\n")
         return 0
@@ -59,7 +58,7 @@ def open_note(invocation: Invocation, note: _Target, print_only: _Print = False,
 
         # An address may already contain a line, and no second one may follow.
         first = line or found.first_line
-        get(invocation, [found.document.uri], from_line=str(first) if first > 1 else None, index=index)
+        get(invocation, [found.document.uri], from_line=first if first > 1 else None, index=index)
         say(f"shown here: {error.message}")
     return 0
 

@@ -172,7 +172,7 @@ class Connection:
                 except (FileNotFoundError, ValueError) as exc:
                     if "not found" not in str(exc):
                         raise
-        raise NotFoundError(f"no index at '{self.address}'", "make one: qmd index .")
+        raise NotFoundError(f"no index at '{self.address}'", "make one: qmd index ~/notes")
 
     def create_state(self, state: State | None = None) -> None:
         """Create the one row, unless another writer does so at the same time."""

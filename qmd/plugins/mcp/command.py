@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -46,7 +46,7 @@ DEFAULT_PORT = 8181
 
 def mcp(
     invocation: Invocation,
-    action: Annotated[str | None, Argument(metavar="[stop|status]", help="'stop' ends the background server and the warm process, 'status' shows which run.")] = None,
+    action: Annotated[Literal["stop", "status"] | None, Argument(metavar="[stop|status]", help="'stop' ends the background server and the warm process, 'status' shows which run.")] = None,
     http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
     host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
@@ -136,8 +136,6 @@ def _open(page: str) -> None:
 
 def _manage(action: str, locations: Locations) -> int:
     """Stop the processes that serve this index, or print their status."""
-    if action not in ("stop", "status"):
-        raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, qmd mcp status or qmd mcp stop")
     from qmd.plugins.warm.record import read_record, warm_files
 
     files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))

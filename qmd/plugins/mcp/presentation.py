@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -16,14 +15,10 @@ from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
-from qmd.render.text import number_lines
+from qmd.render.text import kind_of_notice, number_lines
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
-_CONSTANT_FIELDS = (
-    r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
-    r"|^(not \w+: )?no \w+ model"
-)
 """Warnings that apply to every query until the user or a process changes the index."""
 
 PASSAGE_CHARS = 300
@@ -93,7 +88,7 @@ def outlined(fetched: DocumentText) -> DocumentText:
 def without_repeats(shown: ToolAnswer, known: set[str]) -> ToolAnswer:
     """Remove warnings on the index and its models that an earlier result showed; `known` collects them."""
     content = shown.structured or {}
-    kinds = {one: re.sub(r"\d+", "", one) for one in content.get("warnings", ()) if re.search(_CONSTANT_FIELDS, one)}
+    kinds = {one: kind for one in content.get("warnings", ()) if (kind := kind_of_notice(one))}
     again = [warning for warning, kind in kinds.items() if kind in known]
     known.update(kinds.values())
     if not again:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from typer import Argument
+
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import Collections, Index, Intent, Json, NoGpu, QueryWords, Tokens
+from qmd.cli.options import Collections, Index, Intent, Json, NoGpu, Tokens
 from qmd.cli.output import out
 
 
 def pack(
     invocation: Invocation,
-    question: QueryWords = None,
+    question: Annotated[list[str], Argument(help="The question, or typed lines (lex:, vec:, hyde:, intent:).")],
     tokens: Tokens = 4000,
     collection: Collections = None,
     intent: Intent = None,
@@ -18,8 +22,6 @@ def pack(
     index: Index = None,
 ) -> int:
     """Answer from several notes: quotations, each under its address, up to a number of tokens."""
-    if not question:
-        raise invocation.missing_argument()
     with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
         form = "json" if json else "md"
         out(opened.pack(" ".join(question), tokens=tokens or 4000, form=form, collections=collection, intent=intent))

@@ -63,7 +63,7 @@ def connect_for_reading(path: Path) -> Database:
         StoreError: The file cannot be opened or is not a database.
     """
     if not path.is_file():
-        raise NotFoundError(f"no index at '{path}'", "make one: qmd index .")
+        raise NotFoundError(f"no index at '{path}'", "make one: qmd index ~/notes")
     timeout = busy_timeout_ms()
     try:
         try:

@@ -172,7 +172,7 @@ def check_schema(database: Database) -> None:
     """
     version = _own_version(database)
     if version == 0:
-        raise NotFoundError(f"index '{database.path}' is empty", "fill it: qmd index .")
+        raise NotFoundError(f"index '{database.path}' is empty", "fill it: qmd index ~/notes")
     if version < len(MIGRATIONS):
         raise OutdatedIndexError(f"index '{database.path}' is of an older version", "bring it up to date: qmd index")
 

@@ -92,7 +92,7 @@ def test_a_fixture_names_its_collection_and_the_option_another(indexed: Qmd, hom
 
 
 def test_one_fixture_is_measured(indexed: Qmd) -> None:
-    assert indexed("bench").err.startswith("Usage: qmd bench")
+    assert "\nUsage: qmd bench" in indexed("bench").err
     run = indexed("bench", "a.json", "b.json")
     assert (run.status, run.out) == (2, "")
 

@@ -30,7 +30,7 @@ def test_what_is_set_is_shown_and_no_secret() -> None:
 
 def test_a_misspelled_variable_is_named() -> None:
     (one,) = effective_variables({"QMD_OFLINE": "1"})
-    assert (one.name, one.value, one.effect) == ("QMD_OFLINE", "1", "no variable of this version")
+    assert (one.name, one.value, one.effect) == ("QMD_OFLINE", "1", "no variable of this version; nearest: QMD_OFFLINE")
 
 
 def test_a_variable_that_a_setting_overrules_says_so() -> None:

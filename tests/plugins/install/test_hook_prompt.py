@@ -130,7 +130,7 @@ def test_a_prompt_of_any_length_is_read_at_once(piece: str) -> None:
 
 
 def test_what_answers_well_is_quoted_and_nothing_else(indexed: Qmd, notes: Path) -> None:
-    invocation = Invocation("hook prompt", "", dict(os.environ), notes)
+    invocation = Invocation("hook prompt", dict(os.environ), notes)
     # The age of the process: a young one has time for models, an older one takes words alone, at once.
     for age in (lambda: -60.0, lambda: 0.4):
         text = notes_for(_asked("why did we choose per-seat pricing?"), invocation, None, age)

@@ -17,7 +17,7 @@ def actions(tmp_path: Path) -> WatchedIndex:
     (tmp_path / "config").mkdir()
     config, cache = str(tmp_path / "config"), str(tmp_path / "cache")
     environ = {"HOME": str(tmp_path), "QMD_CONFIG_DIR": config, "XDG_CACHE_HOME": cache}
-    session = Invocation("watch", "watch", environ, tmp_path)
+    session = Invocation("watch", environ, tmp_path)
     locations = session.locate(None)
     locations.config_file.write_text(f"collections:\n  n: {{path: {tmp_path / 'notes'}}}\n")
     return WatchedIndex(session.serve(locations))

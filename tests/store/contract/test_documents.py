@@ -87,7 +87,7 @@ def test_removing_and_renaming_collections(writer: IndexWriter, make: MakeDocume
     writer.mark_updated("two")
     writer.set_version_stamp("analysis:two", "7")
     assert writer.collections_with_documents() == ["one", "two"]
-    with pytest.raises(UsageError, match="'two' already exists"):
+    with pytest.raises(UsageError, match="already exists: two"):
         writer.rename_collection("one", "two")
     assert writer.remove_collection("one") == 2
     assert found(writer, "words") == ["c.md"]

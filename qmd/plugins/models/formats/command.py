@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -108,7 +108,7 @@ def import_(
         str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
     ] = None,
     role: Annotated[
-        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, if the file does not state it.")
+        Role | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, if the file does not state it.")
     ] = None,
     index: Index = None,
 ) -> int:
@@ -121,10 +121,6 @@ def import_(
     from qmd.plugins.models.fetch.archives import import_model
     from qmd.plugins.models.formats.sources import import_sources
 
-    roles: tuple[Role, ...] = get_args(Role)
-    chosen = next((one for one in roles if one == role), None)
-    if role != chosen:
-        raise UsageError(f"'{role}' is not a role", f"choose from: {', '.join(roles)}")
     locations = invocation.locate(index)
     sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
     if not sources:
@@ -138,7 +134,7 @@ def import_(
     status = EXIT_OK
     for one in sources:
         try:
-            _import_one(invocation, one, locations.models, name, chosen)
+            _import_one(invocation, one, locations.models, name, role)
         except ModelError as error:
             if len(sources) == 1:
                 raise
