@@ -76,7 +76,7 @@ def test_a_new_collection_that_holds_nothing_is_added_with_a_warning(qmd: Qmd, h
     run = qmd("collection", "add", "x")
     assert run.status == 0
     assert "No files found matching pattern.\n" in run.out
-    command = f"qmd collection remove x && qmd index {shlex.quote(str(folder))} --glob '**/*.txt'"
+    command = f"qmd index {shlex.quote(str(folder))} --glob '**/*.txt'"
     warning = f"warning: no file in '{folder}' matches {DEFAULT_PATTERN}; there is 1 .txt\nhint: {command}\n"
     assert run.err == warning
     for argv in (("update",), ("index", "--no-embed")):
@@ -144,14 +144,15 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     (folder / ".qmdignore").write_text("*.svg\n")
     said = (
         "x: skipped 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds; to include them: "
-        f"qmd index {shlex.quote(str(folder))} --glob '**/*.{{adoc,docx,pdf,txt}}'\n"
+        f"qmd index {shlex.quote(str(folder))} --glob '{DEFAULT_PATTERN},**/*.{{adoc,docx,pdf,txt}}'\n"
     )
     assert qmd("index", "x", "--no-embed").err == said
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
     assert "Not taken: 2 .png, 1 .adoc, 1 .docx, 1 .mp3 and 2 other kinds\n" in qmd("status").out
     qmd("index", "x/sub", "--no-embed")
     assert qmd("status", "--json").json["notTaken"].startswith("2 .png"), "a look at a part says nothing of the whole"
-    assert qmd("index", "x", "--glob", "**/*.{adoc,txt}", "--no-embed").err == "", "who names a mask has chosen"
+    another = ("--name", "texts", "--separate", "--glob", "**/*.{adoc,txt}", "--no-embed")
+    assert qmd("index", "x", *another).err == "", "who names a mask has chosen"
     assert qmd("status", "--json").json["notTaken"] == "2 .png, 1 .docx, 1 .mp3, 1 .pdf"
     qmd("collection", "rename", "x", "mine")
     assert qmd("status", "--json").json["notTaken"].startswith("2 .png")
@@ -165,7 +166,8 @@ def test_a_refresh_tells_of_new_kinds_once(qmd: Qmd, home: Path) -> None:
     fill(folder, "2.png", "c.mp3")
     qmd("search", "text")
     assert qmd("index", "--no-embed").err == (
-        f"x: skipped 2 .png, 1 .mp3, 1 .txt; to include them: qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n"
+        f"x: skipped 2 .png, 1 .mp3, 1 .txt; to include them: "
+        f"qmd index {shlex.quote(str(folder))} --glob '{DEFAULT_PATTERN},**/*.txt'\n"
     ), "though a search has counted them before"
     fill(folder, "3.png")
     assert qmd("update").err == "", "another picture is no news"
