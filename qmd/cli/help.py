@@ -213,7 +213,7 @@ FIRST_EXAMPLES = ('qmd query "why did we choose per-seat pricing"', 'qmd search 
 """Examples on the page of `qmd` without arguments."""
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "index": ("qmd index ~/notes", "qmd index ~/notes --glob '**/*.{md,txt}' --name texts"),
+    "index": ("qmd index ~/notes", "qmd index ~/notes --glob '**/*.{md,txt}'"),
     "search": ('qmd search "rate limiter"', "qmd search pricing -c notes -n 10 --sort date"),
     "vsearch": ('qmd vsearch "how customers pay"', 'qmd vsearch "saving money" -c notes --json'),
     "query": (FIRST_EXAMPLES[0], 'qmd query "what did we decide last week" -c notes --explain'),
@@ -230,7 +230,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "collection list": ("qmd collection list", "qmd collection list --json"),
     "collection show": ("qmd collection show notes", "qmd collection info notes"),
     "collection metadata": ("qmd collection metadata", "qmd collection metadata notes --json"),
-    "collection set": ("qmd collection set notes --path ~/new", "qmd collection set notes --glob '**/*.txt'"),
+    "collection set": ("qmd collection set notes --path ~/notes", "qmd collection set notes --glob '**/*.txt'"),
     "collection rename": ("qmd collection rename notes vault", "qmd collection mv notes vault"),
     "collection remove": ("qmd collection remove notes", "qmd collection remove notes && qmd cleanup"),
     "collection include": ("qmd collection include notes", "qmd collection include notes && qmd collection list"),

@@ -28,6 +28,7 @@ PARSED_ONLY = {
 """Commands whose examples are only parsed, and why."""
 
 CHANGING = (
+    "collection set",
     "collection rename",
     "collection remove",
     "collection update-cmd",

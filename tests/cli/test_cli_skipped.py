@@ -147,7 +147,8 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     assert "Not taken: 2 png, 1 adoc, 1 doc, 5 other\n" in qmd("status").out
     qmd("index", "x/sub", "--no-embed")
     assert qmd("status", "--json").json["notTaken"].startswith("2 png"), "a look at a part says nothing of the whole"
-    assert qmd("index", "x", "--glob", "**/*.{adoc,log}", "--no-embed").err == "", "who names a mask has chosen"
+    another = ("--name", "texts", "--separate", "--glob", "**/*.{adoc,log}", "--no-embed")
+    assert qmd("index", "x", *another).err == "", "who names a mask has chosen"
     assert qmd("status", "--json").json["notTaken"] == "2 png, 1 doc, 1 json, 3 other"
     qmd("collection", "rename", "x", "mine")
     assert qmd("status", "--json").json["notTaken"].startswith("2 png")
