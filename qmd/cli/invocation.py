@@ -104,12 +104,10 @@ class Invocation(Struct, frozen=True):
 
     def warn_each(self, locations: Locations, warnings: Iterable[str]) -> None:
         """Print warnings; on a terminal those about the index itself once a day, as plain lines."""
-        for warning in warnings:
-            kind = None
-            if self.messages is not None:
-                from qmd.render.text import kind_of_notice
+        from qmd.render.text import kind_of_notice
 
-                kind = kind_of_notice(warning)
+        for warning in warnings:
+            kind = kind_of_notice(warning) if self.messages is not None else None
             mark = locations.cache / f"{locations.key}-{crc32((kind or '').encode()):08x}.shown"
             if kind is None:
                 warn(warning)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typer import Option
 
+from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     SCREEN_LIMIT,
@@ -31,7 +32,6 @@ from qmd.cli.output import out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import EXIT_FAILURE, UsageError
 from qmd.files import is_recent, renew_mark
-from qmd.records import Sort
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import NOTHING_INDEXED
@@ -51,8 +51,13 @@ MinScore = Annotated[
     float, Option("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
 ]
 SortBy = Annotated[
-    Sort | None,
-    Option("--sort", metavar="ORDER", case_sensitive=False, help="relevance, date (newest first) or -date."),
+    str | None,
+    Option(
+        "--sort",
+        metavar="ORDER",
+        help="relevance, date (newest first) or -date.",
+        autocompletion=completion.one_of("relevance", "date", "-date"),
+    ),
 ]
 Filter = Annotated[
     str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")

@@ -90,7 +90,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("search rate -n 0", 2, "-n '0' is not a whole number of at least 1"),
     ("search rate --tokens 1", 2, "--tokens '1' is not a whole number of at least 50"),
     ("search rate --min-score abc", 2, "--min-score 'abc' is not a number\n"),
-    ("search rate --sort size", 2, "--sort 'size' is not one of relevance, date, -date\n"),
+    ("search rate --sort size", 2, "unknown order 'sort:size'\nhint: sort:date (newest first)"),
     ("search rate --filter status==", 2, "'status==' is no filter\nhint: for example: status:draft"),
     ("search rate --cursor x", 2, "cursor 'x' is not one of qmd\nhint: take it from the last line"),
     ("search 'rate after:yesterdya'", 2, "'after:yesterdya' is not a date\nhint: after:2026"),
