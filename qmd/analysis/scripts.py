@@ -28,6 +28,8 @@ _NFKC_SIGNS = [(sign, unicodedata.normalize("NFKC", sign)) for sign in "\u00a0â€
 
 _LETTER = re.compile(r"[^\W\d_]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_LATIN_ACCENTS = "(?<=[a-z])[\u0300-\u036f]+"
+_ACCENTED_LATIN = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
 
 
 def has_cjk(text: str) -> bool:
@@ -59,6 +61,13 @@ def without_accents(text: str) -> str:
     return text if text.isascii() or has_cjk(text) else _ACCENTS.sub("", normal_form("NFD", text))
 
 
+def without_latin_accents(text: str) -> str:
+    """Remove from a normal form the accents that full-text search ignores: on Latin letters, not that of `Ð¹`."""
+    if not _ACCENTED_LATIN.search(text):
+        return text
+    return _ACCENTS.sub("", normal_form("NFC", re.sub(_LATIN_ACCENTS, "", normal_form("NFD", text))))
+
+
 def normalize(text: str) -> str:
     """Apply NFKC and case folding, drop soft hyphens and lone surrogates; return ASCII unchanged.
 
@@ -77,7 +86,7 @@ def normalize(text: str) -> str:
     return folded
 
 
-def normal_form(form: Literal["NFKC", "NFD"], text: str) -> str:
+def normal_form(form: Literal["NFKC", "NFC", "NFD"], text: str) -> str:
     """Convert `text` to a Unicode normal form in time proportional to its length.
 
     Python sorts the marks on one letter by insertion: 80,000 of them would take 14 seconds. No letter of any language
@@ -118,6 +127,11 @@ def cjk_segments(text: str) -> list[tuple[str, bool]]:
     if position < len(text):
         pieces.append((text[position:], False))
     return pieces
+
+
+def without_cjk(text: str) -> str:
+    """Return `text` with blanks for CJK characters, which full-text search splits from the words next to them."""
+    return re.sub(_CJK_RUN, lambda match: " " * len(match[0]), text) if has_cjk(text) else text
 
 
 def analyze_text(text: str) -> str:

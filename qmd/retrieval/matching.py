@@ -6,13 +6,15 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache, reduce
 from itertools import islice
 
 from msgspec import Struct
 
-from qmd.analysis.scripts import has_cjk, normal_form, without_accents
+from qmd.analysis.scripts import has_cjk, normal_form, without_cjk, without_latin_accents
 from qmd.note_names import aliases_of
 from qmd.records import LexicalTerm, StoredDocument
+from qmd.store.sqlite.schema import indexed_form
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
@@ -21,10 +23,6 @@ _MAX_OCCURRENCES = 20_000
 WINDOW_CHARS = 400
 """Window (code points) in which terms count as close together; about four lines of prose."""
 
-_SUFFIX = re.compile(
-    r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
-)
-_MIN_STEM = 3
 PRIOR_DOCUMENTS = 50
 """Documents of other people added to the size of every collection: in two notes, a word of both would else be as common
 as a stop word. No visible effect above some thousand documents."""
@@ -35,6 +33,8 @@ MAX_SPANS = 2_000
 _PIECE = r"[\0-\x7f]+|[^\0-\x7f]{1,64}"
 """ASCII, whose length folding keeps, or a few of the characters whose length may change."""
 
+_CHANGED_ENDING = r"(?<=\w)[eil]\b"
+"""Last letter of a stem that its words may lack: `hope` in `hoping`, `happi` in `happy`, `probabl` in `probability`."""
 
 _BEYOND_ASCII = r"[^\0-\x7f]+(?:[\0-\x7f]{1,8}[^\0-\x7f]+)*"
 """Stretches with other characters than ASCII, not split at each word of a language that uses them."""
@@ -84,35 +84,45 @@ def inverse_frequency(frequency: int, n_documents: int) -> float:
 
 
 def fold(text: str) -> str:
-    """Return `text` in lower case without accents; lines keep their places."""
+    """Return `text` as full-text search compares it, in lower case without accents; lines keep their places."""
     if text.isascii():
         return text.lower()
     # Most texts have a few such stretches, and folding takes ten times as long as looking for them.
-    return re.sub(_BEYOND_ASCII, lambda match: without_accents(normal_form("NFKC", match[0]).casefold()), text.lower())
+    return re.sub(_BEYOND_ASCII, _fold_stretch, text.lower())
+
+
+def _fold_stretch(match: re.Match[str]) -> str:
+    return without_latin_accents(normal_form("NFKC", match[0]).casefold().replace("\u00ad", ""))
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
     """Return every occurrence of the terms in a folded text, by offset; at most 20,000 for each spelling."""
+    spaced = folded if folded.isascii() else without_cjk(folded)
     found = [
-        Occurrence(match.start(), number)
+        Occurrence(start, number)
         for number, weighted in enumerate(terms)
-        for matches in find_matches(folded, weighted.term)
-        for match in islice(matches, _MAX_OCCURRENCES)
+        for spans in _find_spellings(folded, spaced, weighted.term)
+        for start, _ in islice(spans, _MAX_OCCURRENCES)
     ]
     found.sort(key=lambda occurrence: (occurrence.offset, occurrence.term))
     return found
 
 
-def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[str]]]:
-    """Yield the matches of each spelling of a term in a folded text."""
+def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Iterator[tuple[int, int]]]:
+    """Yield for each spelling of a term the spans of a folded text that the index matches; `spaced` has no CJK."""
     name = fold(term.text)
     # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
         border = r"(?!\w)" if name[-1].isalnum() else ""
-        yield re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded)
+        yield (match.span() for match in re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded))
     for text, star in _QUOTED.findall(term.fts):
-        if text.strip():
-            yield _find_words(folded, tuple(fold(text).split()), bool(star))
+        words = tuple(fold(text).split())
+        if has_cjk(text):
+            # Overlapping pairs are joined again and searched literally.
+            run = reduce(lambda run, word: run + (word[-1] if word[:-1] == run[-1:] else word), words)
+            yield (match.span() for match in re.finditer(re.escape(run), folded))
+        elif words:
+            yield _find_words(spaced, words, bool(star))
 
 
 def typed_pattern(term: LexicalTerm) -> re.Pattern[str]:
@@ -177,51 +187,23 @@ def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) ->
     return start, min(start + size, len(matched.folded))
 
 
-def stem(word: str) -> str:
-    """Remove suffixes of an English word, roughly; only to find terms in a text already chosen."""
-    if len(word) <= _MIN_STEM or not word.isascii() or word.isdigit():
-        return word
-    for _ in range(2):
-        match = _SUFFIX.search(word, _MIN_STEM)
-        if match is None:
-            break
-        word = word[: match.start()]
-    if len(word) > _MIN_STEM and word[-1] == word[-2] and word[-1] not in "aeiouls":
-        word = word[:-1]
-    return word
+def _find_words(spaced: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[tuple[int, int]]:
+    stems, pattern = _compile_words(words)
+    for match in pattern.finditer(spaced) if all(stems) else ():
+        found = tuple(map(indexed_form, (match[0], *match.groups())))
+        if found == stems or (is_prefix and found[:-1] == stems[:-1] and found[-1].startswith(stems[-1])):
+            yield match.start(), match.end(len(stems) - 1)
 
 
-def _find_words(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:
-    if has_cjk("".join(words)):
-        return _find_cjk(folded, words)
-    if len(words) == 1:
-        return _find_word(folded, words[0], is_prefix)
-    first = re.escape(stem(words[0]))
-    # The left border comes after the first word, so the engine can search a literal; without a border a line of ten
-    # million equal letters would take quadratic time.
-    pattern = r"[\W_]+".join(re.escape(stem(word)) + r"[^\W_]*" for word in words)
-    pattern = f"{first}(?<![^\\W_]{first}){pattern[len(first) :]}"
-    return re.finditer(pattern, folded)
-
-
-def _find_word(folded: str, word: str, is_prefix: bool) -> Iterator[re.Match[str]]:
-    # A plain literal at the front of the pattern lets the regex engine skip at memory speed; the left border is
-    # checked afterwards for the same reason.
-    root = word if is_prefix else stem(word)
-    for match in re.finditer(re.escape(root) + r"[^\W_]*", folded):
-        start = match.start()
-        if start and folded[start - 1].isalnum():
-            continue
-        if is_prefix or match[0] == word or stem(match[0]) == root:
-            yield match
-
-
-def _find_cjk(folded: str, words: tuple[str, ...]) -> Iterator[re.Match[str]]:
-    """Find CJK text: its overlapping pairs are joined again and searched literally."""
-    run = words[0]
-    for word in words[1:]:
-        run += word[-1] if word[:-1] == run[-1:] else word
-    return re.finditer(re.escape(run), folded)
+@lru_cache(maxsize=256)
+def _compile_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the stems of words, and a pattern for words in sequence with their first letters."""
+    stems = tuple(map(indexed_form, words))
+    first, *rest = re.sub(_CHANGED_ENDING, "", " ".join(stems)).split() or [""]
+    # The left border comes after the first letters, so that the engine searches a literal at memory speed; without a
+    # border a line of ten million equal letters would take quadratic time.
+    further = "".join(map(r"[\W_]+({}[^\W_]*+)".format, rest))
+    return stems, re.compile(rf"{first}(?<![^\W_]{first})[^\W_]*+" + (further and f"(?={further})"))
 
 
 def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]:
@@ -232,9 +214,10 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
     """
     folded, origin = _fold_with_origin(text)
     found: list[tuple[int, int]] = []
+    spaced = folded if folded.isascii() else without_cjk(folded)
     for term in terms:
-        for match in find_matches(folded, term):
-            found += islice(((one.start(), one.end()) for one in match), MAX_SPANS)
+        for spans in _find_spellings(folded, spaced, term):
+            found += islice(spans, MAX_SPANS)
     found.sort()
     joined: list[tuple[int, int]] = []
     for start, end in found:

@@ -3,15 +3,18 @@
 Spans of the text itself come from the analysis that searched.
 """
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, parse_lex
-from qmd.records import LexicalTerm
+from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.matching import MAX_SPANS, WeightedTerm, find_occurrences, find_spans, fold
+from tests.note_index import NoteIndex
 
 
 def terms(query: str) -> list[WeightedTerm]:
@@ -58,6 +61,12 @@ def test_a_word_is_not_found_inside_another_one() -> None:
         ('"daily note"', "one Daily\n notes and one note daily", ["Daily\n notes"]),
         ("发布检查", "关于发布检查清单的说明", ["发布检查"]),
         ("auth*", "authentication of author", ["authentication", "author"]),
+        ("notes listed", "Do not forget. It is not listed, a note.", ["listed", "note"]),
+        ("use of probability", "uses any probable and probably user", ["uses", "probable", "probably"]),
+        ('"note kept"', "notable notes keep; notes kept", ["notes kept"]),
+        ("мой", "мои, мой", ["мой"]),
+        ("hyphenation", "hyphen\u00adation", ["hyphen\u00adation"]),
+        ("API", "このAPIを呼ぶ", ["API"]),
         ("C++", "C++ and C, c++17", ["C++", "c++"]),
         (".NET", "a .NET network", [".NET"]),
         ("high-speed", "a high speed train, high-speed", ["high speed", "high-speed"]),
@@ -67,6 +76,24 @@ def test_a_word_is_not_found_inside_another_one() -> None:
 def test_a_term_is_found_in_the_form_that_the_text_has(query: str, text: str, expected: list[str]) -> None:
     terms = [term for term in parse_lex(query) if not term.excluded]
     assert [text[a:b] for a, b in find_spans(text, terms)] == expected
+
+
+OTHER_LANGUAGES = """Überfahrt überfahren Straße strasse résumé résumés resume naïve naïveté Ёлка елка мой мои моделей
+модели настройка настройки İstanbul Việt łódź Ελλάδα ελλαδα 发布检查 发布了API文档 このAPIを API 설정을 설정 ｆｕｌｌ
+ﬁle x² 1st can't l'homme e-mail snake_case index.html v1.2.3 C++ .NET don’t co\u00adopt coopt cre\u0301me crème"""
+
+
+def test_a_word_is_marked_exactly_where_the_index_finds_it() -> None:
+    """Words that begin alike, from our documents and of other languages, each as text and as query."""
+    text = Path(__file__).parents[2].joinpath("docs", "tutorial.md").read_text(encoding="utf-8")
+    words = [*OTHER_LANGUAGES.split(), *sorted(set(re.findall("[a-z]{3,}", text)))[::2]]
+    index = NoteIndex()
+    texts = {index.add(f"{number}.txt", word).id: word for number, word in enumerate(words)}
+    for term in {
+        term for word in words for term in analyze_query(word) if not re.match(r'"(\d+|txt|notes?)"', term.fts)
+    }:
+        in_index = {texts[one.document_id] for one in index.search_lexical([term], len(words), Scope())}
+        assert (term.fts, {word for word in words if find_spans(word, [term])}) == (term.fts, in_index)
 
 
 @given(text=st.text(max_size=200), query=st.text(max_size=40))

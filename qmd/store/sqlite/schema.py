@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import cache, lru_cache
 
 import apsw
 
@@ -17,6 +18,20 @@ from qmd.store.sqlite.connection import Database, ForeignIndexError
 from qmd.store.sqlite.files import APPLICATION_ID, add_checksums
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
+
+
+_open_once = cache(apsw.Connection)
+
+
+@lru_cache(maxsize=1 << 16)
+def indexed_form(word: str, *, stemmed: bool = True) -> str:
+    """Return a word as the index stores it, or would without its stemmer; empty unless it is exactly one term."""
+    name, *arguments = TOKENIZER.split() if stemmed else TOKENIZER.split()[1:]
+    tokenize = _open_once(":memory:").fts5_tokenizer(name, arguments)
+    flags = {"include_offsets": False, "include_colocated": False}
+    tokens = list(tokenize(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags))
+    return str(tokens[0]) if len(tokens) == 1 else ""
+
 
 META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 

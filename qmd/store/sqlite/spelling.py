@@ -13,6 +13,7 @@ from qmd.analysis.distance import LONG_WORD, edit_distance, front_distance, othe
 from qmd.records import LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.lexical import Lexical
+from qmd.store.sqlite.schema import indexed_form
 
 STEMS = 8
 """Nearest stems whose written words are looked for."""
@@ -57,7 +58,7 @@ def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[
     They are one edit away; if there are none, a single word two edits away, for a long `term`. The index contains
     stems, which are not words: documents are searched for their written forms, and these are compared.
     """
-    if len(word := _indexed_form(reader.database, term, stemmed=False)) < 3:
+    if len(word := indexed_form(term, stemmed=False)) < 3:
         return []
     found = _nearest_words(reader, word, [word[0]], 1 if len(word) < LONG_WORD else 2, scope)
     if not found and word.isascii():
@@ -70,7 +71,7 @@ def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[
 
 def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: int, scope: Scope) -> list[_WrittenWord]:
     """Return written words near `word` whose stems have one of these beginnings, the nearest first."""
-    own = _indexed_form(reader.database, word, stemmed=True)
+    own = indexed_form(word)
     found: list[_WrittenWord] = []
     for near in _near_stems(reader.database, word, own, starts, allowed)[:STEMS]:
         if (written := _find_written(reader, near, word)) is None:
@@ -130,8 +131,8 @@ def _find_written(reader: Lexical, near: _NearStem, word: str) -> _WrittenWord |
                 continue
             seen.add(form)
             # Terms of split words, such as names in code, occur in no text by themselves.
-            if _indexed_form(reader.database, form, stemmed=True) == near.stem:
-                distance = edit_distance(word, _indexed_form(reader.database, form, stemmed=False), len(word))
+            if indexed_form(form) == near.stem:
+                distance = edit_distance(word, indexed_form(form, stemmed=False), len(word))
                 if best is None or distance < best.distance:
                     best = _WrittenWord(distance, near.minus_frequency, unicodedata.normalize("NFC", form))
         if best is not None and best.distance <= 1:
@@ -154,16 +155,3 @@ def _read_texts(reader: Lexical, stem: str) -> Iterator[str]:
         n_characters += n_chars
         if n_characters > CHARACTERS:
             return
-
-
-def _indexed_form(database: Database, term: str, *, stemmed: bool) -> str:
-    """Return the term as the index stores it, or would without its stemmer; empty unless it is exactly one."""
-    import apsw
-
-    from qmd.store.sqlite.schema import TOKENIZER
-
-    name, *arguments = TOKENIZER.split() if stemmed else TOKENIZER.split()[1:]
-    tokenize = database.connection.fts5_tokenizer(name, arguments)
-    flags = {"include_offsets": False, "include_colocated": False}
-    tokens = list(tokenize(term.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags))
-    return str(tokens[0]) if len(tokens) == 1 else ""
