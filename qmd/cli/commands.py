@@ -48,7 +48,7 @@ _OWN: tuple[Command, ...] = (
     Command(
         "collection add",
         "qmd.cli.collections:add",
-        "<path> [--name <name>] [--mask <glob>] [--no-ignore]",
+        "<path> [--name <name>] [--glob <glob>] [--no-ignore]",
         "Add a folder as a collection and index its words.",
     ),
     Command("collection list", "qmd.cli.collections:list_collections", "[--json]", "List the collections."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Struct
@@ -17,6 +18,9 @@ from qmd.render.formats import FORMATS
 
 SCREEN_LIMIT = 30
 """Hits on a full screen, few enough to draw after every key."""
+
+RareOption = partial(Option, rich_help_panel="More")
+"""Option that the help of a command lists last."""
 
 Index = Annotated[
     str | None,
@@ -38,13 +42,14 @@ Collections = Annotated[
     ),
 ]
 Json = Annotated[bool, Option("--json", help="JSON.")]
-Csv = Annotated[bool, Option("--csv", help="CSV.")]
-Markdown = Annotated[bool, Option("--md", help="Markdown.")]
-Xml = Annotated[bool, Option("--xml", help="XML.")]
-Files = Annotated[bool, Option("--files", help="One line per file: docid, score, address, context.")]
+# Accepted for programs; `--format` is listed.
+Csv = Annotated[bool, Option("--csv", hidden=True)]
+Markdown = Annotated[bool, Option("--md", hidden=True)]
+Xml = Annotated[bool, Option("--xml", hidden=True)]
+Files = Annotated[bool, Option("--files", hidden=True)]
 FormatName = Annotated[
     str | None,
-    Option(
+    RareOption(
         "--format",
         metavar="NAME",
         help=f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}.",
@@ -53,12 +58,12 @@ FormatName = Annotated[
     ),
 ]
 FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
-NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Show no line numbers.")]
-NoIgnore = Annotated[bool, Option("--no-ignore", help="Also index files that .gitignore excludes.")]
-NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
+NoLineNumbers = Annotated[bool, RareOption("--no-line-numbers", help="Show no line numbers.")]
+NoIgnore = Annotated[bool, RareOption("--no-ignore", help="Also index files that .gitignore excludes.")]
+NoGpu = Annotated[bool, RareOption("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,
-    Option(
+    RareOption(
         "--chunk-strategy",
         metavar="NAME",
         help="auto splits source code at declarations, regex splits it as plain text.",
@@ -73,8 +78,8 @@ Limit = Annotated[
     str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files]")
 ]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
-LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
-Intent = Annotated[str | None, Option("--intent", metavar="TEXT", help="Your purpose; helps the ranking.")]
+LineNumbers = Annotated[bool, RareOption("--line-numbers", help="Show line numbers as in the file.")]
+Intent = Annotated[str | None, RareOption("--intent", metavar="TEXT", help="Your purpose; helps the ranking.")]
 
 Tokens = Annotated[
     int | None,

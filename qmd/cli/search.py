@@ -24,6 +24,7 @@ from qmd.cli.options import (
     NoLineNumbers,
     Output,
     QueryWords,
+    RareOption,
     Tokens,
     cuts_declarations,
     positive_number,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 All = Annotated[bool, Option("--all", help="Show all results.")]
 MinScore = Annotated[
-    float, Option("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
+    float, RareOption("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
 ]
 SortBy = Annotated[
     str | None,
@@ -59,25 +60,26 @@ SortBy = Annotated[
     ),
 ]
 Filter = Annotated[
-    str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
+    str | None, RareOption("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
 ]
-Metadata = Annotated[bool, Option("--metadata", help="Add the front matter of each result to --json.")]
-Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]
+Metadata = Annotated[bool, RareOption("--metadata", help="Add the front matter of each result to --json.")]
+Explain = Annotated[bool, Option("--explain", help="Add why each result is where it is.")]
+ExplainFull = Annotated[bool, RareOption("--explain-full", help="Also add all scores and times.")]
 CandidateLimit = Annotated[
-    str | None, Option("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
+    str | None, RareOption("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
 ]
 Rerank = Annotated[
     bool | None,
-    Option(
+    RareOption(
         "--rerank/--no-rerank",
         help="Rerank the best candidates, or never [default: the built-in model only near ties].",
         show_default=False,
     ),
 ]
-Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Add queries that a model proposes.")]
+Expand = Annotated[bool | None, RareOption("--expand/--no-expand", help="Add queries that a model proposes.")]
 Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
-Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
-Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Continue after the previous answer.")]
+Budget = Annotated[int | None, RareOption("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
+Cursor = Annotated[str | None, RareOption("--cursor", metavar="C", help="Continue after the previous answer.")]
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _COMMANDS: Mapping[str, str] = {
@@ -114,6 +116,7 @@ class SearchCommand(Struct, frozen=True):
     full_path: FullPath = False
     output: Output = Output()
     explain: Explain = False
+    explain_full: ExplainFull = False
     intent: Intent = None
     candidate_limit: CandidateLimit = None
     rerank: Rerank = None
@@ -160,7 +163,7 @@ class SearchCommand(Struct, frozen=True):
             candidate_limit=None if limit is None else positive_number(limit, "-C", CANDIDATES),
             budget_ms=self.budget,
             overhead_ms=_START_MS,
-            explain=self.explain,
+            explain=self.explain or self.explain_full,
             full_body=self.full,
             sort=self.sort,
             filter=self.filter,
@@ -190,8 +193,8 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
         say(f"Nothing is indexed yet. Run: qmd index {'.' if locations.project_root else '~/notes'}")
         return 0
     _print_notices(response, invocation, locations, format)
-    if options.explain and screen is None:
-        _print_expansion(response)
+    if options.explain_full:
+        _print_stages(response)
     if screen is not None:
         from qmd.app.recent_hits import remember_hits
         from qmd.render.hit_screen import draw_hits
@@ -261,9 +264,10 @@ def _hit_options(
         index_name=locations.index_name,
         full=options.full,
         line_numbers=options.line_numbers and not options.no_line_numbers,
-        explain=options.explain,
+        explain=options.explain or options.explain_full,
+        explain_full=options.explain_full,
         metadata=options.metadata,
-        shows_all=options.all_results or options.explain,
+        shows_all=options.all_results or options.explain or options.explain_full,
         disk_paths=disk_paths,
         empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
         links=index.openers(places) if is_drawn else {},
@@ -303,7 +307,7 @@ def _print_verdict(response: SearchResponse) -> None:
         say(VERDICT_NOTES[response.verdict] + all_hits)
 
 
-def _print_expansion(response: SearchResponse) -> None:
+def _print_stages(response: SearchResponse) -> None:
     """Print proposed and dropped sub-queries, and the time of each stage."""
     for subquery in response.expansions:
         say(f"expansion: {subquery.kind}: {subquery.text}")
