@@ -155,6 +155,8 @@ class IndexStatus(Struct, frozen=True):
     """Address of an index that is no file."""
     others: str | None = None
     """Files of other kinds in the folders, which no collection indexes: `212 .png, 31 .canvas`."""
+    copies: int = 0
+    """Files with the text of another file."""
     advice: str | None = None
     """Model for the language of its notes, if the built-in one does not read it."""
 
@@ -193,6 +195,7 @@ FACTS = (
     Fact("fingerprint", lambda index: index.fingerprint),
     Fact("notTaken", lambda index: index.others, "Not taken", is_for_tool=True),
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
+    Fact("copies", lambda one: f"{one.copies:,} with the text of another file" if one.copies else None, "Copies"),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is one more line in every form; the stores' `read_status` counts its values."""
