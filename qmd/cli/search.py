@@ -192,7 +192,7 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
     if screen is not None and any(one.startswith(NOTHING_INDEXED) for one in response.warnings):
         say(f"Nothing is indexed yet. Run: qmd index {'.' if locations.project_root else '~/notes'}")
         return 0
-    _print_notices(response, invocation, locations, format)
+    _print_notices(response, format)
     if options.explain_full:
         _print_stages(response)
     if screen is not None:
@@ -210,14 +210,12 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
     return 0
 
 
-def _print_notices(response: SearchResponse, invocation: Invocation, locations: Locations, format: str) -> None:
+def _print_notices(response: SearchResponse, format: str) -> None:
     """Print warnings and notes about an answer."""
     for warning in response.warnings:
         warn(warning)
     if response.refreshed and format == "cli":
         say(refreshed_line(response.refreshed))
-    if invocation.command == "query":
-        _print_model_tip(locations, response)
 
 
 def _render(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
@@ -314,19 +312,3 @@ def _print_stages(response: SearchResponse) -> None:
     for text, reason in response.dropped_expansions:
         say(f"expansion dropped: '{text}': {reason}")
     say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
-
-
-def _print_model_tip(locations: Locations, response: SearchResponse) -> None:
-    """Print the tip about larger models, once for each cache folder."""
-    import contextlib
-
-    from qmd.files import create_private
-
-    if not any("built-in" in model for model in response.models):
-        return
-    marker = locations.cache / "built-in-models-mentioned"
-    if marker.exists():
-        return
-    say("Tip: answered by built-in models. Larger ones: qmd models pull")
-    with contextlib.suppress(OSError):  # with a read-only cache the tip appears again
-        create_private(marker)
