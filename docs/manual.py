@@ -47,8 +47,9 @@ def _section(page: CommandPage) -> str:
     lines = [f"## qmd {page.spec.name}", "", page.spec.help, "", "```", f"qmd {usage_of(page.spec)}", "```", ""]
     if page.aliases:
         lines += [f"Also: {', '.join(f'`qmd {alias}`' for alias in page.aliases)}.", ""]
-    if page.options:
-        lines += ["| option | meaning |", "|---|---|", *(_row(one) for one in page.options), ""]
+    for head, rows in (("option", page.options), ("more options", page.more)):
+        if rows:
+            lines += [f"| {head} | meaning |", "|---|---|", *(_row(one) for one in rows), ""]
     return "\n".join([*lines, "```sh", *page.examples, "```", ""])
 
 
@@ -87,8 +88,10 @@ def render_man_page() -> str:
             ".PP",
             f".B qmd {_roff(usage_of(page.spec))}",
         ]
-        for one in (*page.arguments, *page.options):
-            lines += [".TP", f".B {_roff(one.spelling)}", _roff(one.text)]
+        for head, rows in (("", (*page.arguments, *page.options)), ("More options:", page.more)):
+            lines += [".PP", head] if head and rows else []
+            for one in rows:
+                lines += [".TP", f".B {_roff(one.spelling)}", _roff(one.text)]
         lines += [".PP", "Examples:", ".PP", ".nf", *(f".RS 4\n{_roff(one)}\n.RE" for one in page.examples), ".fi"]
     for title, entries in (("EXIT STATUS", EXIT_CODES), ("FILES", _FILES)):
         lines += [f".SH {title}"]

@@ -306,7 +306,7 @@ class Contribution(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """Scores of a hit in each stage of the pipeline."""
+    """Scores of a hit in each stage, its place by relevance, and whether a few lines contain all words."""
 
     contributions: tuple[Contribution, ...]
     fused_rank: int
@@ -314,6 +314,12 @@ class Explanation(Struct, frozen=True):
     rerank_score: float | None
     blended_score: float
     relevance: float
+    place: int
+    judged: float
+    """Relevance by its own evidence; `relevance` never rises from one hit to the next."""
+    words: Mapping[str, str]
+    """Word of the query → first of title, path, aliases, heading and text that has it, else empty."""
+    is_close: bool
 
 
 class Mention(Struct, frozen=True):

@@ -160,6 +160,8 @@ class IndexStatus(Struct, frozen=True):
     """Files of other kinds in the folders, which no collection indexes: `212 .png, 31 .canvas`."""
     missing: tuple[str, ...] = ()
     """Collections with a missing folder: `notes (/home/me/notes)`."""
+    copies: int = 0
+    """Files with the text of another file."""
     advice: str | None = None
     """Model for the language of its notes, if the built-in one does not read it."""
 
@@ -199,6 +201,7 @@ FACTS = (
     Fact("notTaken", lambda index: index.others, "Not taken", is_for_tool=True),
     Fact("missingFolders", lambda index: ", ".join(index.missing) or None, "Missing"),
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
+    Fact("copies", lambda one: f"{one.copies:,} with the text of another file" if one.copies else None, "Copies"),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is one more line in every form; the stores' `read_status` counts its values."""

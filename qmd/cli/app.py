@@ -194,7 +194,7 @@ def _run_help(words: Sequence[str], arguments: Arguments) -> int:
     """Run `qmd help`, with a command, a group or a topic."""
     from qmd.cli.topics import TOPICS
 
-    if not words or words == ["help"]:
+    if words in ([], ["help"], ["all"]):
         return _print_help(arguments)
     if words[0] in TOPICS:
         return _show_help(TOPICS[words[0]], arguments)
@@ -215,7 +215,8 @@ def _print_help(arguments: Arguments) -> int:
         from qmd.cli.commands import all_commands
         from qmd.cli.help import general_help
 
-        return _show_help(general_help(all_commands(), locations.place), arguments)
+        text = general_help(all_commands(), locations.place, is_complete="all" in arguments.words)
+        return _show_help(text, arguments)
     from qmd.cli.help import first_page
 
     _show_help(first_page(locations, os.environ), arguments)

@@ -15,17 +15,14 @@ from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
 from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
 from qmd.file_names import to_text
-from qmd.records import DEFAULT_PATTERN, Collection
+from qmd.records import DEFAULT_PATTERN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from qmd.config.paths import Locations
-    from qmd.status import IndexStatus
 
 _Name = Argument(help="Name of the collection.", autocompletion=completion.collections)
 Name = Annotated[str, _Name]
-Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to index.")]
+Mask = Annotated[str, Option("--glob", "--mask", metavar="GLOB", help="Files to index.")]
 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
@@ -297,7 +294,7 @@ def status(
     if problems:
         out(render_problems(counts.problems, as_json=json))
         return 0
-    report = StatusReport(counts, collections, _tips(counts, collections), _daemon_pid(locations))
+    report = StatusReport(counts, collections, _daemon_pid(locations))
     if json:
         out(status_json(report))
     elif invocation.screen:
@@ -316,13 +313,3 @@ def _daemon_pid(locations: Locations) -> int | None:
     from qmd.plugins import hooks
 
     return hooks.server_of(locations)
-
-
-def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:
-    undescribed = [one.name for one in collections if not one.context]
-    if not undescribed or not counts.documents:
-        return ()
-    names = ", ".join(undescribed[:3]) + (", …" if len(undescribed) > 3 else "")
-    return (
-        f'Add context to collections for better results: {names} (qmd context add qmd://NAME/ "describe the folder")',
-    )

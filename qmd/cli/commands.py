@@ -32,7 +32,7 @@ _OWN: tuple[Command, ...] = (
         "List notes that are similar to a note, by meaning and links."),
     Command("ls", "qmd.cli.documents:list_files", "[collection[/prefix]]", "List collections or their files."),
     Command("status", "qmd.cli.collections:status", "[--problems] [--json]", "Show the state of the index."),
-    Command("collection add", "qmd.cli.collections:add", "<path> [--name <name>] [--mask <glob>] [--no-ignore]",
+    Command("collection add", "qmd.cli.collections:add", "<path> [--name <name>] [--glob <glob>] [--no-ignore]",
         "Add a folder as a collection and index its words."),
     Command("collection list", "qmd.cli.collections:list_collections", "[--json]", "List the collections."),
     Command("collection show", "qmd.cli.collections:show", "<name>", "Show one collection."),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
+from operator import attrgetter
 from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,14 +30,18 @@ _NAME = 12
 """Columns of a command in `qmd --help`."""
 
 GROUPS = {
-    "Search": ("query", "pack", "search", "vsearch", "browse", "save", "serve", "related", "links"),
-    "Read": ("get", "multi-get", "open", "ls"),
-    "Index": ("index", "update", "embed", "watch", "status", "doctor", "cleanup", "bench"),
-    "Folders": ("collection", "context", "init", "trust"),
-    "Agents": ("install", "mcp", "skill", "skills", "hook"),
-    "Models": ("models", "pull"),
+    "Daily": (
+        *("index", "query", "search", "get", "open", "browse"),
+        *("serve", "status", "collection", "install", "models", "help"),
+    ),
+    "Also": ("update", "embed", "context"),
+    "Search": ("pack", "vsearch", "save", "related", "links"),
+    "Read": ("multi-get", "ls"),
+    "Index": ("watch", "doctor", "cleanup", "bench"),
+    "Folders": ("init", "trust"),
+    "Agents": ("mcp", "skill", "skills", "hook"),
 }
-"""Title in `qmd --help` → first words of its commands; `_REST` has the others."""
+"""Title in `qmd help all` → first words of its commands; `_REST` has the others. `qmd --help` has the first two."""
 
 _REST = "More"
 
@@ -49,6 +55,8 @@ _GROUP_HELP = {
 
 _UNLISTED = ("pull", "skills")
 """Commands without a row in `qmd --help`, because another command does the same."""
+
+_HELP = Command("help", "", "", "Explain a command or a topic.")
 
 
 class Row(NamedTuple):
@@ -71,6 +79,8 @@ class CommandPage(NamedTuple):
     arguments: Sequence[Row]
     options: Sequence[Row]
     """Its own; `everywhere` has the others."""
+    more: Sequence[Row]
+    """Its own that few people need."""
     everywhere: Sequence[str]
     examples: Sequence[str]
 
@@ -80,12 +90,14 @@ def describe(command: BuiltCommand) -> CommandPage:
     shown = [one for one in command.typer.params if not one.hidden]
     options = {one.name: one for one in shown if one.param_type_name == "option"}
     index = ["--index NAME"] if options.pop("index", None) else []
-    idle = IDLE_OPTIONS.get(spec.name, ())
+    is_rare = attrgetter("rich_help_panel")
+    own = [one for one in options.values() if one.opts[0] not in IDLE_OPTIONS.get(spec.name, ())]
     return CommandPage(
         spec,
         sorted(alias for alias, name in ALIASES.items() if name == spec.name),
         [Row((_argument(one),), one.help) for one in shown if one.param_type_name == "argument" and one.help],
-        [_option(one) for one in options.values() if one.opts[0] not in idle],
+        list(map(_option, filterfalse(is_rare, own))),
+        list(map(_option, filter(is_rare, own))),
         [*index, "--color WHEN", "--no-pager", "-q, --quiet", "-h, --help"],
         spec.examples or EXAMPLES.get(spec.name, ()),
     )
@@ -98,9 +110,10 @@ def _argument(argument: Any) -> str:
 
 
 def _option(option: Any) -> Row:
-    # Two dashes before one letter are accepted for old scripts and not listed.
-    spellings = (name for name in (*option.opts, *option.secondary_opts) if not (len(name) == 3 and name[:2] == "--"))
-    return Row(tuple(spellings), _option_text(option), "" if option.is_flag else option.metavar or "")
+    # Two dashes before one letter, and a second long name, are accepted for old scripts and not listed.
+    long = [name for name in option.opts if len(name) > 3]
+    spellings = (*(name for name in option.opts if len(name) == 2), *long[:1], *option.secondary_opts)
+    return Row(spellings, _option_text(option), "" if option.is_flag else option.metavar or "")
 
 
 def _option_text(option: Any) -> str:
@@ -119,29 +132,36 @@ def command_help(page: CommandPage) -> str:
     lines = [*usage, "", page.spec.help]
     if page.aliases:
         lines += wrap(f"Also: {', '.join(f'qmd {alias}' for alias in page.aliases)}", WIDTH, break_on_hyphens=False)
-    for title, rows in (("Arguments:", page.arguments), ("Options:", page.options)):
-        if rows:
-            lines += ["", title, *_columns(rows)]
+    groups = {"Arguments:": page.arguments, "Options:": page.options, "More:": page.more}
+    left = min(max((len(row.spelling) for rows in groups.values() for row in rows), default=0), _LEFT)
+    for title, rows in groups.items():
+        lines += ["", title, *_columns(rows, left)] if rows else []
     lines += ["", f"Everywhere: {'  '.join(page.everywhere)}"]
     if page.examples:
         lines += ["", "Examples:", *(f"  {example}" for example in page.examples)]
     return "\n".join([*lines, ""])
 
 
-def general_help(commands: Sequence[Command], place: str) -> str:
-    """Return the text of `qmd --help`; `place` is the index that commands use here."""
-    lines = ["Usage: qmd <command> [options]", "Search your own markdown files, on this machine.", ""]
-    titles = max(map(len, (*GROUPS, _REST))) + 2
-    for title, members in grouped(commands):
-        rows = _overview(members)
+def general_help(commands: Sequence[Command], place: str, *, is_complete: bool) -> str:
+    """Return the text of `qmd help all`, or of `qmd --help`; `place` is the index that commands use here."""
+    lines = ["Usage: qmd <command> [options]", "Search your own notes, on this machine.", ""]
+    groups = _overview([*commands, _HELP])
+    shown = groups if is_complete else {"": groups["Daily"]}
+    titles = max(map(len, shown)) + 2
+    for title, rows in shown.items():
         lines += [
             f"{'' if number else title:<{titles}}{name:<{_NAME}}{_shorten_row(text, WIDTH - titles - _NAME)}"
             for number, (name, text) in enumerate(rows.items())
         ]
+    if not is_complete:
+        n_more = sum(map(len, groups.values())) - len(groups["Daily"]) - len(groups["Also"])
+        lines.append(f"Also: {', '.join(groups['Also'])}. {n_more} more: qmd help all")
     return "\n".join(
         [
             *lines,
             "",
+            # Programs look for "one or more collections" before they pass several.
+            "Options can appear anywhere. -c NAME searches one or more collections.",
             'Start with: qmd index ~/notes    and then: qmd query "how do I roll back"',
             f"Details: qmd help COMMAND, or one of: {', '.join(TOPICS)}",
             f"Index: {place}",
@@ -150,18 +170,18 @@ def general_help(commands: Sequence[Command], place: str) -> str:
     )
 
 
-def _overview(members: Sequence[Command]) -> dict[str, str]:
-    """Return a row for each first word of a command: its help, or its sub-commands."""
-    rows: dict[str, list[Command]] = {}
-    for spec in members:
-        rows.setdefault(spec.name.partition(" ")[0], []).append(spec)
-    return {
-        name: specs[0].help
-        if len(specs) == 1
-        else f"{_GROUP_HELP.get(name, name.capitalize())}: {', '.join(one.name.partition(' ')[2] for one in specs)}"
-        for name, specs in rows.items()
-        if name not in _UNLISTED
-    }
+def _overview(commands: Sequence[Command]) -> dict[str, dict[str, str]]:
+    """Return title → first word of its commands → their help, or the sub-commands."""
+    titles = {first: title for title, names in GROUPS.items() for first in names}
+    members: dict[str, list[Command]] = {first: [] for first in titles}
+    for spec in commands:
+        members.setdefault(spec.name.partition(" ")[0], []).append(spec)
+    rows: dict[str, dict[str, str]] = {title: {} for title in (*GROUPS, _REST)}
+    for name, specs in members.items():
+        below = ", ".join(one.name.partition(" ")[2] for one in specs)
+        text = specs[0].help if len(specs) == 1 else f"{_GROUP_HELP.get(name, name.capitalize())}: {below}"
+        rows[titles.get(name, _REST)] |= {name: text} if name not in _UNLISTED else {}
+    return rows
 
 
 def _shorten_row(text: str, width: int) -> str:
@@ -172,18 +192,6 @@ def _shorten_row(text: str, width: int) -> str:
     return shorten(sentence, width, placeholder=" …").replace(", …", " …")
 
 
-def grouped(commands: Sequence[Command]) -> list[tuple[str, list[Command]]]:
-    """Return (title, commands) in the order of `GROUPS`."""
-    titles = {first: title for title, names in GROUPS.items() for first in names}
-    order = [*titles]
-    found: dict[str, list[Command]] = {title: [] for title in (*GROUPS, _REST)}
-    for spec in commands:
-        found[titles.get(spec.name.partition(" ")[0], _REST)].append(spec)
-    for members in found.values():
-        members.sort(key=lambda spec: order.index(first) if (first := spec.name.partition(" ")[0]) in order else 0)
-    return [(title, members) for title, members in found.items() if members]
-
-
 def group_help(name: str, commands: Sequence[Command]) -> str:
     """Return the text of `qmd collection`: the sub-commands with their arguments."""
     rows = [Row((f"qmd {usage_of(spec)}",), spec.help) for spec in commands]
@@ -192,9 +200,8 @@ def group_help(name: str, commands: Sequence[Command]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _columns(rows: Sequence[Row], left: int | None = None) -> list[str]:
-    """Lay out rows in two columns: the first at most `_LEFT` wide, or exactly `left`, the second wrapped."""
-    left = left or min(max(len(row.spelling) for row in rows), _LEFT)
+def _columns(rows: Sequence[Row], left: int) -> list[str]:
+    """Lay out rows in two columns: the first `left` wide, the second wrapped."""
     lines: list[str] = []
     for row in rows:
         # textwrap breaks at ASCII blanks only, so a default stays on one line.
@@ -223,10 +230,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "related": ("qmd related pricing.md", "qmd related ideas -n 3 -c notes"),
     "ls": ("qmd ls", "qmd ls notes/daily"),
     "status": ("qmd status", "qmd status --json"),
-    "collection add": (
-        "qmd collection add ~/notes --name texts --mask '**/*.txt'",
-        "qmd collection add . --name here",
-    ),
+    "collection add": ("qmd collection add ~/notes --name txt --glob '**/*.txt'", "qmd collection add . --name here"),
     "collection list": ("qmd collection list", "qmd collection list --json"),
     "collection show": ("qmd collection show notes", "qmd collection info notes"),
     "collection metadata": ("qmd collection metadata", "qmd collection metadata notes --json"),
@@ -235,14 +239,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "collection remove": ("qmd collection remove notes", "qmd collection remove notes && qmd cleanup"),
     "collection include": ("qmd collection include notes", "qmd collection include notes && qmd collection list"),
     "collection exclude": ("qmd collection exclude notes", "qmd collection exclude notes && qmd collection list"),
-    "collection update-cmd": (
-        "qmd collection update-cmd notes git pull --rebase",
-        "qmd collection update-cmd notes",
-    ),
-    "context add": (
-        'qmd context add qmd://notes/daily "what I did, day by day"',
-        'qmd context add / "Everything I have written since 2019"',
-    ),
+    "collection update-cmd": ("qmd collection update-cmd notes git pull", "qmd collection update-cmd notes"),
+    "context add": ('qmd context add qmd://notes/daily "day by day"', 'qmd context add / "Written since 2019"'),
     "context list": ("qmd context list", "qmd context list | head"),
     "context rm": ("qmd context rm qmd://notes/daily", "qmd context rm /"),
     "context check": ("qmd context check", "qmd context check | head"),
@@ -252,10 +250,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "store copy": ("qmd store copy index spare", "qmd store copy index notes.sqlite"),
     "init": ("cd ~/projects/site && qmd init", "qmd init && qmd index ."),
     "trust": ("qmd trust", "qmd trust list"),
-    "completion": (
-        "source <(qmd completion bash)",
-        "qmd completion fish > ~/.config/fish/completions/qmd.fish",
-    ),
+    "completion": ("source <(qmd completion bash)", "qmd completion fish > ~/.config/fish/completions/qmd.fish"),
 }
 """Two examples of each command, of at most 80 columns. A test runs them in the collection `notes`, a folder with the
 files `pricing.md`, `ideas.md` and `daily/2026-03-01.md`."""

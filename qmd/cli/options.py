@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Struct
@@ -17,6 +18,9 @@ from qmd.render.formats import DOCUMENT_FORMATS, FORMATS
 
 SCREEN_LIMIT = 30
 """Hits on a full screen, few enough to draw after every key."""
+
+RareOption = partial(Option, rich_help_panel="More")
+"""Option that the help of a command lists last."""
 
 Index = Annotated[
     str | None,
@@ -40,7 +44,7 @@ Collections = Annotated[
 Json = Annotated[bool, Option("--json", help="JSON.")]
 FormatName = Annotated[
     str | None,
-    Option(
+    RareOption(
         "--format",
         metavar="NAME",
         help=f"{', '.join(DOCUMENT_FORMATS)}; a search also has grep.",
@@ -48,12 +52,12 @@ FormatName = Annotated[
     ),
 ]
 FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
-NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Show no line numbers.")]
-NoIgnore = Annotated[bool, Option("--no-ignore", help="Also index files that .gitignore excludes.")]
-NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
+NoLineNumbers = Annotated[bool, RareOption("--no-line-numbers", help="Show no line numbers.")]
+NoIgnore = Annotated[bool, RareOption("--no-ignore", help="Also index files that .gitignore excludes.")]
+NoGpu = Annotated[bool, RareOption("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     Literal["auto", "regex"],
-    Option(
+    RareOption(
         "--chunk-strategy",
         metavar="NAME",
         help="auto splits source code at declarations, regex splits it as plain text.",
@@ -68,8 +72,8 @@ Limit = Annotated[
     Option("-n", "--n", metavar="N", min=1, help="Show at most N results [default: 5; 20 for json, files, grep]"),
 ]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
-LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
-Intent = Annotated[str | None, Option("--intent", metavar="TEXT", help="Your purpose; helps the ranking.")]
+LineNumbers = Annotated[bool, RareOption("--line-numbers", help="Show line numbers as in the file.")]
+Intent = Annotated[str | None, RareOption("--intent", metavar="TEXT", help="Your purpose; helps the ranking.")]
 
 Tokens = Annotated[
     int | None,
@@ -82,10 +86,11 @@ class Output(Struct, frozen=True):
 
     format: FormatName = None
     json: Json = False
-    csv: Annotated[bool, Option("--csv", help="CSV.")] = False
-    md: Annotated[bool, Option("--md", help="Markdown.")] = False
-    xml: Annotated[bool, Option("--xml", help="XML.")] = False
-    files: Annotated[bool, Option("--files", help="One line per file: docid, score, address, context.")] = False
+    # Accepted for programs; `--format` is listed.
+    csv: Annotated[bool, Option("--csv", hidden=True)] = False
+    md: Annotated[bool, Option("--md", hidden=True)] = False
+    xml: Annotated[bool, Option("--xml", hidden=True)] = False
+    files: Annotated[bool, Option("--files", hidden=True)] = False
     grep: Annotated[bool, Option("--vimgrep", hidden=True)] = False
 
     def chosen(self, valid: Sequence[str] = DOCUMENT_FORMATS) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from math import inf
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -26,12 +25,12 @@ from qmd.cli.options import (
     NoLineNumbers,
     Output,
     QueryWords,
+    RareOption,
     Tokens,
 )
 from qmd.cli.output import out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import EXIT_FAILURE, UsageError
-from qmd.files import is_recent, renew_mark
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import CLOSEST, budget_line, refreshed_line
 from qmd.retrieval.query import NOTHING_INDEXED
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 All = Annotated[bool, Option("--all", help="Show all results.")]
 MinScore = Annotated[
-    float, Option("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
+    float, RareOption("--min-score", metavar="X", help="Show only results that score at least X (0 to 1).")
 ]
 SortBy = Annotated[
     str | None,
@@ -60,24 +59,25 @@ SortBy = Annotated[
     ),
 ]
 Filter = Annotated[
-    str | None, Option("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
+    str | None, RareOption("--filter", metavar="EXPR", help="By front matter: 'status:draft n>=3', or JSON.")
 ]
-Metadata = Annotated[bool, Option("--metadata", help="Add the front matter of each result to --json.")]
-Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]
+Metadata = Annotated[bool, RareOption("--metadata", help="Add the front matter of each result to --json.")]
+Explain = Annotated[bool, Option("--explain", help="Add why each result is where it is.")]
+ExplainFull = Annotated[bool, RareOption("--explain-full", help="Also add all scores and times.")]
 CandidateLimit = Annotated[
-    int | None, Option("-C", "--candidate-limit", metavar="N", min=1, help="Rerank at most N candidates.")
+    int | None, RareOption("-C", "--candidate-limit", metavar="N", min=1, help="Rerank at most N candidates.")
 ]
 Rerank = Annotated[
     bool | None,
-    Option(
+    RareOption(
         "--rerank/--no-rerank",
         help="Rerank the best candidates, or never [default: the built-in model only near ties].",
     ),
 ]
-Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Add queries that a model proposes.")]
+Expand = Annotated[bool | None, RareOption("--expand/--no-expand", help="Add queries that a model proposes.")]
 Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
-Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
-Cursor = Annotated[str | None, Option("--cursor", metavar="C", help="Continue after the previous answer.")]
+Budget = Annotated[int | None, RareOption("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
+Cursor = Annotated[str | None, RareOption("--cursor", metavar="C", help="Continue after the previous answer.")]
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _COMMANDS: Mapping[str, str] = {
@@ -114,6 +114,7 @@ class SearchCommand(Struct, frozen=True):
     full_path: FullPath = False
     output: Output = Output()
     explain: Explain = False
+    explain_full: ExplainFull = False
     intent: Intent = None
     candidate_limit: CandidateLimit = None
     rerank: Rerank = None
@@ -158,7 +159,7 @@ class SearchCommand(Struct, frozen=True):
             candidate_limit=self.candidate_limit,
             budget_ms=self.budget,
             overhead_ms=_START_MS,
-            explain=self.explain,
+            explain=self.explain or self.explain_full,
             full_body=self.full or format == "grep",
             sort=self.sort,
             filter=self.filter,
@@ -189,8 +190,8 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
         say(f"Nothing is indexed yet. Run: qmd index {'.' if locations.project_root else '~/notes'}")
         return 0
     _print_notices(response, invocation, locations, format)
-    if options.explain and screen is None:
-        _print_expansion(response)
+    if options.explain_full:
+        _print_stages(response)
     if screen is not None:
         from qmd.app.recent_hits import remember_hits
         from qmd.render.hit_screen import draw_hits
@@ -223,17 +224,11 @@ def _print_notices(response: SearchResponse, invocation: Invocation, locations: 
     invocation.warn_each(locations, response.warnings)
     if response.refreshed and format == "cli":
         say(refreshed_line(response.refreshed))
-    if invocation.command == "query":
-        # Once for each cache folder.
-        mark = locations.cache / "built-in-models-mentioned"
-        if any("built-in" in model for model in response.models) and not is_recent(mark, inf):
-            renew_mark(mark)
-            say("Tip: answered by built-in models. Larger ones: qmd models pull")
-        if invocation.messages is not None:
-            from qmd.plugins import hooks
+    if invocation.command == "query" and invocation.messages is not None:
+        from qmd.plugins import hooks
 
-            strange = hooks.unknown_variables(invocation.environ)
-            invocation.warn_each(locations, (f"{one.name} is {one.effect}" for one in strange))
+        strange = hooks.unknown_variables(invocation.environ)
+        invocation.warn_each(locations, (f"{one.name} is {one.effect}" for one in strange))
     text = response.query.text
     if text.startswith("@") and not response.hits:
         from qmd.config.saved import saved_searches
@@ -298,9 +293,10 @@ def _hit_options(
         index_name=locations.index_name,
         full=options.full,
         line_numbers=options.line_numbers and not options.no_line_numbers,
-        explain=options.explain,
+        explain=options.explain or options.explain_full,
+        explain_full=options.explain_full,
         metadata=options.metadata,
-        shows_all=options.all_results or options.explain,
+        shows_all=options.all_results or options.explain or options.explain_full,
         disk_paths=disk_paths,
         empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
         links=index.openers(places) if is_drawn else {},
@@ -340,7 +336,7 @@ def _print_verdict(response: SearchResponse) -> None:
         say(VERDICT_NOTES[response.verdict] + all_hits)
 
 
-def _print_expansion(response: SearchResponse) -> None:
+def _print_stages(response: SearchResponse) -> None:
     """Print proposed and dropped sub-queries, and the time of each stage."""
     for subquery in response.expansions:
         say(f"expansion: {subquery.kind}: {subquery.text}")

@@ -88,7 +88,8 @@ def _program() -> Any:
             commands[first] = TyperGroup(name=first, help=f"{first.capitalize()}: {below}.")
         group = commands[first].commands if second else commands
         group[second or first] = TyperCommand(second or first, help=spec.help)
-    topics = {one: TyperCommand(one, help=text.partition("\n")[0]) for one, text in TOPICS.items()}
+    pages = {**TOPICS, "all": "All commands."}
+    topics = {one: TyperCommand(one, help=text.partition("\n")[0]) for one, text in pages.items()}
     commands["help"] = TyperGroup(name="help", help="Show the help of a command.", commands={**commands, **topics})
     root.commands = commands
     # Typer's own options would install scripts.

@@ -71,15 +71,12 @@ Environment variables. All of them with their values: qmd doctor
 """
 
 
-def _exit_codes() -> str:
-    rows = (f"  {code:<5}{meaning.replace('`', chr(39))}" for code, meaning in EXIT_CODES.items())
-    return "\n".join(["Exit status of every command:", *rows, ""])
-
+_EXIT_CODES = "".join(f"  {code:<5}{meaning.replace('`', chr(39))}\n" for code, meaning in EXIT_CODES.items())
 
 TOPICS: Mapping[str, str] = {
     "queries": _QUERIES,
     "filters": _FILTERS,
     "environment": _ENVIRONMENT,
-    "exit-codes": _exit_codes(),
+    "exit-codes": f"Exit status of every command:\n{_EXIT_CODES}",
 }
 """Topic → its text, at most 80 columns wide and one screen long."""

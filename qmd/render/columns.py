@@ -17,8 +17,6 @@ MARKS = {"good": "✓", "warning": "!", "bad": "✗", "faint": "–"}
 """Style → the sign before a line, for readers without colours."""
 
 _MIN_PATH_WIDTH = 12
-_MAX_COMMAND_WIDTH = 46
-"""Maximum columns of a command with its purpose on the same line."""
 
 _ELLIPSIS = "…"
 
@@ -177,20 +175,3 @@ def in_index(command: str, index_name: str) -> str:
     import shlex
 
     return command if index_name == "index" else f"{command} --index {shlex.quote(index_name)}"
-
-
-def next_steps(rows: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    """Lay out (command, purpose) rows below an empty line; empty without rows."""
-    if not rows:
-        return []
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    is_narrow = max(len(command) for command, _ in rows) <= _MAX_COMMAND_WIDTH
-    for command, purpose in rows:
-        if is_narrow:
-            table.add_row(shown(command, "command"), shown(purpose, "faint"))
-        else:
-            table.add_row(shown(command, "command"))
-            table.add_row(indented(shown(purpose, "faint")))
-    return ["", heading("Next"), indented(table)]

@@ -1,20 +1,35 @@
-"""`--explain`: scores of a hit as an object, as lines and as drawn rows, and the time of each stage."""
+"""`--explain`: a sentence on the place of a hit, and its scores as an object and as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.escapes import one_line
-from qmd.records import Contribution, Explanation, SearchResponse
-from qmd.render.drawing import shorten
+from qmd.analysis.scripts import has_cjk
+from qmd.escapes import LONG_CHARS, one_line
+from qmd.records import Contribution, Explanation
+from qmd.render.drawing import shorten, wrap
+from qmd.retrieval.calibration import GOOD
+from qmd.retrieval.literal_matches import MAX_WORDS
+from qmd.retrieval.name_matches import PART
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 _SOURCES = {"bm25": "fts", "dense": "vec"}
 _FOUND_BY = {"bm25": "words", "dense": "meaning"}
-_BAR = 20
+_CLAIMS = {
+    "name file": "the query is its file name",
+    "name title": "the query is its title",
+    "name alias": "the query is its alias",
+    "name heading": "the query is its heading",
+    f"name {PART}": "the query contains its name",
+    "date day": "its date is in '{}'",
+    "date file time": "its file was written in '{}'",
+    "date mention": "it mentions a date in '{}'",
+    "literal words": "{1}, as typed in one passage",
+}
+"""Source and kind of a contribution → its claim about the query and the words as typed."""
 _EDGE = ("│ ", "faint")
 
 
@@ -53,42 +68,100 @@ def explain_object(explanation: Explanation) -> dict[str, object]:
     }
 
 
-def explain_lines(explanation: Explanation) -> list[str]:
-    """Return up to four lines with the three largest contributions, four decimals."""
-    rerank = "none" if explanation.rerank_score is None else f"{explanation.rerank_score:.4f}"
-    lexical, dense = (
-        ", ".join(f"{score:.4f}" for score in _scores(explanation, source)) or "none" for source in _SOURCES
+def explain_place(explanation: Explanation, number: int) -> str:
+    """Return in one sentence why a hit has its place and its relevance; `number` is its place on the page."""
+    place, fused_rank = explanation.place, explanation.fused_rank
+    head = _ordinal(place) + ("" if number == place else " by relevance")
+    if explanation.rerank_score is not None and place != fused_rank:
+        head += f" (before reranking {_ordinal(fused_rank)})"
+    level, alone = (f"{100 * one:.0f} %" for one in (explanation.relevance, explanation.judged))
+    if level != alone:
+        level += f" with its neighbours, {alone} alone,"
+    dates = [one.query for one in explanation.contributions if one.source == "date"]
+    words = {word: part for word, part in explanation.words.items() if word not in dates}
+    evidence = _weigh(explanation, words)
+    if dates:
+        evidence.append((1.0, "its date fits"))
+    if any(one.source == "name" and one.kind != PART for one in explanation.contributions):
+        evidence = [(1.0, "of its name")]
+    return f"{head}{_argue(_reasons(explanation, words))}; {level}{_argue(evidence)}"
+
+
+def _weigh(explanation: Explanation, words: Mapping[str, str]) -> list[tuple[float, str]]:
+    if not words:
+        return []
+    missing = [word for word, part in words.items() if not part]
+    together = ", close together" if explanation.is_close and len(words) > 1 else ""
+    text = f"{_name(missing, words)} missing" if missing else f"{_name(list(words), words)} in it{together}"
+    return [(-1.0 if (explanation.judged >= GOOD) is bool(missing) else 0.0, text)]
+
+
+def _reasons(explanation: Explanation, words: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+    """Yield (contribution, reason) for each kind of evidence; `words` are those of the query that are no date."""
+    parts = [part for part in dict.fromkeys(words.values()) if part]
+    where = ", ".join(
+        f"{_name([word for word in words if words[word] == part], words)} in its {part}" for part in parts
     )
-    lines = [
-        f"Explain: fts=[{lexical}] vec=[{dense}]",
-        f"  Fusion: total={explanation.fused_score:.4f} rank={explanation.fused_rank}",
-        f"  Blend: rerank={rerank} blended={explanation.blended_score:.4f} relevance={explanation.relevance:.4f}",
-    ]
-    top = sorted(explanation.contributions, key=lambda one: -one.contribution)[:3]
-    if top:
-        lines.append("  Top contributions: " + " | ".join(_contribution(one) for one in top))
-    return lines
+    typed = where if where and len(explanation.words) <= MAX_WORDS else "the phrase is in it"
+    by_source: dict[str, list[Contribution]] = {}
+    for one in explanation.contributions:
+        by_source.setdefault(one.source, []).append(one)
+        if claim := _CLAIMS.get(f"{one.source} {one.kind}"):
+            yield one.contribution, claim.format(one.query, typed)
+    for source, found in by_source.items():
+        if source == "dense" or (source == "bm25" and not ("literal" in by_source and typed == where)):
+            yield _rank_reason(source, found, where, explanation.relevance >= GOOD)
 
 
-def _contribution(one: Contribution) -> str:
-    rank = "-" if one.rank is None else one.rank
-    return f"{_SOURCES.get(one.source, one.source)}/{one.kind}#{rank}:{one.contribution:.4f}"
+def _rank_reason(source: str, found: Sequence[Contribution], where: str, is_good: bool) -> tuple[float, str]:
+    weight = sum(one.contribution for one in found)
+    rank = min((one.rank for one in found if one.rank is not None), default=0)
+    near = {0: "not among the nearest", 1: "nearest"}.get(rank, f"{_ordinal(rank)} nearest")
+    if source == "dense" and rank and weight > 0 and is_good:
+        return weight, f"the meaning agrees ({near})"
+    has_words = source == "bm25" and weight >= 0 and where
+    return weight if rank else -1.0, where if has_words else f"it is {near} by {_FOUND_BY[source]}"
+
+
+def _argue(reasons: Iterable[tuple[float, str]]) -> str:
+    """Return ` because …, although …` of (weight, reason), the heaviest first."""
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for weight, text in sorted(reasons, key=lambda one: -one[0]):
+        sides[weight >= 0].append(text)
+    because, although = (" and ".join(filter(None, (", ".join(side[:-1]), *side[-1:]))) for side in sides.values())
+    comma = "," if because and although else ""
+    return f"{because and f' because {because}'}{comma}{although and f' although {although}'}"
+
+
+def _name(some: Sequence[str], words: Collection[str]) -> str:
+    """Return `both words are`, `'seat' is` or `3 of 5 words are`, for some of the words of a query."""
+    noun = "character pairs" if all(map(has_cjk, words)) else "words"
+    if len(some) == len(words):
+        return {1: "the word is", 2: f"both {noun} are"}.get(len(words), f"all {len(words)} {noun} are")
+    quoted = " and ".join(f"'{word}'" for word in some)
+    names = quoted if len(some) <= 2 else f"{len(some)} of {len(words)} {noun}"
+    return f"{names} {'is' if len(some) == 1 else 'are'}"
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 // 10 != 1 else 0, "th")
+    return "first" if number == 1 else f"{number}{ending}"
 
 
 def _scores(explanation: Explanation, source: str) -> list[float]:
     return [one.score for one in explanation.contributions if one.source == source and one.rank is not None]
 
 
-def explanation_rows(explanation: Explanation, width: int) -> Iterator[Text]:
-    """Yield a row for each list, and one for the combined score."""
+def explanation_rows(explanation: Explanation, number: int, width: int, *, full: bool) -> Iterator[Text]:
+    """Yield the sentence on a hit and, with `full`, a row for each list and one for the combined score."""
     from rich.text import Text
 
-    asked = {one.query for one in explanation.contributions}
+    sentence = Text(one_line(explain_place(explanation, number), LONG_CHARS), "note")
+    yield from (Text.assemble(_EDGE, row) for row in wrap(sentence, width - len(_EDGE[0])))
+    if not full:
+        return
     for one in explanation.contributions:
-        row = Text.assemble(_EDGE, (_found_in(one), "faint"))
-        if len(asked) > 1:
-            row.append(f"  {one_line(one.query)}", "faint")
-        yield shorten(row, width)
+        yield shorten(Text.assemble(_EDGE, (f"{_found_in(one)}  {one_line(one.query)}", "faint")), width)
     steps = [f"fused {explanation.fused_score:.2f}, rank {explanation.fused_rank}"]
     if explanation.rerank_score is not None:
         steps.append(f"reranker {explanation.rerank_score:.2f} → {explanation.blended_score:.2f}")
@@ -102,19 +175,3 @@ def _found_in(one: Contribution) -> str:
     if one.source not in _FOUND_BY:
         where, kind = one.kind, ""
     return f"{_FOUND_BY.get(one.source, one.source) + kind:14}  {where:22}  {one.contribution:+6.2f}"
-
-
-def run_rows(response: SearchResponse, width: int) -> Iterator[Text]:
-    """Yield the queries that a model proposed, those that were dropped, the time of each stage, and the models."""
-    from rich.text import Text
-
-    for subquery in response.expansions:
-        yield shorten(Text.assemble(("proposed  ", "faint"), one_line(f"{subquery.kind}: {subquery.text}")), width)
-    for text, reason in response.dropped_expansions:
-        yield shorten(Text.assemble(("dropped   ", "faint"), one_line(f"{text}: {reason}")), width)
-    total = sum(one.elapsed_ms for one in response.timings)
-    for one in response.timings:
-        bar = "▰" * round(_BAR * one.elapsed_ms / max(total, 1.0))
-        yield Text.assemble(f"{one.stage:10}{one.elapsed_ms:6.0f} ms  ", (bar, "faint"))
-    models = ", ".join(response.models)
-    yield shorten(Text.assemble(f"{'total':10}{total:6.0f} ms  ", (one_line(models), "faint")), width)

@@ -43,6 +43,7 @@ class HitOptions(Struct, frozen=True):
     """Show the whole body, which the hits must have, instead of the passage."""
     line_numbers: bool = False
     explain: bool = False
+    explain_full: bool = False
     metadata: bool = False
     """Add the front matter of each hit to JSON."""
     shows_all: bool = False
@@ -145,13 +146,13 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None
 def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
     rows = _text_rows(response if options.shows_all else worth_showing(response), options)
     words = display_query(response.query).lower().split()
-    blocks = [_hit_block(row, words, options) for row in rows]
+    blocks = [_hit_block(row, number, words, options) for number, row in enumerate(rows, start=1)]
     if response.budget is not None:
         blocks.append(budget_line(response.budget, "--cursor {}", "qmd get '{}'") + "\n")
     return "\n\n".join(blocks) or options.empty_note + "\n"
 
 
-def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
+def _hit_block(row: Row, number: int, words: Sequence[str], options: HitOptions) -> str:
     """Render a hit as plain text, which programs parse; see `qmd.render.hit_screen` for terminals."""
     hit = row.hit
     passage_text = hit.passage.text.lower()
@@ -171,9 +172,9 @@ def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
         mention = f"{hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}"
         lines.append(f"Mentioned: {one_line(mention, LONG_CHARS)}")
     if options.explain and hit.explanation:
-        from qmd.render.explain import explain_lines
+        from qmd.render.explain import explanation_rows
 
-        lines += explain_lines(hit.explanation)
+        lines += [one.plain for one in explanation_rows(hit.explanation, number, LONG_CHARS, full=options.explain_full)]
     lines += [f"also in {address_line(file_identifier(uri, options.index_name))}" for uri in hit.also_in]
     lines += ["file not found"] if hit.is_missing else []
     text = _shown_text(hit, options) if options.full else plain_passages(hit, options.line_numbers)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qmd.escapes import LONG_CHARS, one_line, visible
 from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
-from qmd.render.columns import elide, next_steps
+from qmd.render.columns import elide, shown
 from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
@@ -42,7 +42,10 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     answer = response if options.shows_all else worth_showing(response)
     folded = 0 if options.shows_all else count_tail(answer)
     rows = make_rows(replace(answer, hits=answer.hits[: len(answer.hits) - folded]), options)
-    next_step = next_steps([options.next_step] if options.next_step else [])
+    next_step: list[RenderableType] = []
+    if options.next_step is not None:
+        command, purpose = options.next_step
+        next_step = [Text(), Text.assemble("Next: ", shown(command, "command"), shown(f"  {purpose}", "faint"))]
     if not rows:
         return draw(screen, Text(options.empty_note), *next_step)
     parts: list[RenderableType] = []
@@ -59,10 +62,6 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
         best = round(100 * max(hit.relevance for hit in answer.hits[-folded:]))
         noun = "match" if folded == 1 else "matches"
         parts += [Text(), Text(f"{folded:,} weaker {noun}, best {best} % (--all)", style="faint")]
-    if options.explain:
-        from qmd.render.explain import run_rows
-
-        parts += [Text(), *run_rows(response, screen.text_width)]
     return draw(screen, *parts, *next_step)
 
 
@@ -94,7 +93,7 @@ class _Hit(Struct, frozen=True):
         if options.explain and hit.explanation:
             from qmd.render.explain import explanation_rows
 
-            yield from explanation_rows(hit.explanation, width)
+            yield from explanation_rows(hit.explanation, self.number, width, full=options.explain_full)
 
     def _name(self, width: int) -> Text:
         """Return title and headings on the left, relevance on the right."""

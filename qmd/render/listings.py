@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import ContextNote
-from qmd.escapes import LONG_CHARS, address_line, message_line, one_line, visible
+from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.file_names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
@@ -28,7 +28,6 @@ class StatusReport(Struct, frozen=True):
 
     index: IndexStatus
     collections: tuple[Collection, ...] = ()
-    tips: tuple[str, ...] = ()
     daemon_pid: int | None = None
 
 
@@ -173,8 +172,6 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines += [f"  {one_line(one.collection)}: {one.reason}" for one in index.left_out[:_SKIPPED_SHOWN]]
         if len(index.left_out) > _SKIPPED_SHOWN:
             lines.append(f"  and {len(index.left_out) - _SKIPPED_SHOWN} more (qmd status --problems)")
-    if report.tips:
-        lines += ["", "Tips", *(f"  {message_line(tip)}" for tip in report.tips)]
     return "\n".join(lines) + "\n"
 
 
@@ -224,9 +221,9 @@ def status_json(report: StatusReport) -> str:
             ],
             "embedding": None if index.embedding is None else embedding_row(index.embedding),
             "locks": locks,
-            # Programs read this key; `qmd models list` has the models.
+            # Programs read these keys.
             "models": [],
-            "tips": list(report.tips),
+            "tips": [],
         }
     )
 

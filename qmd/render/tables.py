@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from qmd.app.fields import Field
 
-_SKIPPED_SHOWN = 10
+_SKIPPED_SHOWN = 3
 _CELL = 60
 _FIRST_STEP = "qmd index ~/notes"
 
@@ -195,7 +195,9 @@ def _missing(text: str, command: str, index_name: str) -> Text:
 
 def _skipped_files(report: StatusReport) -> Table:
     files = report.index.left_out
-    rows = [(mark("warning"), shown(one.collection), shown(one.reason)) for one in files[:_SKIPPED_SHOWN]]
+    rows: list[Sequence[RenderableType]] = []
+    for one in files[:_SKIPPED_SHOWN]:
+        rows.append((mark("warning"), shown(one.collection), ElidedText(one.reason, is_path=False)))
     if len(files) > _SKIPPED_SHOWN:
         more = shown(f"and {len(files) - _SKIPPED_SHOWN:,} more", "faint")
         rows.append((shown(""), more, shown("qmd status --problems", "command")))

@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.batching import batches
-from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
+from qmd.note_names import aliases_of
+from qmd.records import Candidate, Explanation, Hit, LexicalTerm, Mention, Passage, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import FusedCandidate
@@ -20,6 +21,7 @@ from qmd.retrieval.matching import (
     MatchedText,
     WeightedTerm,
     coverage,
+    find_spans,
     header_lines,
     inverse_frequency,
     match_text,
@@ -83,6 +85,8 @@ class RelevanceScale(Struct, frozen=True):
     judge: Callable[[Evidence], float]
     known_text: Mapping[int, str] = {}
     """Text known of a document in addition to its own, such as its date: whole lines, by id."""
+    searched: Sequence[LexicalTerm] = ()
+    """Terms without those that no document contains; for explanations."""
 
 
 def group_copies(documents: Iterable[StoredDocument], missing: Sequence[str] = ()) -> dict[int, tuple[str, ...]]:
@@ -109,7 +113,7 @@ def build_hits(
     wanted = ranked[: max(request.limit, calibration.POOL)]
     collections = {collection.name: collection for collection in reader.collections()}
     global_context = reader.global_context()
-    shown: list[tuple[RankedCandidate, Hit]] = []
+    shown: list[Hit] = []
     raw: list[float] = []
     for batch in batches(wanted, BATCH):
         texts = reader.texts([entry.document.hash for entry in batch])
@@ -120,7 +124,8 @@ def build_hits(
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
-            raw.append(scale.judge(_collect_evidence(matched, len(names), entry, rival, scale)))
+            evidence = _collect_evidence(matched, len(names), entry, rival, scale)
+            raw.append(scale.judge(evidence))
             if len(shown) < request.limit:
                 passage, passages = choose_passages(
                     text,
@@ -136,15 +141,18 @@ def build_hits(
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if request.full_body else None
                 mention = find_mention(reader, document, text)
-                hit = Hit(
-                    document, raw[-1], passage, context, body, also_in=entry.also_in, passages=passages, mention=mention
-                )
-                shown.append((entry, hit))
+                why = None
+                if request.explain:
+                    scores = (entry.fused_rank, entry.fused.score, entry.rerank_score, entry.blended_score, raw[-1])
+                    words = _find_words(document, passage, text, scale.searched)
+                    judged = (len(shown) + 1, raw[-1], words, evidence.window > 1 - 1e-9)
+                    why = Explanation(entry.fused.contributions, *scores, *judged)
+                shown.append(Hit(document, raw[-1], passage, context, body, why, entry.also_in, passages, mention))
     # The relevance of a hit depends on those of its neighbours.
     relevances = calibration.non_increasing(raw)
     hits = tuple(
-        replace(hit, relevance=relevance, explanation=_explain(entry, relevance) if request.explain else None)
-        for (entry, hit), relevance in zip(shown, relevances, strict=False)
+        replace(hit, relevance=relevance, explanation=hit.explanation and replace(hit.explanation, relevance=relevance))
+        for hit, relevance in zip(shown, relevances, strict=False)
         if relevance >= request.min_relevance
     )
     return hits, tuple(relevances)
@@ -173,15 +181,15 @@ def _collect_evidence(
     )
 
 
-def _explain(ranked: RankedCandidate, relevance: float) -> Explanation:
-    return Explanation(
-        contributions=ranked.fused.contributions,
-        fused_rank=ranked.fused_rank,
-        fused_score=ranked.fused.score,
-        rerank_score=ranked.rerank_score,
-        blended_score=ranked.blended_score,
-        relevance=relevance,
-    )
+def _find_words(document: StoredDocument, passage: Passage, text: str, terms: Sequence[LexicalTerm]) -> dict[str, str]:
+    """Return the part of a document in which each word of the query occurs first; see `Explanation`."""
+    parts = {"title": document.title, "path": document.path, "aliases": "\n".join(aliases_of(document.metadata))}
+    parts |= {"heading": "\n".join(passage.heading_trail), "text": text}
+    found: dict[str, str] = {}
+    for term in terms:
+        if not (term.is_part or found.get(term.text)):
+            found[term.text] = next((name for name, part in parts.items() if find_spans(part, [term])), "")
+    return found
 
 
 def is_stub(text: str) -> bool:

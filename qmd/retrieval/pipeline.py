@@ -114,7 +114,8 @@ def _answer(
         with trace.stage("rerank"):
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):
-        scale = RelevanceScale(words.terms, reader.count_documents(query.scope), judge, dates.known_text)
+        n_documents = reader.count_documents(query.scope)
+        scale = RelevanceScale(words.terms, n_documents, judge, dates.known_text, words.searched)
         hits, relevances = build_hits(reader, ranked, scale, request)
     if not hits:
         _explain_no_hits(run, relevances)

@@ -48,7 +48,7 @@ def test_a_foreign_command_runs_and_has_help(qmd: Qmd, bring: Bring) -> None:
     assert qmd("hello", "you", "--loud").out == "HELLO YOU\n"
     assert "--loud  Cry it." in qmd("hello", "--help").out
     assert qmd("help", "hello").out == qmd("hello", "--help").out
-    page = qmd("--help").out
+    page = qmd("help", "all").out
     assert "  hello       Greet\n" in page.partition("\nMore ")[2]
     assert qmd("hello", "--lod").err.startswith("error: unknown option '--lod'\nhint: did you mean '--loud'?")
 

@@ -158,14 +158,39 @@ def test_options_that_change_nothing_are_not_shown_and_still_taken_with_a_warnin
     assert "warning: option '--no-rerank' has no effect on 'qmd search'\n" in run.err
 
 
-def test_the_general_help_names_all_commands_in_40_rows_of_80_columns(qmd: Qmd) -> None:
+def test_the_general_help_describes_the_commands_of_every_day_on_one_screen(qmd: Qmd) -> None:
     page = qmd("--help").out
-    assert len(page.splitlines()) <= 40
+    assert len(page.splitlines()) < 24
+    assert max(len(line) for line in page.splitlines() if not line.startswith("Index: ")) <= 80
+    assert re.findall(r"(?m)^  ([a-z]+)  ", page) == [*GROUPS["Daily"]]
+    assert len(GROUPS["Daily"]) == 12
+    rest = {spec.name.partition(" ")[0] for spec in COMMANDS} - {*GROUPS["Daily"], *GROUPS["Also"], "pull", "skills"}
+    assert f"\nAlso: update, embed, context. {len(rest)} more: qmd help all\n" in page
+
+
+def test_programs_find_that_a_search_takes_several_collections(qmd: Qmd) -> None:
+    # CLIENTS.md: without these words in `qmd --help`, OpenClaw starts a process for each collection.
+    assert re.search(r"one or more collections|collection\(s\)|multiple -c flags", qmd("--help").out)
+
+
+def test_help_all_names_every_command_in_45_rows_of_80_columns(qmd: Qmd) -> None:
+    page = qmd("help", "all").out
+    assert len(page.splitlines()) <= 45
     assert max(len(line) for line in page.splitlines() if not line.startswith("Index: ")) <= 80
     assert all(f"\n{title} " in page for title in GROUPS)
     for first in {spec.name.partition(" ")[0] for spec in COMMANDS} - {"pull", "skills"}:
         assert re.search(rf"(?m)^(\w+)? +{first}  ", page), first
     assert "Folders to search: add, list, show" in page
+
+
+def test_rare_options_come_last_and_second_names_are_only_accepted(vault: Qmd) -> None:
+    everyday, more = vault("query", "--help").out.partition("\nOptions:")[2].split("\nMore:\n")
+    assert "--explain " in everyday and "--explain-full " in more and "--budget " in more
+    names = {"--csv": "query", "--md": "query", "--xml": "query", "--files": "query", "--mask": "collection add"}
+    for option, command in names.items():
+        assert f"{option} " not in vault(*command.split(), "--help").out
+    assert vault("search", "pricing", "--files").out == vault("search", "pricing", "--format", "files").out != ""
+    assert vault("collection", "add", "notes/daily", "--name", "days", "--mask", "**/*.md").status == 0
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -190,7 +215,7 @@ def test_the_queries_of_a_topic_work(vault: Qmd) -> None:
 
 
 def test_a_terminal_gets_the_same_text_in_colours(qmd: Qmd) -> None:
-    for argv in (["--help"], ["search", "--help"], ["collection", "--help"], ["help", "filters"], []):
+    for argv in (["--help"], ["help", "all"], ["search", "--help"], ["collection", "--help"], ["help", "filters"], []):
         plain, drawn = qmd(*argv).out, qmd(*argv, "--color", "always").out
         assert "\x1b[" in drawn
         assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == plain

@@ -114,18 +114,21 @@ def test_the_link_of_a_hostile_name_is_that_file_and_nothing_else(qmd: Qmd, home
 def test_where_nothing_matches_well_the_next_command_is_named(indexed: Qmd) -> None:
     drawn = on_terminal("search", "zygote's ova egg pricing", NO_COLOR="1")
     assert drawn.out.startswith("No good match found.")
-    assert """  qmd query 'zygote'"'"'s ova egg pricing'  search by meaning as well\n""" in drawn.out
+    assert """\nNext: qmd query 'zygote'"'"'s ova egg pricing'  search by meaning as well\n""" in drawn.out
     assert "no good match" not in drawn.err
     assert "no good match found" in through_pipe("search", "zygote's ova egg pricing").err
 
 
-def test_an_explanation_stands_below_each_hit_and_not_on_stderr(indexed: Qmd) -> None:
+def test_an_explanation_is_one_sentence_below_each_hit_and_its_figures_are_another_option(indexed: Qmd) -> None:
+    reason = r"\n +│ first because the query is its file name and the word is in its title"
     drawn = on_terminal("search", "pricing", "--explain", NO_COLOR="1")
-    assert "│ words " in drawn.out
-    assert "time:" not in drawn.err
+    assert re.search(reason, drawn.out) and "│ words " not in drawn.out and "time:" not in drawn.err
     piped = through_pipe("search", "pricing", "--explain")
-    assert "Explain: fts=[" in piped.out
-    assert piped.err.startswith("time: lexical ")
+    assert re.search(reason.replace(" +", ""), piped.out) and piped.err == ""
+    full = through_pipe("search", "pricing", "--explain-full")
+    assert "\n│ words " in full.out and full.err.startswith("time: lexical ")
+    asked = [through_pipe("search", "pricing", "--json", one).out for one in ("--explain", "--explain-full")]
+    assert asked[0] == asked[1] and '"explain"' in asked[0]
 
 
 def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:

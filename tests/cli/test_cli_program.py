@@ -16,18 +16,6 @@ def test_the_version_is_one_line(qmd: Qmd) -> None:
     assert re.fullmatch(r"qmd \d+\.\d+\.\d+\S*\n", run.out)
 
 
-def test_help_names_every_command(qmd: Qmd) -> None:
-    run = qmd("--help")
-    assert run.status == 0
-    # `pull` is `models pull`, and `skills` is next to `skill`; a group has one row, and its help names its commands.
-    groups = {spec.name.partition(" ")[0] for spec in COMMANDS} - {"pull", "skills"}
-    assert all(re.search(rf"(?m)^.{{9}}{group} ", run.out) for group in groups)
-    assert len(run.out.splitlines()) <= 40 and max(map(len, run.out.splitlines()[:-1])) <= 80
-    assert all(
-        f"  qmd {spec.name}" in qmd(group, "--help").out for spec in COMMANDS for group in spec.name.split()[:-1]
-    )
-
-
 def test_no_arguments_print_help_and_fail(qmd: Qmd) -> None:
     run = qmd()
     assert run.status == 1

@@ -101,14 +101,6 @@ def test_the_environment_variable_ci_disables_nothing(indexed: Qmd, monkeypatch:
     assert len(indexed("query", "how do people pay", "--json", "-n", "1").json) == 1
 
 
-def test_built_in_models_are_mentioned_once(indexed: Qmd) -> None:
-    indexed("embed")
-    first, second = indexed("query", "tomatoes", "--json"), indexed("query", "tomatoes", "--json")
-    assert "Larger ones: qmd models pull" in first.err
-    assert "qmd models pull" not in second.err
-    assert [row["title"] for row in first.json][:1] == ["Beta & co"]
-
-
 def test_notes_in_another_language_are_told_with_the_model_that_reads_them(indexed: Qmd, notes: Path) -> None:
     assert "models pull" not in indexed("status").out
     for n in range(4):

@@ -204,7 +204,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert run("index", "garden", "work", "hidden")[0] == 0
     assert run("collection", "exclude", "hidden")[0] == 0
     patch.setattr(loader, "load_engines", loaded_once(loader.load_engines))
-    run("query", "once, for the tip about larger models")
     yield home
     for record in home.rglob("warm-*.json"):
         os.kill(json.loads(record.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)

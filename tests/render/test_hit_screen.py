@@ -18,9 +18,7 @@ from qmd.records import (
     Passage,
     Query,
     SearchResponse,
-    StageTiming,
     StoredDocument,
-    SubQuery,
     Verdict,
 )
 from qmd.render.drawing import Screen
@@ -229,7 +227,7 @@ def test_where_nothing_matches_well_the_closest_two_are_shown_and_a_command() ->
         "   notes/Work/Pricing.md:5  #e64a82  2025-03-14",
     ]
     assert [line[0] for line in drawn if line[:1].isdigit()] == ["1", "2"]
-    assert drawn[-2:] == ["Next", "  qmd query x --all  show every hit"]
+    assert drawn[-2:] == ["", "Next: qmd query x --all  show every hit"]
     assert "3  Pricing" in draw_hits(answer, HitOptions(shows_all=True), PLAIN)
     assert draw_hits(response(verdict="none"), HitOptions(), PLAIN) == "No results found.\n"
 
@@ -253,31 +251,26 @@ def test_nothing_is_folded_where_no_hit_is_better_or_the_order_is_another(change
     assert "2  Pricing" in draw_hits(answer, HitOptions(), PLAIN)
 
 
-def test_explain_draws_the_way_of_a_hit_and_the_time_of_each_stage() -> None:
+def test_explain_draws_one_sentence_and_with_all_figures_the_way_of_a_hit() -> None:
     parts = (
         Contribution("bm25", "original", "q", 3, 6.44, 0.5, 1.85),
         Contribution("dense", "original", "q", None, 0.0, 0.5, -0.22),
         Contribution("name", "title", "q", None, 1.0, 35.0, 35.0),
     )
-    answer = replace(
-        response(replace(HIT, context=None, explanation=Explanation(parts, 1, 36.63, 0.5, 37.1, 0.9))),
-        timings=(StageTiming("lexical", 10.0), StageTiming("rerank", 30.0)),
-        expansions=(SubQuery("vec", "cost of a seat"),),
-        dropped_expansions=(("seat", "no new word"),),
-        models=("tiny (built-in)",),
-    )
-    drawn = draw_hits(answer, HitOptions(explain=True), PLAIN)
+    why = Explanation(parts, 1, 36.63, 0.5, 37.1, 0.9, 1, 0.9, {"q": "title"}, True)
+    answer = response(replace(HIT, context=None, explanation=why))
+    sentence = [
+        "   │ first because the query is its title and the word is in its title, although",
+        "   │ it is not among the nearest by meaning; 90 % because of its name",
+    ]
+    assert draw_hits(answer, HitOptions(explain=True), PLAIN).splitlines()[4:] == sentence
+    drawn = draw_hits(answer, HitOptions(explain=True, explain_full=True), PLAIN)
     assert drawn.splitlines()[4:] == [
-        "   │ words           rank 3    score   6.44   +1.85",
-        "   │ meaning         not in this list         -0.22",
-        "   │ name            title                   +35.00",
+        *sentence,
+        "   │ words           rank 3    score   6.44   +1.85  q",
+        "   │ meaning         not in this list         -0.22  q",
+        "   │ name            title                   +35.00  q",
         "   │ fused 36.63, rank 1 · reranker 0.50 → 37.10 · relevance 90%",
-        "",
-        "proposed  vec: cost of a seat",
-        "dropped   seat: no new word",
-        "lexical       10 ms  ▰▰▰▰▰",
-        "rerank        30 ms  ▰▰▰▰▰▰▰▰▰▰▰▰▰▰▰",
-        "total         40 ms  tiny (built-in)",
     ]
 
 

@@ -170,11 +170,13 @@ def test_a_path_on_disk_replaces_address_and_docid() -> None:
 
 def test_explain_keeps_the_known_keys() -> None:
     contributions = (Contribution("bm25", "original", "auth", 1, 0.4, 1.0, 0.03),)
-    hit = replace(HIT, explanation=Explanation(contributions, 1, 0.03, None, 0.5, 0.5))
+    hit = replace(HIT, explanation=Explanation(contributions, 1, 0.03, None, 0.5, 0.5, 1, 0.5, {}, False))
     explain = json.loads(render("json", hit, explain=True))[0]["explain"]
     assert list(explain)[:5] == ["ftsScores", "vectorScores", "rrf", "rerankScore", "blendedScore"]
     assert explain["rrf"]["contributions"][0]["source"] == "fts"
-    assert "Top contributions: fts/original#1:0.0300" in render("cli", hit, explain=True)
+    assert "\n│ words           rank 1    score   0.40   +0.03  auth\n" in render(
+        "cli", hit, explain=True, explain_full=True
+    )
 
 
 def test_the_displayed_query_prefers_the_first_lexical_line() -> None:

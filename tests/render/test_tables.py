@@ -1,5 +1,6 @@
 """Listings on a terminal."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,6 +79,17 @@ def test_status_says_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
     assert "Vectors  ! 3 texts without, of 12: qmd embed" in drawn
     assert "Next" not in drawn and "context add" not in drawn
     assert f"~{'/a/long/way/down/notes'}" in drawn
+
+
+def test_status_of_five_collections_fits_one_screen_whatever_is_missing(tmp_path: Path) -> None:
+    shown = report(*(collection(tmp_path, f"folder{n}") for n in range(5)), pending=3, left_out=40)
+    problems = (SkippedFile("notes", "a.md", "front matter cannot be read", program=INDEXED),)
+    advice = "all-MiniLM-L6-v2 reads English; for German: qmd models pull multilingual-e5-small, then qmd embed"
+    kinds = "1,212 .png, 118 .canvas, 31 .csv, 4 .docx and 12 other kinds"
+    index = replace(shown.index, problems=problems, copies=3, advice=advice, others=kinds)
+    lines = draw_status(NARROW, replace(shown, index=index, daemon_pid=7), NOW, tmp_path).splitlines()
+    assert len(lines) < 24, len(lines)
+    assert re.search("Copies +3 with the text of another file", "\n".join(lines))
 
 
 def test_status_leads_to_the_list_of_what_could_not_be_read(tmp_path: Path) -> None:

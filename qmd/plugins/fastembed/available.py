@@ -12,7 +12,7 @@ from qmd.cli.output import out
 from qmd.errors import EXIT_OK
 from qmd.inference.models.weights import locate_model
 from qmd.plugins.fastembed.catalogue import FastembedModel, Kind, fastembed_models
-from qmd.render.columns import heading, mark, next_steps, shown, tabulate
+from qmd.render.columns import facts, heading, mark, shown, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import human_size
 
@@ -76,7 +76,7 @@ def draw_available(screen: Screen, models: Sequence[tuple[FastembedModel, bool]]
         ("QMD_EMBED_MODEL=fastembed:MODEL", "use it for vectors"),
         ("QMD_RERANK_MODEL=fastembed:MODEL", "use it for reranking"),
     ]
-    return draw(screen, *parts[:-1], *next_steps(steps))
+    return draw(screen, *parts, facts((command, shown(purpose, "faint")) for command, purpose in steps))
 
 
 def _available(screen: Screen, model: FastembedModel, is_here: bool) -> Sequence[RenderableType]:

@@ -23,7 +23,7 @@ class Health(Chunks):
         state = tables.state
         model = state.model(fingerprint) if fingerprint else next(iter(state.searched[-1:]), None)
         fingerprint = model.fingerprint if model else fingerprint
-        documents = tables.select("documents", ("collection", "hash"))
+        documents = tables.select("documents", ("collection", "hash", "n_chars"))
         counts = Counter(row["collection"] for row in documents)
         complete = complete_hashes(tables, fingerprint or "")
         return IndexStatus(
@@ -39,6 +39,7 @@ class Health(Chunks):
             collections=self.collection_statuses(counts),
             left_out=tuple(self.left_out(None)),
             holder=lock_holder(self.path),
+            copies=len(texts := [row["hash"] for row in documents if row["n_chars"]]) - len({*texts}),
         )
 
     def check(self, *, thorough: bool = True) -> list[str]:

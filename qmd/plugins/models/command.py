@@ -54,15 +54,15 @@ def list_models(
     rows: list[tuple[str, ...]] = [(one.record.role, one.record.name, one.record.tier, _place(one)) for one in found]
     rows += [(one.role, one.file.name, "import", f"{one.command}  {one.reason}") for one in others]
     if invocation.screen:
-        from qmd.render.columns import next_steps, shown, tabulate
+        from qmd.render.columns import shown, tabulate
         from qmd.render.drawing import draw
 
         drawn = [[shown(text) for text in row] for row in rows]
         for *_, place in drawn:
             place.overflow = "fold"  # keep paths and commands whole, for copying
         heads = ("Role", "Model", "Tier", "Where")
-        steps = next_steps([("qmd models pull MODEL", "download one")])
-        invocation.page(draw(invocation.screen, tabulate(heads, drawn, fold=("Where",)), *steps))
+        step = shown("To download one: qmd models pull MODEL", "faint")
+        invocation.page(draw(invocation.screen, tabulate(heads, drawn, fold=("Where",)), "", step))
         return EXIT_OK
     width = max(len(one.record.name) for one in found)
     lines = (f"{role:<7} {name:<{width}}  {tier:<9} {place}" for role, name, tier, place in rows)

@@ -44,6 +44,7 @@ def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
         collections=reader.collection_statuses(counts),
         left_out=tuple(reader.left_out(None)),
         holder=lock_holder(database.path),
+        copies=database.value("SELECT count(*) - count(DISTINCT hash) FROM documents WHERE n_chars"),
     )
 
 

@@ -73,7 +73,7 @@ def test_it_embeds(indexed: Qmd, server: str, base: str, monkeypatch: pytest.Mon
 
 def test_it_expands(indexed: Qmd, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_GENERATE_MODEL", f"{server}/v1#tiny")
-    run = indexed(*QUERY, "--expand", "--explain")
+    run = indexed(*QUERY, "--expand", "--explain-full")
     assert "pricing.md" in _files(run)[0]
     # Random weights write no typed line; the dropped lines show that the server answered.
     assert "expansion dropped: " in run.err and "expand skipped" not in run.err

@@ -56,7 +56,7 @@ def test_expansion_goes_to_the_server_and_is_explained(
 ) -> None:
     monkeypatch.setenv("QMD_GENERATE_MODEL", f"{server.url}#writer")
     server.expansion = "lex: seat price\nThinking about it\nhyde: Buy our cheap watches now, limited offer.\n"
-    run = remote("query", "seat pricing interviews", "--expand", "--explain")
+    run = remote("query", "seat pricing interviews", "--expand", "--explain-full")
     assert run.status == 0
     assert len(server.asked("/chat/completions")) == 1
     assert "expansion: lex: seat price\n" in run.err

@@ -189,7 +189,18 @@ def test_a_query_that_json_cannot_say_is_answered_by_the_command(
 
 def test_every_field_of_a_response_survives() -> None:
     document = StoredDocument(1, "c", "p.md", "T", "ab" * 32, "2026-01-01T00:00:00Z", 3, {"tags": ("x", "y"), "n": 1})
-    explanation = Explanation((Contribution("bm25", "lex", "q", None, 1.0, 2.0, 0.5),), 1, 0.5, None, 0.25, 0.125)
+    explanation = Explanation(
+        (Contribution("bm25", "lex", "q", None, 1.0, 2.0, 0.5),),
+        1,
+        0.5,
+        None,
+        0.25,
+        0.125,
+        1,
+        0.2,
+        {"q": "title"},
+        True,
+    )
     hit = Hit(document, 0.5, Passage("text\nline", 3, 4, 3, 2, 0), None, "body", explanation, ("qmd://d/p.md",))
     conditions = (TagFilter("x", True), FieldFilter(Condition("eq", "a", 1)))
     query = Query("q", (SubQuery("lex", "q", 2),), "why", Scope(("c",), "p", conditions))
