@@ -239,7 +239,7 @@ def _print_notices(response: SearchResponse, invocation: Invocation, locations: 
 
 def _print_plain(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> int:
     """Print an answer for a program; return the exit code, which in the format `grep` is 1 without a line."""
-    text = _render(response, format, shown, tokens)
+    text = render_hits(response, format, shown) if tokens is None else _fit_text(response, format, shown, tokens)
     is_empty = format == "grep" and not text
     if response.hits and (format == "cli" or is_empty):
         _print_verdict(response)
@@ -247,10 +247,8 @@ def _print_plain(response: SearchResponse, format: str, shown: HitOptions, token
     return EXIT_FAILURE if is_empty else 0
 
 
-def _render(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> str:
+def _fit_text(response: SearchResponse, format: str, shown: HitOptions, tokens: int) -> str:
     """Return the text of an answer, of at most `tokens` tokens."""
-    if tokens is None:
-        return render_hits(response, format, shown)
     from qmd.analysis.tokens import count_tokens
     from qmd.app.budget import fit_hits
 
