@@ -66,7 +66,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("completion", 2, "Usage: qmd completion bash|zsh|fish|powershell\n"),
     ("context", 2, "context add"),
     ("context add /usr system", 1, "Path is not in any indexed collection: /usr"),
-    ("collection frobnicate", 2, "Unknown subcommand: frobnicate\nhint: Available: add, list, show, set, rename, remove,"),
+    ("collection frobnicate", 2, "Unknown subcommand: frobnicate\nhint: Available: add, list, show, set, rename,"),
 )  # fmt: skip
 
 
