@@ -234,7 +234,7 @@ def _print_notices(response: SearchResponse, invocation: Invocation, locations: 
         from qmd.config.saved import saved_searches
 
         saved = ", ".join(f"@{name}" for name in saved_searches(locations.config_dir))
-        warn(f"nothing is saved as '{text}'; saved: {saved or 'nothing yet'}")
+        warn(f"nothing is saved as '{text}'; saved: {saved or 'nothing yet'}; see: qmd save")
 
 
 def _print_plain(response: SearchResponse, format: str, shown: HitOptions, tokens: int | None) -> int:

@@ -206,7 +206,7 @@ def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(e
         ("mcp --http --host 127.0.0.1 --port TAKEN", "Port TAKEN already in use. Try a different port with --port."),
         ("serve --host 127.0.0.1 --port TAKEN", "Port TAKEN already in use. Try a different port with --port."),
         ("mcp --daemon", "--daemon needs --http"),
-        ("mcp start", "unknown action 'start'"),
+        ("mcp start", "action 'start' is not one of stop, status"),
     ],
 )
 def test_what_cannot_be_served_is_named(
