@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import re
 import stat
 import sys
@@ -188,6 +187,8 @@ def is_open_to_others(path: Path) -> bool:
 
 def folder_identity(path: Path) -> str | None:
     """Return machine, device and inode of a folder or file, which stay when it moves; None if it is missing."""
+    import platform
+
     with suppress(OSError, ValueError):
         found, machine = path.stat(), sha256(platform.node().encode(errors="replace"))[:8]
         return f"{machine}:{found.st_dev}:{found.st_ino}"

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from qmd.conditions import Condition
 from qmd.file_names import to_disk
+from qmd.masks import DEFAULT_PATTERN
 from qmd.times import parse_time
 
 if TYPE_CHECKING:
@@ -24,19 +25,6 @@ Verdict = Literal["good", "weak", "none"]
 Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
 """Order of hits; `date` is newest first, `-date` oldest first."""
-
-DEFAULT_PATTERN = "**/*.{md,markdown,mdx,mdown,mkd,Rmd,qmd}"
-PROSE_BUT_HTML = (
-    "**/*.{md,markdown,mdx,mdown,mkd,mkdn,mdwn,Rmd,qmd,mdc,livemd,org,rst,rest,txt,text,ipynb,canvas,eml,epub,srt,vtt"
-    ",pdf,docx,pptx}"
-)
-PROSE = PROSE_BUT_HTML.replace("}", ",html,htm,xhtml}")
-CODE = "**/*.{py,pyi,pyw,ts,mts,cts,tsx,js,mjs,cjs,jsx,go,rs,java,c,h,cc,cpp,cxx,hh,hpp,hxx,cs,rb,php,sh,bash}"
-OWN_PATTERNS = (DEFAULT_PATTERN, PROSE, PROSE_BUT_HTML, CODE)
-"""Masks of new collections; only they match endings in any letter case. `qmd index` chooses one of the last three."""
-
-UNWRITTEN_PATTERN = "**/*.md"
-"""Mask of a collection whose entry in a configuration file has none."""
 
 
 class Collection(Struct, frozen=True):

@@ -21,10 +21,9 @@ from qmd.errors import NotFoundError, QmdError, UnindexableFileError, UsageError
 from qmd.escapes import address_line
 from qmd.file_names import folded_home, to_disk, to_text
 from qmd.files import folder_identity
-from qmd.ingest.document import read_hash
-from qmd.ingest.outline import kind_of
 from qmd.ingest.scan import scan_collection
-from qmd.records import DEFAULT_PATTERN, OWN_PATTERNS, UNWRITTEN_PATTERN, Collection, FileEntry
+from qmd.masks import DEFAULT_PATTERN, OWN_PATTERNS, UNWRITTEN_PATTERN
+from qmd.records import Collection, FileEntry
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -74,7 +73,6 @@ def ensure_collection(
     configuration: Configuration,
     name: str | None,
     pattern: str | None,
-    *,
     gitignore: bool,
     separate: bool,
     chooses_mask: bool,
@@ -225,6 +223,9 @@ def _find_moved(writer: IndexWriter, one: Collection, paths: Sequence[Path], bas
 
 def _has_text(place: Path, path: str, known: KnownFile) -> bool:
     """Return whether a folder, or the file at `place`, has an indexed text; converted files are compared by size."""
+    from qmd.ingest.document import read_hash
+    from qmd.ingest.outline import kind_of
+
     file, kind = place if place.is_file() else place / to_disk(path), kind_of(path)
     with suppress(OSError, ValueError, UnindexableFileError):
         entry = FileEntry(to_text(file.name), file.parent, file.stat().st_size, 0)

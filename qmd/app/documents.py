@@ -59,7 +59,8 @@ def fetch_document(
             warnings = (*warnings, f"line {first} does not exist: the last line of '{document.uri}' is {len(lines)}")
         text = "\n".join(lines[first - 1 :][:count])
     on_disk = collection.path / to_disk(document.path) if collection is not None and collection.path.is_dir() else None
-    if document.collection in missing or (on_disk is not None and not os.path.exists(on_disk)):  # noqa: PTH110 - `Path` raises for strange names
+    # `Path` raises for strange names.
+    if document.collection in missing or (on_disk is not None and not os.path.exists(on_disk)):  # noqa: PTH110
         warnings = (*warnings, f"the file of '{document.uri}' no longer exists: this is its text as it was indexed")
     shown = tuple(map(message_line, warnings))
     return DocumentText(document, _context_of(reader, document), text, first, is_whole, shown)

@@ -13,7 +13,8 @@ from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedOptions, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError, refuse_unknown
-from qmd.records import DEFAULT_PATTERN, Collection
+from qmd.masks import DEFAULT_PATTERN
+from qmd.records import Collection
 
 if TYPE_CHECKING:
     from qmd.app.updating import Update
@@ -63,8 +64,8 @@ class Index(ReadingIndex):
             raise NotFoundError(f"path '{path}' does not exist")
         from qmd.app.collections import add_collection
 
-        config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore, gitignore=gitignore))
-        return config.require(name)
+        added = add_collection(self._configuration, name, folder, pattern, ignore, gitignore=gitignore)
+        return self._edited(added).require(name)
 
     def ensure_collections(
         self,
@@ -79,9 +80,9 @@ class Index(ReadingIndex):
         """Return the collections at absolute paths, from now on with that pattern, if given; add missing ones.
 
         A path inside a collection is a part of it. It becomes a separate collection if a name is given, or if the
-        collection selects none of its files. Without `gitignore`, files that git ignores are included from now on. With
-        `chooses_mask`, the kinds of files decide what new collections include; without it, markdown. Unless `separate`,
-        a moved folder keeps its collection; without paths those near their old place are found.
+        collection selects none of its files. Without `gitignore`, git-ignored files are included from now on. Files of
+        a new collection are markdown, or with `chooses_mask` what its folder has. A moved folder keeps its collection
+        unless `separate`; without paths, those near their old place are found.
 
         Raises:
             NotFoundError: A collection would be empty; the message describes the files that are there.
@@ -93,8 +94,8 @@ class Index(ReadingIndex):
 
         if not separate:
             follow_moves(self._configuration, paths, name)
-        flags = {"gitignore": gitignore, "separate": separate, "chooses_mask": chooses_mask}
-        return tuple(ensure_collection(path, self._configuration, name, pattern, **flags) for path in paths)
+        options = (name, pattern, gitignore, separate, chooses_mask)
+        return tuple(ensure_collection(path, self._configuration, *options) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Remove a collection and its documents, not its files; return the number of documents.
@@ -136,8 +137,7 @@ class Index(ReadingIndex):
         from qmd.config import edits
 
         self.collection(name)
-        setting = {"includeByDefault": None if included else False}
-        self._edited(edits.set_collection(self._configuration.edit, name, setting))
+        self._edited(edits.set_collection(self._configuration.edit, name, {"includeByDefault": included and None}))
 
     def set_update_command(self, name: str, command: str | None) -> None:
         """Set or clear the command that `qmd update` runs before it reads the files of a collection.

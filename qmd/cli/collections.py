@@ -15,7 +15,7 @@ from qmd.config.paths import expand_home
 from qmd.errors import QmdError, UsageError
 from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
 from qmd.file_names import to_text
-from qmd.records import DEFAULT_PATTERN
+from qmd.masks import DEFAULT_PATTERN
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations

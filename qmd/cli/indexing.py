@@ -18,7 +18,8 @@ from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.escapes import message_line
 from qmd.file_names import folded_home, to_disk, to_text
-from qmd.records import CODE, OWN_PATTERNS, PROSE, Collection
+from qmd.masks import CODE, OWN_PATTERNS, PROSE
+from qmd.records import Collection
 from qmd.render.columns import count
 from qmd.status import BINARY, COUNTED, NO_READER
 
@@ -187,11 +188,13 @@ def report_skipped(
 
 def _skipped_lines(collection: Collection, kinds: Counter[str], skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield `skipped 3 files of other kinds (2 csv, 1 json), 4 templates; to include them: …`."""
+    counts = Counter(reason for _, reason in skipped if reason in COUNTED and reason != NO_READER)
+    if not kinds and not counts:
+        return
     from qmd.app.file_types import command_for_all, kinds_text, to_read, without_reader
     from qmd.ingest.exclusion import is_unread
 
     unread = Counter({ending: kinds[ending] for ending in without_reader(kinds)})
-    counts = Counter(reason for _, reason in skipped if reason in COUNTED and reason != NO_READER)
     others = kinds - unread
     parts = [f"{count(others.total(), 'file')} of other kinds ({kinds_text(others)})"] if others else []
     parts += [count(n_files, noun) for noun, n_files in counts.items()]

@@ -14,7 +14,7 @@ from qmd.config.settings import MAX_BYTES, Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
 from qmd.file_names import to_text
 from qmd.files import exclusive_lock, private_mode, resolve_own_file
-from qmd.records import DEFAULT_PATTERN
+from qmd.masks import DEFAULT_PATTERN
 
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""

@@ -13,7 +13,8 @@ from qmd.config.paths import Locations
 from qmd.errors import ConfigError, collection_not_found
 from qmd.file_names import escape_bytes, to_disk
 from qmd.files import read_regular_file, sha256
-from qmd.records import UNWRITTEN_PATTERN, Collection
+from qmd.masks import UNWRITTEN_PATTERN
+from qmd.records import Collection
 
 MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"

@@ -19,8 +19,9 @@ from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, par
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
 from qmd.ingest.scan import BINARY, NEVER_INDEXED, is_build_output, scan_collection
 from qmd.ingest.work_trees import WorkTree, work_tree_around
+from qmd.masks import CODE, PROSE, PROSE_BUT_HTML
 from qmd.plugins import KINDS, find
-from qmd.records import CODE, PROSE, PROSE_BUT_HTML, Collection
+from qmd.records import Collection
 
 
 class Exclusion(Struct, frozen=True):

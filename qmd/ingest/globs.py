@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from qmd.errors import UsageError
 from qmd.ingest.glob_groups import Group, GroupMatcher, Token, Wildcard
-from qmd.records import OWN_PATTERNS, UNWRITTEN_PATTERN
+from qmd.masks import OWN_PATTERNS, UNWRITTEN_PATTERN
 
 MAX_MASK_CHARS = 8_192
 """Twice the longest path of most systems; a longer mask is a mistake or an attack."""

@@ -30,8 +30,9 @@ from qmd.ingest.ignores import (
     repository_ignores,
 )
 from qmd.ingest.work_trees import WorkTree, work_tree_around
+from qmd.masks import OWN_PATTERNS, PROSE, PROSE_BUT_HTML, UNWRITTEN_PATTERN
 from qmd.plugins import KINDS
-from qmd.records import OWN_PATTERNS, PROSE, PROSE_BUT_HTML, UNWRITTEN_PATTERN, Collection, FileEntry
+from qmd.records import Collection, FileEntry
 from qmd.times import settled_time
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]

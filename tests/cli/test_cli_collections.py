@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.cli.invocation import Invocation
-from qmd.records import DEFAULT_PATTERN, PROSE
+from qmd.masks import DEFAULT_PATTERN, PROSE
 from qmd.render.drawing import Screen
 from tests.program import Qmd
 

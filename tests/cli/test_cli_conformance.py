@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from qmd import __version__
-from qmd.records import PROSE
+from qmd.masks import PROSE
 from tests.program import Qmd
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from qmd import plugins
 from qmd.installation import install_command
-from qmd.records import CODE, PROSE
+from qmd.masks import CODE, PROSE
 from tests.program import Qmd, write_notes
 
 PAGE = "<html><title>T</title><p>A {} here.</html>"

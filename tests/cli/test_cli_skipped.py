@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.records import DEFAULT_PATTERN
+from qmd.masks import DEFAULT_PATTERN
 from qmd.store.records import OtherFiles
 from tests.program import Qmd
 

@@ -8,8 +8,9 @@ from qmd.ingest.document import BOILERPLATE_PATH, PAGES, is_template
 from qmd.ingest.exclusion import choose_mask
 from qmd.ingest.globs import compile_globs, expand_braces
 from qmd.ingest.scan import scan_collection
+from qmd.masks import CODE, DEFAULT_PATTERN, OWN_PATTERNS, PROSE, PROSE_BUT_HTML
 from qmd.plugins import KINDS
-from qmd.records import CODE, DEFAULT_PATTERN, OWN_PATTERNS, PROSE, PROSE_BUT_HTML, Collection
+from qmd.records import Collection
 
 NO_PROSE = {"", *[".csv", ".tsv", ".log", ".base", ".json", ".toml", ".yaml", ".yml", ".xlsx"]}
 """Endings of data; a new kind belongs to a mask or here."""

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from qmd import status
 from qmd.app.records import ContextNote
+from qmd.masks import DEFAULT_PATTERN
 from qmd.plugins.mcp.presentation import status_text, structured_status
-from qmd.records import DEFAULT_PATTERN, Collection, StoredDocument
+from qmd.records import Collection, StoredDocument
 from qmd.render.drawing import Screen
 from qmd.render.listings import (
     StatusReport,

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from qmd.config.settings import MODEL_OPTIONS, Config
 from qmd.errors import nearest_name
 from qmd.inference.settings import SLOTS
+from qmd.masks import OWN_PATTERNS, UNWRITTEN_PATTERN
 from qmd.plugins import hooks
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
-from qmd.records import OWN_PATTERNS, UNWRITTEN_PATTERN
 
 if TYPE_CHECKING:
     from qmd.plugins.doctor.inspection import EngineReport

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.app.index import Index
+from qmd.masks import DEFAULT_PATTERN
 from qmd.plugins.mcp.mcp_server import build_server
 from qmd.plugins.mcp.rows import answer_object, results_text
 from qmd.plugins.mcp.tools import TOOLS
 from qmd.progress import Progress
-from qmd.records import DEFAULT_PATTERN, Query, SearchResponse
+from qmd.records import Query, SearchResponse
 from qmd.store.runs import EmbeddingLock
 from tests.plugins.serving import Loader, open_with
 
