@@ -94,8 +94,8 @@ class Index(ReadingIndex):
 
         if not separate:
             follow_moves(self._configuration, paths, name)
-        options = (name, pattern, gitignore, separate, chooses_mask)
-        return tuple(ensure_collection(path, self._configuration, *options) for path in paths)
+        given = (self._configuration, name, pattern, gitignore, separate, chooses_mask)
+        return tuple(ensure_collection(path, *given) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Remove a collection and its documents, not its files; return the number of documents.
@@ -115,8 +115,7 @@ class Index(ReadingIndex):
         """Change absolute path, pattern or name of a collection without embedding again; return a line for each.
 
         Raises:
-            NotFoundError: There is no such collection.
-            QmdError: The name is taken or not usable, or another collection has this path and pattern.
+            QmdError: There is none, the name is taken or not usable, or another has this path and pattern.
         """
         from qmd.app.collections import set_collection
 
