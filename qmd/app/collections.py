@@ -277,7 +277,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         collection = replace(collection, name="", path=collection.path / to_disk(below))
         git_ignored = [path.removeprefix(f"{below}/") for path in git_ignored]
     folder, pattern = to_text(collection.path), collection.pattern
-    nothing = f"no file in '{folder}' to index"
+    nothing, matching = f"no file in '{folder}' to index", f"no file in '{folder}' matches {pattern}"
     command, is_own = f"qmd index {shlex.quote(folder)}", pattern in OWN_PATTERNS
     if ignored := _files(collection, git_ignored):
         mask = "" if is_own else f" --glob {shlex.quote(pattern)}"
@@ -296,7 +296,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         hint = "write notes there, then run: qmd index"
     else:
         hint = f"to add it all the same: qmd collection add {shlex.quote(folder)}"
-    return NotFoundError(f"{nothing if is_own else f'{nothing[:-9]} matches {pattern}'}; {there}", hint)
+    return NotFoundError(f"{nothing if is_own else matching}; {there}", hint)
 
 
 def _files(collection: Collection, git_ignored: Sequence[str]) -> list[str]:

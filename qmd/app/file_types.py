@@ -60,9 +60,9 @@ def without_reader(kinds: Counter[str]) -> list[str]:
     return [ending for ending, kind in found.items() if kind is not None and kind.is_missing]
 
 
-def kinds_text(kinds: Counter[str]) -> str:
-    """Return `1,212 txt, 3 docx, 2 pdf, 4 other`: the most frequent endings with their numbers of files."""
+def kinds_text(kinds: Counter[str], dot: str = ".") -> str:
+    """Return `1,212 .txt, 3 .docx, 2 .pdf, 4 other`: the most frequent endings with their numbers of files."""
     named = Counter({suffix: n_files for suffix, n_files in kinds.items() if suffix}).most_common(3)
-    counts = [f"{n_files:,} {suffix[1:]}" for suffix, n_files in named]
+    counts = [f"{n_files:,} {dot}{suffix[1:]}" for suffix, n_files in named]
     n_others = kinds.total() - sum(n_files for _, n_files in named)
     return ", ".join([*counts, *([f"{n_others:,} other"] if n_others else [])])

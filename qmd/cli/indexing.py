@@ -196,13 +196,13 @@ def _skipped_lines(collection: Collection, kinds: Counter[str], skipped: Sequenc
 
     unread = Counter({ending: kinds[ending] for ending in without_reader(kinds)})
     others = kinds - unread
-    parts = [f"{count(others.total(), 'file')} of other kinds ({kinds_text(others)})"] if others else []
+    parts = [f"{count(others.total(), 'file')} of other kinds ({kinds_text(others, '')})"] if others else []
     parts += [count(n_files, noun) for noun, n_files in counts.items()]
     is_text = counts.keys() - {BINARY} or not all(map(is_unread, others))
     if parts:
         yield f"skipped {', '.join(parts)}" + (f"; to include them: {command_for_all(collection)}" if is_text else "")
     if unread:
-        yield f"skipped {count(unread.total(), 'file')} ({kinds_text(unread)}){to_read(unread)}"
+        yield f"skipped {count(unread.total(), 'file')} ({kinds_text(unread, '')}){to_read(unread)}"
 
 
 def embed_advice(invocation: Invocation, n_pending: int) -> str:
@@ -225,7 +225,7 @@ def summary_line(collection: Collection, report: UpdateReport, below: str = "") 
 
     changes = {"new": report.new, "updated": report.updated, "removed": report.removed}
     shown = [] if report.kinds else [f"{n:,} {what}" for what, n in changes.items() if n]
-    kinds = f" ({kinds_text(report.kinds)})" if report.kinds.keys() - {".md"} else ""
+    kinds = f" ({kinds_text(report.kinds, '')})" if report.kinds.keys() - {".md"} else ""
     words = ", ".join([*shown, count(report.new + report.updated + report.unchanged, "note") + kinds])
     name = f"{collection.name}/{below}" if below else collection.name
     place = folded_home(collection.path / to_disk(below), Path.home())

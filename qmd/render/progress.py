@@ -67,9 +67,9 @@ def _amount(progress: Progress, unit: Unit) -> str:
     if unit == "items":
         total = f"{progress.total:,}"
         return f"{progress.done:>{len(total)},} of {total}"
-    size, name, digits = (1e6, "MB", 1) if progress.total >= 1e6 else (1e3, "kB", 0)
+    size, name, digits = (1e6, "MB", 1) if progress.total >= 1e6 else (1e3, "kB", int(progress.total < 1e4))
     total = f"{progress.total / size:,.{digits}f}"
-    return f"{progress.done / size:>{len(total)},.{digits}f} of {total} {name}" if progress.total >= 1e3 else ""
+    return f"{progress.done / size:>{len(total)},.{digits}f} of {total} {name}"
 
 
 def _rate(rate: float, unit: Unit) -> str:

@@ -232,7 +232,7 @@ def test_qmd_alone_says_what_it_is_and_how_to_go_on(qmd: Qmd) -> None:
 
 
 def test_qmd_alone_tells_the_state_of_the_index(vault: Qmd) -> None:
-    assert re.search(r"Index: 3 documents, 3 without vectors \(qmd embed\), updated \d+s ago", vault().out)
+    assert re.search(r"Index: 4 documents, 4 without vectors \(qmd embed\), updated \d+s ago", vault().out)
     assert "Index: nothing indexed yet" in vault("--index", "other").out
 
 

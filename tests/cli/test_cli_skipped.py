@@ -26,9 +26,9 @@ def names(qmd: Qmd) -> list[str]:
 @pytest.mark.parametrize(
     ("files", "there", "hint"),
     [
-        ("a.csv b.csv c.doc", "there are 2 csv, 1 doc", "qmd index {} --all"),
-        ("a.png b.JSON c/README", "there are 1 png, 1 JSON, 1 other", "qmd index {} --all"),
-        ("a.doc", "there is 1 doc", "convert them to markdown or plain text"),
+        ("a.csv b.csv c.doc", "there are 2 .csv, 1 .doc", "qmd index {} --all"),
+        ("a.png b.JSON c/README", "there are 1 .png, 1 .JSON, 1 other", "qmd index {} --all"),
+        ("a.doc", "there is 1 .doc", "convert them to markdown or plain text"),
         ("README", "there is 1 other", "qmd index {} --all"),
         ("", "the folder is empty", "to add it all the same: qmd collection add {}"),
     ],
@@ -74,7 +74,7 @@ def test_a_new_collection_that_holds_nothing_is_added_with_a_warning(qmd: Qmd, h
     assert run.status == 0
     assert "No files found matching pattern.\n" in run.out
     command = f"qmd index {shlex.quote(str(folder))} --all"
-    warning = f"warning: no file in '{folder}' to index; there is 1 txt\nhint: {command}\n"
+    warning = f"warning: no file in '{folder}' to index; there is 1 .txt\nhint: {command}\n"
     assert run.err == warning
     for argv in (("update",), ("index", "--no-embed")):
         run = qmd(*argv)
@@ -86,7 +86,7 @@ def test_a_folder_of_a_collection_that_holds_nothing_says_what_is_there(indexed:
     run = indexed("index", str(folder), "--no-embed")
     assert (run.status, run.err) == (
         0,
-        f"warning: no file in '{folder}' to index; there is 1 csv\nhint: qmd index {shlex.quote(str(folder))} --all\n",
+        f"warning: no file in '{folder}' to index; there is 1 .csv\nhint: qmd index {shlex.quote(str(folder))} --all\n",
     )
 
 
@@ -144,14 +144,14 @@ def test_what_a_folder_holds_besides_is_said_once(qmd: Qmd, home: Path) -> None:
     )
     assert qmd("index", "x", "--no-embed").err.endswith(said)
     assert qmd("index", "--no-embed").err == "", "a refresh of everything need not say it again"
-    assert "Not taken: 2 png, 1 adoc, 1 doc, 5 other\n" in qmd("status").out
+    assert "Not taken: 2 .png, 1 .adoc, 1 .doc, 5 other\n" in qmd("status").out
     qmd("index", "x/sub", "--no-embed")
-    assert qmd("status", "--json").json["notTaken"].startswith("2 png"), "a look at a part says nothing of the whole"
+    assert qmd("status", "--json").json["notTaken"].startswith("2 .png"), "a look at a part says nothing of the whole"
     another = ("--name", "texts", "--separate", "--glob", "**/*.{adoc,log}", "--no-embed")
     assert qmd("index", "x", *another).err == "", "who names a mask has chosen"
-    assert qmd("status", "--json").json["notTaken"] == "2 png, 1 doc, 1 json, 3 other"
+    assert qmd("status", "--json").json["notTaken"] == "2 .png, 1 .doc, 1 .json, 3 other"
     qmd("collection", "rename", "x", "mine")
-    assert qmd("status", "--json").json["notTaken"].startswith("2 png")
+    assert qmd("status", "--json").json["notTaken"].startswith("2 .png")
     qmd("collection", "remove", "mine")
     assert "Not taken" not in qmd("status").out
 

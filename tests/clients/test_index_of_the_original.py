@@ -179,7 +179,7 @@ def test_no_vector_is_lost_to_the_original(met: Client, triggers: bool) -> None:
         open_as_the_original(met, triggers=True)
     (met.notes / "tea.md").write_text("# Tea\n\ngreen tea\n")
     done = met.run("index")
-    assert "6 new, 0 updated, 0 unchanged, 0 removed" in done.stdout
+    assert "✓ notes  6 notes  " in done.stdout
     assert "Embedded 5 chunks (4 reused) from 6 documents" in done.stdout
     assert json.loads(met.ok("search", "tea", "--json"))[0]["path"] == "tea.md"
     assert "sound" in met.ok("doctor")

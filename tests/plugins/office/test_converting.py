@@ -161,7 +161,7 @@ def test_without_the_extra_files_wait_and_texts_stay(shelf: Qmd, home: Path, mon
         remedy = f"to read .pdf: {install_command('files')}"
         assert shelf("index", "b", "--no-embed").err == f"b: skipped 1 file (1 pdf); {remedy}\n"
         assert shelf("update").err == "", "it is said once"
-        assert f"Not taken: 4 pdf; {remedy}\n" in shelf("status").out
+        assert f"Not taken: 4 .pdf; {remedy}\n" in shelf("status").out
     assert "2 new, 1 updated" in shelf("update").out
 
 
