@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore
+from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, RareOption
 from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.indexing.update import UpdateReport
 
-Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: all prose].")]
 Verify = Annotated[bool, Option("--verify", help="Read unchanged files again as well, and check the whole index.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in git checkouts.")]
 
@@ -38,14 +38,34 @@ _WARNINGS_SHOWN = 10
 _COUNTING_S = 2.0
 
 
+class FolderOptions(Struct, frozen=True):
+    """Options for the collections of the named folders."""
+
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None
+    glob: Annotated[
+        str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: all prose].")
+    ] = None
+    all: Annotated[bool, Option("--all", help="Index files of every kind, also code and data.")] = False
+    separate: Annotated[
+        bool, RareOption("--separate", help="Add a second collection for a known folder, with --name.")
+    ] = False
+    no_ignore: NoIgnore = False
+
+    def mask(self, paths: Sequence[Path] | None) -> str | None:
+        """Return the chosen mask, or None for the default.
+
+        Raises:
+            UsageError: `--all` is given without a folder, or with a mask.
+        """
+        if self.all and (self.glob or not paths):
+            raise UsageError("--all needs a folder, and no --glob", "qmd index ~/notes --all")
+        return "**/*" if self.all else self.glob
+
+
 def index(
     invocation: Invocation,
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
-    glob: Glob = None,
-    all_files: Annotated[bool, Option("--all", help="Index files of every kind, also code and data.")] = False,
-    separate: Annotated[bool, Option("--separate", hidden=True)] = False,
-    no_ignore: NoIgnore = False,
+    folder: FolderOptions = FolderOptions(),
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = "auto",
@@ -53,31 +73,24 @@ def index(
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
-    cut_declarations = chunk_strategy == "auto"
-    glob = _mask(glob, paths, all_files)
+    mask = folder.mask(paths)
     locations = invocation.locate(index)
     absolute = [resolve_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         known = [one.path.resolve() for one in opened.collections()]
         for path in () if yes else absolute:
             if path not in known and covers_all_collections(path, locations.home.resolve()):
-                _confirm_all(path, glob or PROSE)
-        flags = {"gitignore": not no_ignore, "separate": separate, "chooses_mask": True}
-        parts = opened.ensure_collections(absolute, name=name, pattern=glob, **flags)
+                _confirm_all(path, mask or PROSE)
+        flags = {"gitignore": not folder.no_ignore, "separate": folder.separate, "chooses_mask": True}
+        parts = opened.ensure_collections(absolute, name=folder.name, pattern=mask, **flags)
         names = [part.collection for part in parts] if paths else None
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
             status, n_pending = _update_all(invocation, update, parts), update.pending()
         if not no_embed and (n_pending or not status):
-            _embed_if_possible(invocation, opened, locations, names, cut_declarations)
+            _embed_if_possible(invocation, opened, locations, names, chunk_strategy == "auto")
     return status
-
-
-def _mask(glob: str | None, paths: Sequence[Path] | None, all_files: bool) -> str | None:
-    if all_files and (glob or not paths):
-        raise UsageError("--all needs a folder, and no --glob", "qmd index ~/notes --all")
-    return "**/*" if all_files else glob
 
 
 def _update_all(invocation: Invocation, update: Update, parts: Sequence[Part]) -> int:

@@ -230,7 +230,7 @@ def test_index_with_a_mask_changes_the_collection_of_the_folder(qmd: Qmd, home: 
     run = qmd("index", "birds", "--glob", "**/*.{md,txt}", "--no-embed")
     assert (run.err, run.out[:24]) == ("✓ birds now takes **/*.{md,txt}\n", "✓ birds  1 new, 7 notes ")
     run = qmd("index", "birds", "--glob", "**/*.nope", "--no-embed")
-    assert (run.status, "there are 6 md, 1 txt" in run.err) == (3, True)
+    assert (run.status, "there are 6 .md, 1 .txt" in run.err) == (3, True)
     assert len(places(qmd)) == 1
 
 
