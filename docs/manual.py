@@ -62,7 +62,7 @@ def _row(option: Row) -> str:
 # --- the man page ---------------------------------------------------------------------------------
 
 _ABOUT = """\
-qmd searches your own markdown files on this machine: by words, by meaning, or both with the best results reranked.
+qmd searches your own notes on this machine: by words, by meaning, or both with the best results reranked.
 Make a folder searchable with "qmd index ~/notes" and ask with "qmd query".
 Results go to stdout; warnings, progress and errors to stderr.
 Options may appear before or after the words, "--" ends them, and "-n5" means "-n 5".
@@ -79,7 +79,7 @@ _FILES = {
 
 def render_man_page() -> str:
     """`qmd.1`, in the macros that every man program knows."""
-    lines = [".TH QMD 1", ".SH NAME", r"qmd \- search your own markdown files", ".SH SYNOPSIS", ".B qmd"]
+    lines = [".TH QMD 1", ".SH NAME", r"qmd \- search your own notes", ".SH SYNOPSIS", ".B qmd"]
     lines += [r"\fIcommand\fR [\fIoptions\fR]", ".SH DESCRIPTION", *map(_roff, _ABOUT.splitlines()), ".SH COMMANDS"]
     for page in _pages():
         lines += [

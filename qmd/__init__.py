@@ -1,4 +1,4 @@
-"""qmd: on-device search over your own markdown.
+"""qmd: on-device search over your own notes.
 
 Takes folders of text and questions; returns ranked documents with the passage that answers. This module imports
 nothing heavy: `import qmd` costs nothing until a name is used. `__all__` lists the public names; start with

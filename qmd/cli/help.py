@@ -263,7 +263,7 @@ def example(command: Command, typed: Sequence[str]) -> str:
 
 
 _PAGE = """\
-qmd {version}: search your own markdown, on this machine
+qmd {version}: search your own notes, on this machine
 
 Usage: qmd <command> [options]
 

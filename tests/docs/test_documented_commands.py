@@ -31,7 +31,7 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*m|\]8;[^\x1b]*\x1b\\)")
 _ANSWER = re.compile(r"^(?:(\d+)  (\S.*?)  .*\b(strong|likely|weak)$|(No \w+ match)\b)", re.MULTILINE)
 """A row of an answer: rank, title and verdict; or the verdict on a whole answer without a good match."""
 
-_SEARCH = re.compile(r"^qmd (?:--index \w+ )?(?:query|search|vsearch|\")(?!.*--files)", re.MULTILINE)
+_SEARCH = re.compile(r"^qmd (?:--index \w+ )?(?:query|search|vsearch|\")(?!.*--(?:files|format files))", re.MULTILINE)
 
 
 def _script(page: str, outputs: Path) -> tuple[str, list[str]]:

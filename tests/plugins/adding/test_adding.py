@@ -41,7 +41,7 @@ TITLES = {
 }
 PLACES = (
     "notes/../out.md notes/a/../../out notes//etc/../.. /tmp/out.md qmd://elsewhere/x.md notes/.git/hooks/x.md"
-    " notes/node_modules notes/a\x07b.md notes/aux.md notes/CLAUDE.md notes/x.txt notes/left-out/x.md"
+    " notes/node_modules notes/a\x07b.md notes/aux.md notes/CLAUDE.md notes/left-out/x.md"
     " notes/linked notes/linked/x.md notes/link.md notes/inner.md notes/twice.md notes/pipe.md notes/pricing.md/x.md"
     f" notes/{'d/' * 9} notes/{'n' * 300}.md"
 )

@@ -150,7 +150,7 @@ def test_a_page_is_found_shown_and_opened_as_a_note(qmd: Qmd, tmp_path: Path, mo
     write_notes(
         folder, {"oven.html": PAGE, "bread.html": "<h1>Bread</h1><h2>rise</h2><p>Slowly.", "a.md": "# A\n\nb\n"}
     )
-    assert "3 new" in qmd("index", str(folder), "--glob", "**/*.{md,html}", "--no-embed").out
+    assert "3 notes" in qmd("index", str(folder), "--glob", "**/*.{md,html}", "--no-embed").out
     assert "oven.html" in qmd("search", "steam", "--files").out
     assert qmd("search", "scripted", "--json").out.strip() == "[]"
     assert "2. second" in qmd("get", "oven.html:9:1").out

@@ -115,7 +115,7 @@ def test_links_lead_to_files_and_to_labels_in_them(qmd: Qmd, tmp_path: Path, mon
         "b.org": ":PROPERTIES:\n:ID: 7-f\n:END:\n#+title: Other\n",
     }
     write_notes(tmp_path / "n", notes)
-    assert "6 new" in qmd("index", str(tmp_path / "n"), "--glob", "**/*.{rst,org,csv,html}", "--no-embed").out
+    assert "6 notes" in qmd("index", str(tmp_path / "n"), "--glob", "**/*.{rst,org,csv,html}", "--no-embed").out
     led = {one: json.loads(qmd("links", one, "--json").out) for one in notes}
     found = {name: [row["file"].removeprefix("qmd://n/") for row in links["outgoing"]] for name, links in led.items()}
     assert found == {
