@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_QMD = 55_800
-MOST_LINES_OF_CORE = 33_600
+MOST_LINES_OF_QMD = 55_850
+MOST_LINES_OF_CORE = 33_700
 """Of all packages but plug-ins."""
 
 MOST_LINES_OF_TESTS = 47_000
