@@ -10,5 +10,8 @@ CODE = "**/*.{py,pyi,pyw,ts,mts,cts,tsx,js,mjs,cjs,jsx,go,rs,java,c,h,cc,cpp,cxx
 OWN_PATTERNS = (DEFAULT_PATTERN, PROSE, PROSE_BUT_HTML, CODE)
 """Masks of new collections; only they match endings in any letter case. `qmd index` chooses one of the last three."""
 
+NAMES = {PROSE: "all prose", PROSE_BUT_HTML: "all prose but HTML", CODE: "source code"}
+"""Mask → its name in texts for people and agents; programs get the mask itself."""
+
 UNWRITTEN_PATTERN = "**/*.md"
 """Mask of a collection whose entry in a configuration file has none."""

@@ -17,7 +17,7 @@ MOST_LINES_OF_QMD = 55_850
 MOST_LINES_OF_CORE = 33_700
 """Of all packages but plug-ins."""
 
-MOST_LINES_OF_TESTS = 47_000
+MOST_LINES_OF_TESTS = 47_200
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 SUMS = ("core", "qmd", "tests", "long tests")

@@ -10,6 +10,7 @@ from msgspec import Struct
 from qmd.app.records import ContextNote
 from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.file_names import to_text
+from qmd.masks import NAMES
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile, fact_lines, fact_values
@@ -82,7 +83,8 @@ def _title(collection: Collection) -> str:
 def mask(collection: Collection) -> str:
     """Describe the files that a collection includes."""
     without = f", not {', '.join(collection.ignore)}" if collection.ignore else ""
-    return collection.pattern + without + ("" if collection.gitignore else ", also what git ignores")
+    which = NAMES.get(collection.pattern, collection.pattern)
+    return which + without + ("" if collection.gitignore else ", also what git ignores")
 
 
 def collection_facts(collection: Collection) -> list[tuple[str, str]]:
@@ -181,7 +183,7 @@ def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     lines = ["Collections"]
     for one in report.collections:
         n_files, updated_at = counts_of(one, report.index.collections)
-        lines += [f"  {_title(one)}", f"    Pattern:  {one_line(one.pattern, LONG_CHARS)}"]
+        lines += [f"  {_title(one)}", f"    Pattern:  {one_line(NAMES.get(one.pattern, one.pattern), LONG_CHARS)}"]
         lines.append(f"    Files:    {n_files} (updated {relative_time(updated_at, now)})")
         if one.context:
             lines.append(f"    Contexts: {len(one.context)}")

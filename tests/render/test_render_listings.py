@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from qmd import status
 from qmd.app.records import ContextNote
-from qmd.masks import DEFAULT_PATTERN
+from qmd.masks import DEFAULT_PATTERN, PROSE
 from qmd.plugins.mcp.presentation import status_text, structured_status
 from qmd.records import Collection, StoredDocument
 from qmd.render.drawing import Screen
@@ -41,6 +41,15 @@ def test_collection_blocks_keep_the_title_and_labels_that_programs_parse() -> No
         "code (qmd://code/) [excluded]\n  Path:     /c\n  Pattern:  **/*.py\n  Ignore:   x/**\n  Files:    0\n" in shown
     )
     assert "  Updated:  5s ago\n" in shown
+
+
+def test_a_mask_that_qmd_chose_has_a_name_for_readers_and_its_text_for_programs() -> None:
+    prose = replace(NOTES, pattern=PROSE)
+    index = replace(INDEX, collections=(replace(COUNTS[0], pattern=PROSE),))
+    assert "    Pattern:  all prose\n" in render_status(StatusReport(index, (prose,)), NOW)
+    assert "(all prose, 3 documents" in status_text(index)
+    assert f"  Pattern:  {PROSE}\n" in render_collections([prose], COUNTS, NOW)
+    assert json.loads(collections_json([prose], COUNTS))[0]["pattern"] == PROSE
 
 
 def test_collection_json_has_every_promised_key() -> None:

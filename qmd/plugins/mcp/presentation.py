@@ -12,6 +12,7 @@ from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocumen
 from qmd.errors import QmdError
 from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.file_names import to_text
+from qmd.masks import NAMES
 from qmd.records import Collection, StoredDocument
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
@@ -156,7 +157,7 @@ def status_text(status: IndexStatus) -> str:
     for collection in content["collections"]:
         lines.append(
             f"    - {one_line(collection['name'])}: {one_line(collection['path'], LONG_CHARS)} "
-            f"({one_line(collection['pattern'])}, "
+            f"({one_line(NAMES.get(collection['pattern'], collection['pattern']))}, "
             f"{collection['documents']} documents, updated {collection['lastUpdated'] or 'never'})"
         )
     return "\n".join(lines)
