@@ -78,11 +78,11 @@ def ensure_collection(
     chooses_mask: bool,
 ) -> Part:
     """Return the collection at `path`, or the part of one; see `Index.ensure_collections`."""
-    from qmd.ingest.exclusion import choose_mask
-
     while (known := _known_at(config := configuration.written(), path, name, pattern, separate)) is None:
         if not (name or separate) and (part := _part_at(config, path, pattern, gitignore=gitignore)) is not None:
             return part
+        from qmd.ingest.exclusion import choose_mask
+
         mask = pattern or (choose_mask(path, gitignore=gitignore) if chooses_mask else DEFAULT_PATTERN)
         _refuse_empty(Collection("", path, mask, gitignore=gitignore))
         check_name(new := name or _free_name(config, path))
@@ -211,7 +211,7 @@ def _find_moved(writer: IndexWriter, one: Collection, paths: Sequence[Path], bas
     sample = [(path, known[path]) for path in sorted(known)[:: len(known) // _SAMPLE + 1]]
     n_texts = len({file.hash for _, file in sample})
     # In a project that has moved, the end of the path is the same.
-    near = [*old.parent.glob("*"), *(base.joinpath(*old.parts[n:]) for n in range(1, len(old.parts) + 1))]
+    near = chain(old.parent.glob("*"), (base.joinpath(*old.parts[n:]) for n in range(1, len(old.parts) + 1)))
     for place in paths or [place for place in near if folder_identity(place) == recorded]:
         n_equal = len({file.hash for path, file in sample if _has_text(place, path, file)})
         if n_equal >= max(_MOVED * n_texts, 1) and folder_identity(place) == recorded:

@@ -173,6 +173,8 @@ class Refresher:
 
 def mark_missing(response: SearchResponse, missing: Mapping[str, Path]) -> SearchResponse:
     """Mark the hits in missing folders, and warn of these."""
+    if not missing:
+        return response
     hits = tuple(replace(hit, is_missing=hit.document.collection in missing) for hit in response.hits)
     warnings = [
         f"folder '{to_text(missing[name])}' of collection '{name}' is missing; if it moved: qmd index NEWPLACE"

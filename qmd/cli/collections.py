@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _Name = Argument(help="Name of the collection.", autocompletion=completion.collections)
 Name = Annotated[str, _Name]
-Mask = Annotated[str, Option("--glob", "--mask", metavar="GLOB", help="Files to index.")]
+_Mask = Option("--glob", "--mask", metavar="GLOB", help="Files to index.")
 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
@@ -49,7 +49,7 @@ def add(
     invocation: Invocation,
     path: Annotated[str, Argument(help="Folder; '.' is this one.")],
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name [default: the folder's].")] = None,
-    mask: Mask = DEFAULT_PATTERN,
+    mask: Annotated[str, _Mask] = DEFAULT_PATTERN,
     no_ignore: NoIgnore = False,
     index: Index = None,
 ) -> int:
@@ -141,7 +141,7 @@ def change(
     invocation: Invocation,
     name: Name,
     path: Annotated[Path | None, Option("--path", metavar="PATH", help="Its folder, after a move.")] = None,
-    mask: Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index.")] = None,
+    mask: Annotated[str | None, _Mask] = None,
     new: Annotated[str | None, Option("--name", metavar="NAME", help="New name.")] = None,
     index: Index = None,
 ) -> int:

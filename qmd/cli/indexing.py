@@ -87,8 +87,9 @@ def index(
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-            status, n_pending = _update_all(invocation, update, parts), update.pending()
-        if not no_embed and (n_pending or not status):
+            status = _update_all(invocation, update, parts)
+            may_embed = not no_embed and (not status or update.pending() > 0)
+        if may_embed:
             _embed_if_possible(invocation, opened, locations, names, chunk_strategy == "auto")
     return status
 

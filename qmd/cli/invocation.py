@@ -108,10 +108,9 @@ class Invocation(Struct, frozen=True):
 
         for warning in warnings:
             kind = kind_of_notice(warning) if self.messages is not None else None
-            mark = locations.cache / f"{locations.key}-{crc32((kind or '').encode()):08x}.shown"
             if kind is None:
                 warn(warning)
-            elif not is_recent(mark, _DAY_S):
+            elif not is_recent(mark := locations.cache / f"{locations.key}-{crc32(kind.encode()):08x}.shown", _DAY_S):
                 renew_mark(mark)
                 say(warning)
 

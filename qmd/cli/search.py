@@ -224,7 +224,9 @@ def _print_notices(response: SearchResponse, invocation: Invocation, locations: 
     invocation.warn_each(locations, response.warnings)
     if response.refreshed and format == "cli":
         say(refreshed_line(response.refreshed))
-    if invocation.command == "query" and invocation.messages is not None:
+    # Most people set none, and the table of variables takes 10 ms to import.
+    has_variables = any(name.startswith("QMD_") for name in invocation.environ)
+    if invocation.command == "query" and invocation.messages is not None and has_variables:
         from qmd.plugins import hooks
 
         strange = hooks.unknown_variables(invocation.environ)

@@ -212,6 +212,7 @@ _CONSTANT = (
     r"^\d+ documents .*need embeddings|^searched by words only: none|^vectors of \d|qmd models pull"
     r"|^(not \w+: )?no \w+ model|^the same text is in|^QMD_\w+ is no variable"
 )
+"""Warnings that apply to every query until the user or a process changes the index."""
 
 
 def kind_of_notice(warning: str) -> str | None:

@@ -20,7 +20,6 @@ from qmd.render.text import kind_of_notice, number_lines
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 _SAFE = "!'()*"
-"""Warnings that apply to every query until the user or a process changes the index."""
 
 PASSAGE_CHARS = 300
 """Longest passage in a result for programs, as in tobi/qmd."""
