@@ -140,8 +140,13 @@ def quantize_columns(matrix: Floats, levels: int) -> tuple[npt.NDArray[np.int8],
     return np.rint(matrix / scales).astype(np.int8), scales.astype(np.float32)
 
 
-def write_int8_graph(weights: Weights, shape: BertShape, producer: str) -> ModelProto:
+def write_int8_graph(
+    weights: Weights, shape: BertShape, producer: str, words: tuple[npt.NDArray[np.uint8], Floats] | None = None
+) -> ModelProto:
     """The encoder as ONNX with signed per-channel INT8 weights and dynamically quantised activations.
+
+    `words` is a word table in 4 bits, which `weights` then lacks: levels (n, hidden / 2), the lower half of a byte
+    first and 8 for zero, and scales (n, hidden / 32).
 
     Input `input_ids`, int64 (batch, tokens); output `last_hidden_state`, float32 (batch, tokens, hidden). Activations
     get one scale per run, so a text's vectors depend slightly on what shares its batch: one text per run keeps them
@@ -150,7 +155,8 @@ def write_int8_graph(weights: Weights, shape: BertShape, producer: str) -> Model
     replaces Add and LayerNormalization by SkipLayerNormalization, which measured four times slower on the CPU.
     """
     graph = _Graph()
-    x = _write_embeddings(graph, weights, shape)
+    word = _write_bytes_table(graph, weights) if words is None else _write_nibbles_table(graph, *words)
+    x = _write_embeddings(graph, weights, shape, word)
     for layer in range(shape.layers):
         x = _write_layer(graph, weights, shape, layer, x)
     dims = ["batch", "tokens"]
@@ -165,21 +171,30 @@ def write_int8_graph(weights: Weights, shape: BertShape, producer: str) -> Model
     return helper.make_model(onnx_graph, opset_imports=opsets, ir_version=8, producer_name=producer)
 
 
-def _write_embeddings(graph: _Graph, weights: Weights, shape: BertShape) -> str:
+def _write_bytes_table(graph: _Graph, weights: Weights) -> str:
     words, scales = quantize_columns(weights["embeddings.word_embeddings.weight"].T, 127)
     graph.constant("words", words.T)
     graph.constant("word_scales", scales[:, None])
     graph.add("Gather", ["words", "input_ids"], "word_levels")
     graph.add("Cast", ["word_levels"], "word_floats", to=TensorProto.FLOAT)
     graph.add("Gather", ["word_scales", "input_ids"], "word_scale")
-    graph.add("Mul", ["word_floats", "word_scale"], "word")
+    return graph.add("Mul", ["word_floats", "word_scale"], "word")
+
+
+def _write_nibbles_table(graph: _Graph, levels: npt.NDArray[np.uint8], scales: Floats) -> str:
+    inputs = [graph.constant("words", levels), "input_ids", graph.constant("word_scales", scales)]
+    sizes = {"bits": 4, "block_size": 2 * levels.shape[1] // scales.shape[1], "gather_axis": 0, "quantize_axis": 1}
+    return graph.add("GatherBlockQuantized", inputs, "word", MICROSOFT, **sizes)
+
+
+def _write_embeddings(graph: _Graph, weights: Weights, shape: BertShape, word: str) -> str:
     # Every text is of segment 0, so its vector is part of the position table.
     positions = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
     graph.constant("positions", positions)
     graph.constant("zero", np.array([0], np.int64))
     graph.add("Shape", ["input_ids"], "n_tokens", start=1, end=2)
     graph.add("Slice", ["positions", "zero", "n_tokens"], "position")
-    return _write_norm(graph, weights, shape, "embeddings.LayerNorm", "word", "position")
+    return _write_norm(graph, weights, shape, "embeddings.LayerNorm", word, "position")
 
 
 def _write_layer(graph: _Graph, weights: Weights, shape: BertShape, layer: int, x: str) -> str:

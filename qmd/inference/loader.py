@@ -15,7 +15,7 @@ from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, EngineProvider, Engines, Expander, Reranker, engine_provider
-from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
+from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, MULTILINGUAL, locate_builtin
 from qmd.inference.models.catalogue import advice_on, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import locate_model
@@ -78,7 +78,9 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     record = find_model(name, role)
     if record is None:
         raise ModelError("it is neither a folder nor in the catalogue", "see: qmd models list")
-    return ModelChoice() if record.tier == BUILT_IN else _fetched(record, settings)
+    if record is MINILM:
+        return ModelChoice()
+    return ModelChoice(record, locate_builtin(record)) if record.tier == BUILT_IN else _fetched(record, settings)
 
 
 def _fetched(record: ModelRecord, settings: EngineSettings) -> ModelChoice:
@@ -93,7 +95,7 @@ def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord
     """Return the record of a user's own folder: of the model that it is named after, else by its files."""
     overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
     known = find_model(folder.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
-    if known is not None:
+    if known is not None and known is not MULTILINGUAL:
         return known
     if role == "embed":
         return hooks.describe_folder(folder, overrides)

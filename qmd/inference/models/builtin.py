@@ -1,9 +1,10 @@
-"""The built-in model: its record, its folder, and the words in its vocabulary."""
+"""The built-in models: their records, their folders, and the words in the vocabulary of the one that ships."""
 
 from __future__ import annotations
 
 import unicodedata
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from qmd.errors import ModelError
@@ -37,6 +38,27 @@ MINILM = ModelRecord(
     ),
 )
 
+MULTILINGUAL = ModelRecord(
+    name="multilingual",
+    role="embed",
+    tier="built-in",
+    repository="intfloat/multilingual-e5-small",
+    revision=UNPINNED,
+    licence="MIT",
+    languages=("*",),
+    scripts=(),
+    formats=(ModelFormat("int8", ModelFile("model.onnx"), "cpu"),),
+    files=(ModelFile("model.onnx.data"), ModelFile("tokenizer.json")),
+    context=512,
+    max_tokens=240,
+    dim=384,
+    pooling="mean",
+    document_prompt="passage: ",
+    query_prompt="query: ",
+    is_fused=True,
+)
+"""The model of the package `qmd-search-multilingual`, which contains it as `qmd_multilingual`."""
+
 MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
 """Name of the built-in reranker, which uses the built-in embedding model's token vectors."""
 
@@ -47,17 +69,24 @@ _SHORTEST_BASE = 4
 """Least letters of a word that may have an ending: too many shorter ones are pieces, and `cas` + `ed` is no word."""
 
 
-def locate_builtin() -> Path:
-    """Return the folder of the built-in model, in an installed package or else in the source tree.
+def locate_builtin(record: ModelRecord = MINILM) -> Path:
+    """Return the folder of a built-in model: of the package that contains it, or else in the source tree.
 
     Raises:
         ModelError: Neither exists, so the installation is incomplete.
     """
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "builtin" / MINILM.folder, package.parent / "models" / MINILM.folder):
-        if (folder / MINILM.formats[0].weights.path).is_file():
+    if record is MULTILINGUAL:
+        found = find_spec("qmd_multilingual")
+        folders = [Path(place) for place in (found and found.submodule_search_locations) or ()]
+        missing, hint = "model 'multilingual' is not installed", "pip install ./models/multilingual from a clone of qmd"
+    else:
+        package = Path(__file__).resolve().parents[2]
+        folders = [package / "builtin" / record.folder, package.parent / "models" / record.folder]
+        missing, hint = f"the built-in model is missing from '{package}'", "reinstall qmd"
+    for folder in folders:
+        if (folder / record.formats[0].weights.path).is_file():
             return folder
-    raise ModelError(f"the built-in model is missing from '{package}'", "reinstall qmd")
+    raise ModelError(missing, hint)
 
 
 def is_word(text: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from qmd.analysis.stopwords import LANGUAGES
-from qmd.inference.models.builtin import MINILM
+from qmd.inference.models.builtin import MINILM, MULTILINGUAL
 from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Pooling, Role
 
 MAX_CONTEXT = 1024
@@ -293,7 +293,7 @@ def advice_on(language: str, *, is_unread: bool = False) -> str:
     return f"{MINILM.name} {reads}; for {name}: qmd models pull {model}{then}"
 
 
-MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)
+MODELS: tuple[ModelRecord, ...] = (MINILM, MULTILINGUAL, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)
 """Every known model, built-in first."""
 
 _GGUF_PREFIXES: Mapping[str, ModelRecord] = {

@@ -16,7 +16,7 @@ _SAMPLES = 16
 def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     """Return the folder with at least one whole format of `record`, or None when it has not been fetched."""
     if record.tier == "built-in":
-        return locate_builtin()
+        return locate_builtin(record)
     folder = models_dir / record.folder
     has_weights = any(file_size(folder / item.weights.path) for item in record.formats)
     has_tokenizer = file_size(folder / "tokenizer.json")
