@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
+    from qmd.inference.records import CosineScale
     from qmd.inference.settings import EngineSettings
     from qmd.progress import Progress
     from qmd.records import Collection
@@ -180,6 +181,10 @@ class ThrottledEmbedder:
     @property
     def max_tokens(self) -> int:
         return self._inner.max_tokens
+
+    @property
+    def scale(self) -> CosineScale | None:
+        return self._inner.scale
 
     def token_starts(self, text: str) -> Sequence[int]:
         # Texts are cut in Python, which blocks every other thread.

@@ -73,6 +73,7 @@ class TokenizedEmbedder:
 
     def __init__(self, record: ModelRecord, tokenizer: Tokenizer) -> None:
         self.record = record
+        self.scale = record.scale
         self._tokenizer = tokenizer
 
     def token_starts(self, text: str) -> Sequence[int]:
