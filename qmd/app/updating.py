@@ -96,12 +96,15 @@ def nothing_to_embed(
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
+    from qmd.inference.records import CosineScale
     from qmd.store.records import STAGING
 
     if request.force or is_words_only():
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
+        return None
+    if model.description.tier != "built-in" and CosineScale.of(writer.facts(), model.fingerprint) is None:
         return None
     is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
     if is_staged or writer.count_pending(model.fingerprint, request.collections)[0]:
