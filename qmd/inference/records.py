@@ -78,14 +78,10 @@ class CosineScale(Struct, frozen=True):
     third: float
 
     @classmethod
-    def of(cls, facts: Mapping[str, str], fingerprint: str) -> CosineScale | None:
-        """Decode the fact of an index on a model; None for any other content, as the index may be untrusted."""
-        found = re.fullmatch(r"(-?\d\.\d{1,6}) (-?\d\.\d{1,6})", facts.get(f"scale:{fingerprint}", ""))
-        return cls(float(found[1]), float(found[2])) if found else None
-
-    def as_fact(self, fingerprint: str) -> dict[str, str]:
-        """Encode the fact that `of` decodes."""
-        return {f"scale:{fingerprint}": f"{self.best:.4f} {self.third:.4f}"}
+    def of(cls, facts: Mapping[str, str], fingerprint: str) -> CosineScale:
+        """Decode the fact of an index, which may be untrusted; without one a model keeps its cosines."""
+        found = re.fullmatch(r"(-?\d\.\d{4}) (-?\d\.\d{4})", facts.get(f"scale:{fingerprint}", ""))
+        return cls(float(found[1]), float(found[2])) if found else MINILM_SCALE
 
     def mapped(self, cosine: float) -> float:
         """Return a cosine on the scale of the built-in English model, for which everything behind it is fitted."""

@@ -85,13 +85,7 @@ class TokenizedEmbedder:
 
     def query_trust(self, text: str) -> float:
         """Return 0 for foreign scripts or unknown words, 0.5 for another language by its words, else near 1."""
-        foreign = foreign_share(text, self.record.scripts)
-        if foreign > MAX_FOREIGN_QUERY_SHARE or self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
-            return 0.0
-        known = self.record.languages
-        if known and "*" not in known and (language_of(text, 2) or known[0]) not in known:
-            return OTHER_LATIN_TRUST
-        return 1.0 - foreign
+        return 0.0 if self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE else trust_of(self.record, text)
 
 
 class OnnxEmbedder(TokenizedEmbedder):
@@ -213,6 +207,15 @@ def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules,
             f"model '{path}' pools its prompt's tokens, which '1_Pooling/config.json' leaves out",
             "use an export with the output 'token_embeddings'",
         )
+
+
+def trust_of(record: ModelRecord, text: str) -> float:
+    """Return how far the record lets a model read a query: 0 for foreign scripts, 0.5 for another language."""
+    foreign, known = foreign_share(text, record.scripts), record.languages
+    if foreign > MAX_FOREIGN_QUERY_SHARE:
+        return 0.0
+    is_foreign = known and "*" not in known and (language_of(text, 2) or known[0]) not in known
+    return OTHER_LATIN_TRUST if is_foreign else 1.0 - foreign
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:
