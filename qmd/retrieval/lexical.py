@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.query import analyze_query, has_user_operators, parse_lex, prefix_form
-from qmd.analysis.scripts import has_cjk, without_accents
+from qmd.analysis.scripts import has_unspaced, without_accents
 from qmd.analysis.stopwords import LANGUAGES, language_of, stop_words_of
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
@@ -143,7 +143,7 @@ def _find_alternatives(
 
 def _is_single_word(term: LexicalTerm) -> bool:
     """Return whether a term is one word, for which a substitute may be searched."""
-    return not (term.excluded or " " in term.fts or has_cjk(term.fts))
+    return not (term.excluded or " " in term.fts or has_unspaced(term.fts))
 
 
 def _find_forms(

@@ -6,12 +6,12 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import islice
 
 from msgspec import Struct
 
-from qmd.analysis.scripts import has_cjk, normal_form, without_cjk, without_latin_accents
+from qmd.analysis.scripts import has_unspaced, marks_as_letters, normal_form, without_unspaced, without_latin_accents
 from qmd.note_names import aliases_of
 from qmd.records import LexicalTerm, StoredDocument
 from qmd.store.sqlite.schema import indexed_form
@@ -66,13 +66,13 @@ def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_docu
     """Return the terms with their `inverse_frequency`, without excluded terms.
 
     A term without documents weighs most: missing words are the mark of a nonsense query. Phrases of a compound word and
-    CJK pairs, half of which cross a word border, weigh nothing then, because their parts are terms as well.
+    character groups, many of which cross a word border, weigh nothing then, because their parts are terms as well.
     """
     weighed = []
     for term, frequency in zip(terms, frequencies, strict=True):
         if term.excluded:
             continue
-        derived = not term.required and (" " in term.fts or has_cjk(term.fts))
+        derived = not term.required and (" " in term.fts or has_unspaced(term.fts))
         weight = inverse_frequency(frequency, n_documents)
         weighed.append(WeightedTerm(term, 0.0 if frequency == 0 and derived else weight))
     return weighed
@@ -92,12 +92,13 @@ def fold(text: str) -> str:
 
 
 def _fold_stretch(match: re.Match[str]) -> str:
-    return without_latin_accents(normal_form("NFKC", match[0]).casefold().replace("\u00ad", ""))
+    plain = without_latin_accents(normal_form("NFKC", match[0]).casefold().replace("\u00ad", ""))
+    return marks_as_letters(plain)
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
     """Return every occurrence of the terms in a folded text, by offset; at most 20,000 for each spelling."""
-    spaced = folded if folded.isascii() else without_cjk(folded)
+    spaced = folded if folded.isascii() else without_unspaced(folded)
     found = [
         Occurrence(start, number)
         for number, weighted in enumerate(terms)
@@ -109,7 +110,7 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 
 def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Iterator[tuple[int, int]]]:
-    """Yield for each spelling of a term the spans of a folded text that the index matches; `spaced` has no CJK."""
+    """Yield for each spelling of a term the spans of a folded text that the index matches; `spaced` has only scripts with spaces."""
     name = fold(term.text)
     # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
@@ -117,10 +118,9 @@ def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Ite
         yield (match.span() for match in re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded))
     for text, star in _QUOTED.findall(term.fts):
         words = tuple(fold(text).split())
-        if has_cjk(text):
-            # Overlapping pairs are joined again and searched literally.
-            run = reduce(lambda run, word: run + (word[-1] if word[:-1] == run[-1:] else word), words)
-            yield (match.span() for match in re.finditer(re.escape(run), folded))
+        if has_unspaced(text):
+            runs = map(re.escape, re.findall(r"[^\W_]+", name) or [name])
+            yield (match.span() for match in re.finditer(r"[\W_]*".join(runs), folded))
         elif words:
             yield _find_words(spaced, words, bool(star))
 
@@ -209,12 +209,12 @@ def _compile_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], re.Pattern[
 def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]:
     """Return the spans (start, end) of `text` that `terms` match, ascending and disjoint.
 
-    Whole words in any form (`linking` for `links`); phrases as one span; pairs of Chinese, Japanese or Korean
-    characters joined. `terms` are those of `SearchResponse.terms`.
+    Whole words in any form (`linking` for `links`); phrases as one span; groups of characters of scripts
+    without spaces joined. `terms` are those of `SearchResponse.terms`.
     """
     folded, origin = _fold_with_origin(text)
     found: list[tuple[int, int]] = []
-    spaced = folded if folded.isascii() else without_cjk(folded)
+    spaced = folded if folded.isascii() else without_unspaced(folded)
     for term in terms:
         for spans in _find_spellings(folded, spaced, term):
             found += islice(spans, MAX_SPANS)

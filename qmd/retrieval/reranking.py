@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from qmd.analysis.scripts import cjk_share
+from qmd.analysis.scripts import unspaced_share
 from qmd.inference.base import Embedder, Reranker
 from qmd.records import LexicalTerm, Scope
-from qmd.retrieval.expansion import CJK_SHARE
+from qmd.retrieval.expansion import UNSPACED_SHARE
 from qmd.retrieval.fusion import INFLUENCES, blend_rerank
 from qmd.retrieval.hits import RankedCandidate
 from qmd.retrieval.matching import WeightedTerm, best_span, inverse_frequency, match_text
@@ -123,7 +123,7 @@ def _can_read(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
         return True
     if embedder is not None and embedder.description.tier == "built-in":
         return embedder.query_trust(text) > 0
-    return cjk_share(text) <= CJK_SHARE
+    return unspaced_share(text) <= UNSPACED_SHARE
 
 
 def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> list[float]:
