@@ -28,7 +28,7 @@ _RUN = f"([{_PAIRED}]+)|[{_TRIPLED}]+"
 """Kept as text: `re` compiles it, for 3 ms, on first use, and most searches never need it."""
 
 _MARK = rf"(?!\w)[{_TRIPLED}]"
-_BREAK = rf"(?<=[{_TRIPLED}])[\u200b-\u200d\u2060]+|[\u200b-\u200d\u2060]+(?=[{_TRIPLED}])"
+_BREAK = rf"[\u200b-\u200d\u2060](?:(?=[{_TRIPLED}])|(?<=[{_TRIPLED}].))"
 """Signs without width, which some writers set between words."""
 
 _MARK_RUN = re.compile(r"[^\0-\x7f\w]{64,}")

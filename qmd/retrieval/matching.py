@@ -96,6 +96,9 @@ def _fold_stretch(match: re.Match[str]) -> str:
     return marks_as_letters(plain)
 
 
+_fold_term = lru_cache(maxsize=1 << 10)(fold)
+
+
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
     """Return every occurrence of the terms in a folded text, by offset; at most 20,000 for each spelling."""
     spaced = folded if folded.isascii() else without_unspaced(folded)
@@ -111,23 +114,22 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Iterator[tuple[int, int]]]:
     """Yield for each spelling of a term the spans of a folded text that the index matches; `spaced` has only scripts with spaces."""
-    name = fold(term.text)
+    name = _fold_term(term.text)
     # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
         border = r"(?!\w)" if name[-1].isalnum() else ""
         yield (match.span() for match in re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded))
     for text, star in _QUOTED.findall(term.fts):
-        words = tuple(fold(text).split())
         if has_unspaced(text):
             runs = map(re.escape, re.findall(r"[^\W_]+", name) or [name])
             yield (match.span() for match in re.finditer(r"[\W_]*".join(runs), folded))
-        elif words:
+        elif words := tuple(fold(text).split()):
             yield _find_words(spaced, words, bool(star))
 
 
 def typed_pattern(term: LexicalTerm) -> re.Pattern[str]:
     """Return a pattern for a term in a folded text as it was typed, between borders of words; `C++` with symbols."""
-    wanted = fold(term.text)
+    wanted = _fold_term(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
     words = (re.findall(r"[^\W_]+", wanted) if is_plain else []) or [wanted]
     first, *rest = map(re.escape, words)
