@@ -1,10 +1,13 @@
-"""Stop words of nine languages, and language detection by them."""
+"""Stop words of nine languages, and language detection by them, by letters and by scripts."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import filterfalse
+from itertools import chain, filterfalse
+
+from qmd.analysis.scripts import script_of
 
 
 def _word_set(text: str) -> frozenset[str]:
@@ -64,10 +67,59 @@ _OTHERS: Mapping[str, frozenset[str]] = {
 
 _NAMES = "German French Spanish Portuguese Italian Dutch Russian Swedish"
 _ACCENTED = "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé"
-_LETTERS = dict(zip(_OTHERS, map(frozenset(map(chr, range(128))).union, _ACCENTED.split()), strict=True))
+_BY_LETTERS = {
+    "pl": ("Polish", "óąćęłńśźż"),
+    "cs": ("Czech or Slovak", "áéíóúýčďěňřšťůž"),
+    "hu": ("Hungarian", "áéíóöúüőű"),
+    "ro": ("Romanian", "âîăşţșț"),
+    "tr": ("Turkish", "âçîöûüğış\u0307"),
+    "vi": ("Vietnamese", "àáâãèéêìíòóôõùúýăđĩũơư" + "".join(map(chr, range(0x1EA1, 0x1EFA, 2)))),
+    "da": ("Danish or Norwegian", "åæø"),
+    "uk": ("Ukrainian", "єіїґ"),
+    "sr": ("Serbian", "ђјљњћџ"),
+    "fa": ("Persian", "پچژگ"),
+}
+_BY_SCRIPT = {
+    "HIRAGANA": ("ja", "Japanese"),
+    "CJK": ("zh", "Chinese"),
+    "HANGUL": ("ko", "Korean"),
+    "GREEK": ("el", "Greek"),
+    "HEBREW": ("he", "Hebrew"),
+    "ARABIC": ("ar", "Arabic"),
+    "DEVANAGARI": ("hi", "Hindi"),
+    "BENGALI": ("bn", "Bengali"),
+    "TAMIL": ("ta", "Tamil"),
+    "GEORGIAN": ("ka", "Georgian"),
+    "ARMENIAN": ("hy", "Armenian"),
+    "THAI": ("th", "Thai"),
+    "LAO": ("lo", "Lao"),
+    "KHMER": ("km", "Khmer"),
+    "MYANMAR": ("my", "Burmese"),
+    "TIBETAN": ("bo", "Tibetan"),
+}
+_ASCII = frozenset(map(chr, range(128)))
+_LETTERS = {
+    **dict(zip(_OTHERS, map(_ASCII.union, _ACCENTED.split()), strict=True)),
+    **{language: _ASCII.union(letters) for language, (_, letters) in _BY_LETTERS.items()},
+}
+# With the letters of Croatian and Slovenian, which have none of their own.
+_USES = Counter(chain("ćčđšž", *(letters - _ASCII for letters in _LETTERS.values())))
+_OWN = {language: {one for one in _LETTERS[language] if _USES[one] == 1} for language in _BY_LETTERS}
+"""Letters of one language alone."""
+
+_SAMPLED = 300
+"""Letters of a text whose script is looked up."""
+
 _FOREIGN = frozenset[str]().union(*_OTHERS.values())
-LANGUAGES: Mapping[str, str] = dict(zip(_OTHERS, _NAMES.split(), strict=True))
+LANGUAGES: Mapping[str, str] = {
+    **dict(zip(_OTHERS, _NAMES.split(), strict=True)),
+    **{language: name for language, (name, _) in _BY_LETTERS.items()},
+    **dict(_BY_SCRIPT.values()),
+}
 """Languages other than English, with their names."""
+
+LISTED = frozenset(_OTHERS)
+"""Those with stop words, of whose words other forms are searched."""
 
 LANGUAGE_MARK = "in0"
 """Prefix of the index term for the language of a document; no text contains `in0de0`."""
@@ -87,12 +139,18 @@ def stop_words_of(words: Sequence[str]) -> frozenset[str]:
 
 
 def language_of(text: str, least: int = 1) -> str | None:
-    """Return the ISO 639-1 language of most words, by its list and letters; a foreign one needs `least` matches.
+    """Return the ISO 639-1 language of most words, by its list, letters or script; a foreign list needs `least` matches.
 
-    None on a tie, as for keywords without a function word.
+    None on a tie, as for keywords without a function word. Ideographs alone are Chinese.
     """
     # A single letter proves nothing: `c` is French, and a programming language.
     return language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
+
+
+def listed_language(text: str, least: int = 1) -> str | None:
+    """Return `language_of` a text if it is one with stop words, English included."""
+    language = language_of(text, least)
+    return language if language == "en" or language in LISTED else None
 
 
 def language_of_words(words: Collection[str], least: int) -> str | None:
@@ -101,11 +159,32 @@ def language_of_words(words: Collection[str], least: int) -> str | None:
     english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
     if len(english) > len(foreign) + len(accents):
         return "en"
+    if accents and (by_script := _language_of_script(words, accents)):
+        return by_script
     signs = {"en": len(english)}
+    by_own = {name: n for name, own in _OWN.items() if (n := sum(not own.isdisjoint(word) for word in accents))}
     for name, listed in _OTHERS.items():
         if common := foreign & listed:
-            signs[name] = len(common) + sum(map(_LETTERS[name].issuperset, accents))
+            signs[name] = len(common) + sum(map(_LETTERS[name].issuperset, accents)) - sum(by_own.values())
+    for name, n_own in by_own.items():
+        if (n_signs := n_own + sum(map(_LETTERS[name].issuperset, accents))) >= 2 * least:
+            signs[name] = n_signs
     best = max(signs, key=signs.__getitem__)
     if list(signs.values()).count(signs[best]) > 1 or not signs[best]:
         return None
-    return best if best == "en" or signs[best] - len(english & _OTHERS[best]) >= least else None
+    return best if best == "en" or signs[best] - len(english & _OTHERS.get(best, english)) >= least else None
+
+
+def _language_of_script(words: Collection[str], accents: Collection[str]) -> str | None:
+    """Return the language of most letters by their script; None for Latin and for a few letters among others."""
+    letters = [one for word in accents for one in word if one >= "\u0370" and one.isalpha()]
+    far = sum(len(word) for word in accents if any(one >= "\u0370" and one.isalpha() for one in word))
+    if 3 * far < sum(map(len, filter(str.isascii, words))) or not letters:
+        return None
+    counts = Counter(map(script_of, letters[:_SAMPLED]))
+    if 10 * (counts["HIRAGANA"] + counts["KATAKANA"]) > counts["CJK"]:
+        return "ja"
+    for language in ("uk", "sr", "fa"):
+        if 50 * sum(map(_OWN[language].__contains__, letters)) > len(letters):
+            return language
+    return _BY_SCRIPT.get(max(counts, key=counts.__getitem__) or "", (None,))[0]
