@@ -58,6 +58,11 @@ def has_unspaced(text: str) -> bool:
     return re.search(_RUN, text) is not None
 
 
+def has_triples(text: str) -> bool:
+    """Return whether `text` contains Thai, Lao, Tibetan, Burmese or Khmer."""
+    return has_unspaced(text) and re.search(f"[{_TRIPLED}]", text) is not None
+
+
 def script_of(letter: str) -> str | None:
     """Return the script of a letter as the first word of its Unicode name (`LATIN`, `CJK`); None for a non-letter."""
     return unicodedata.name(letter, "UNKNOWN").split()[0] if letter.isalpha() else None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import filterfalse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import filterfalse, islice
 from typing import Self
 
 from msgspec import Struct
 
-from qmd.analysis import ANALYSIS_VERSION
+from qmd.analysis import ANALYSIS_VERSION, SIMILAR_VERSION
+from qmd.batching import batches
 from qmd.chunking import CHUNKING_VERSION
 from qmd.file_names import suffix_of
 from qmd.plugins import KINDS, find, hooks
+from qmd.records import Scope
 from qmd.store.base import IndexReader, IndexWriter
 
 
@@ -37,7 +39,7 @@ class Stamp(Struct, frozen=True):
 
     def outdated(self, version: int) -> Callable[[str], bool] | None:
         """Return a test of paths whose part of the index `version` has to make again; None if no file needs it."""
-        if self.version != version:
+        if self.version not in (version, SIMILAR_VERSION):
             return lambda _: True
         changed = {suffix for suffix, _ in self.readers.items() ^ _readers().items() if find(KINDS, suffix)}
         suffixes = changed | set(filter(_is_installed, self.plain))
@@ -56,6 +58,23 @@ def _is_installed(suffix: str) -> bool:
 
 def _readers() -> dict[str, int]:
     return {suffix: kind.version for suffix, kind in KINDS.items() if kind.version}
+
+
+def find_outdated(reader: IndexReader, collection: str, stamp: Stamp, most: int | None) -> Callable[[str], bool] | None:
+    """Return `Stamp.outdated` for a collection, with the paths that are analysed otherwise; at most `most` of them."""
+    outdated = stamp.outdated(ANALYSIS_VERSION)
+    if stamp.version != SIMILAR_VERSION:
+        return outdated
+    paths = frozenset(islice(_analysed_otherwise(reader, collection), most))
+    return (lambda path: path in paths or (outdated is not None and outdated(path))) if paths else outdated
+
+
+def _analysed_otherwise(reader: IndexReader, collection: str) -> Iterator[str]:
+    from qmd.analysis.index import is_analysed_otherwise
+
+    for part in batches(list(reader.iter_documents(Scope(collections=(collection,)))), 64):
+        texts = reader.texts([one.hash for one in part])
+        yield from (one.path for one in part if is_analysed_otherwise(one.path, texts.get(one.hash, "")))
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:

@@ -13,12 +13,12 @@ from msgspec import Struct, field
 
 from qmd import __version__
 from qmd.addresses import is_below
-from qmd.analysis import ANALYSIS_VERSION
+from qmd.analysis import ANALYSIS_VERSION, SIMILAR_VERSION
 from qmd.errors import NotFoundError, QmdError, UnindexableFileError
 from qmd.escapes import message_line
 from qmd.file_names import suffix_of, to_text
 from qmd.files import folder_identity
-from qmd.indexing.stamps import Stamp, stamp_analysis
+from qmd.indexing.stamps import Stamp, find_outdated, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.status import COUNTED, INDEXED, SkippedFile
@@ -312,8 +312,8 @@ def update_collection(
     started = time.monotonic()
     name = collection.name
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{name}"))
-    plain = stamp.still_plain(ANALYSIS_VERSION)
-    outdated = stamp.outdated(ANALYSIS_VERSION)
+    plain = stamp.still_plain(SIMILAR_VERSION if stamp.version == SIMILAR_VERSION else ANALYSIS_VERSION)
+    outdated = find_outdated(writer, name, stamp, QUICK_FILES + 1 if only_if_quick else None)
     is_current = outdated is None
     below = below if is_current else ""
     scan = scan_collection(collection, below)

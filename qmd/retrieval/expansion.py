@@ -18,7 +18,7 @@ STRONG_GAP = 0.15
 """Lead of the first lexical score over the second, as a share of the first."""
 
 UNSPACED_SHARE = 0.3
-"""Share of letters as of `has_unspaced` above which an English-only model is not trusted with a query (measured on Chinese)."""
+"""Share of unspaced characters above which an English-only model is not trusted with a query (measured on Chinese)."""
 
 ESTIMATE_MS = 1500.0
 """Time of one expansion with the full tier's model on two CPU threads."""

@@ -11,7 +11,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from qmd.analysis.scripts import has_unspaced, marks_as_letters, normal_form, without_unspaced, without_latin_accents
+from qmd.analysis.scripts import has_unspaced, marks_as_letters, normal_form, without_latin_accents, without_unspaced
 from qmd.note_names import aliases_of
 from qmd.records import LexicalTerm, StoredDocument
 from qmd.store.sqlite.schema import indexed_form
@@ -113,7 +113,10 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 
 def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Iterator[tuple[int, int]]]:
-    """Yield for each spelling of a term the spans of a folded text that the index matches; `spaced` has only scripts with spaces."""
+    """Yield for each spelling of a term the spans of a folded text that the index matches.
+
+    `spaced` is the text `without_unspaced`.
+    """
     name = _fold_term(term.text)
     # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
