@@ -59,8 +59,8 @@ class _Word(Struct, frozen=True):
 def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
     """Return the optional terms of a plain-language query, each once, in order; operators are not parsed.
 
-    Skips stop words of the query's language unless nothing else remains. Identifiers give a phrase and their parts, runs
-    of scripts without spaces one term per pair or triple of characters. Empty if `text` has no letter or digit.
+    Skips stop words of the query's language unless nothing else remains. Identifiers give a phrase and their parts;
+    scripts without spaces one term per pair or triple of characters. Empty if `text` has no letter or digit.
     """
     words = list(_split_words(text))
     stop = stop_words_of([word.main.text for word in words])
@@ -126,12 +126,9 @@ def _split_words(text: str) -> Iterator[_Word]:
             if not length:
                 yield from _split_plain(piece)
                 continue
-            for group in _groups(piece, length):
+            for at in range(max(len(piece) - length, 0) + 1):
+                group = piece[at : at + length]
                 yield _Word(LexicalTerm(group, _quote(marks_as_letters(group)) + "*" * (len(piece) < length)))
-
-
-def _groups(piece: str, length: int) -> list[str]:
-    return [piece[at : at + length] for at in range(max(len(piece) - length, 0) + 1)]
 
 
 def _is_symbol_name(raw: str) -> bool:

@@ -17,14 +17,15 @@ _TRIPLED = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ecf\u0edc-\u0edf\u0f00\u0f0b\u0f18\u0f19\u0f35-\u0f39\u0f40-\u0fbc"
     "\u1000-\u103f\u1050-\u108f\u109a-\u109d\u1780-\u17d3\u17d7\u17dc\u17dd\ua000-\ua3ff\uaa60-\uaa7f"
 )
-"""Regex class of Thai, Lao, Tibetan, Burmese and Khmer, indexed as triples; with the letters that stand for their marks.
-First by words on the 1,190 Thai questions of XQuAD: pairs .887, pairs of letters with their marks .927, triples .934."""
+"""Regex class of Thai, Lao, Tibetan, Burmese and Khmer, and of the letters for their marks, indexed as triples.
+First by words on the 1,190 Thai questions of XQuAD: pairs .887, pairs of letters with their marks .927, triples .934.
+"""
 
 # First bytes in UTF-8 of scripts of Europe and the Near East, of typographic signs, and of Chinese, Japanese or Korean;
 # and the first two of Thai, Lao and Tibetan, whose first one is that of Indic scripts.
 _NEAR_LATIN, _HAN = bytes(range(0xE1)) + b"\xe2", bytes(range(0xE5, 0xEA))
 _THAI_TO_TIBETAN = [bytes([0xE0, second]) for second in range(0xB8, 0xC0)]
-_RUN = f"([{_PAIRED}]+)|[{_TRIPLED}]+"
+_RUN = f"([{_PAIRED}]+|[{_TRIPLED}]+)"
 """Kept as text: `re` compiles it, for 3 ms, on first use, and most searches never need it."""
 
 _MARK = rf"(?!\w)[{_TRIPLED}]"
@@ -58,11 +59,6 @@ def has_unspaced(text: str) -> bool:
     return re.search(_RUN, text) is not None
 
 
-def has_triples(text: str) -> bool:
-    """Return whether `text` contains Thai, Lao, Tibetan, Burmese or Khmer."""
-    return has_unspaced(text) and re.search(f"[{_TRIPLED}]", text) is not None
-
-
 def script_of(letter: str) -> str | None:
     """Return the script of a letter as the first word of its Unicode name (`LATIN`, `CJK`); None for a non-letter."""
     return unicodedata.name(letter, "UNKNOWN").split()[0] if letter.isalpha() else None
@@ -70,10 +66,8 @@ def script_of(letter: str) -> str | None:
 
 def unspaced_share(text: str) -> float:
     """Return the share of characters as of `has_unspaced` among the letters of `text`, in [0, 1]; 0 without letters."""
-    if not has_unspaced(text):
-        return 0.0
-    n_unspaced = sum(len(run[0]) for run in re.finditer(_RUN, text))
-    return n_unspaced / max(len(_LETTER.findall(text)), n_unspaced)
+    n_unspaced = sum(map(len, re.findall(_RUN, text))) if has_unspaced(text) else 0
+    return n_unspaced / max(len(_LETTER.findall(text)), n_unspaced, 1)
 
 
 def without_accents(text: str) -> str:
@@ -98,12 +92,7 @@ def normalize(text: str) -> str:
         return text
     for sign, plain in _NFKC_SIGNS:
         text = text.replace(sign, plain)
-    folded = normal_form("NFKC", text).casefold()
-    try:
-        folded.encode("utf-8")
-    except UnicodeEncodeError:
-        return folded.encode("utf-8", "replace").decode("utf-8")
-    return folded
+    return normal_form("NFKC", text).casefold().encode("utf-8", "replace").decode("utf-8")
 
 
 def normal_form(form: Literal["NFKC", "NFC", "NFD"], text: str) -> str:
@@ -123,37 +112,29 @@ def _part_run(match: re.Match[str]) -> str:
 
 
 def marks_as_letters(text: str) -> str:
-    """Replace vowels and tones that are marks, which full-text search drops, by letters of the Yi script.
+    """Replace the marks of scripts without spaces, which full-text search drops, by Yi letters; drop zero widths.
 
-    Only in scripts without spaces, where it also removes signs without width. Any letters would do: two marks with the
-    same one belong to different scripts.
+    Any letters would do: two marks with the same one belong to different scripts.
     """
     if not has_unspaced(text):
         return text
     return re.sub(_MARK, lambda mark: chr(0xA000 + (ord(mark[0]) & 0x3FF)), re.sub(_BREAK, "", text))
 
 
+def _group_length(run: str) -> int:
+    return 2 if re.match(f"[{_PAIRED}]", run) else 3
+
+
 def _index_run(match: re.Match[str]) -> str:
-    run, length = match[0], 2 if match[1] else 3
+    run, length = match[0], _group_length(match[0])
     # The last characters start no whole group: kept, so that the prefix search of a shorter query reaches them.
     return f" {' '.join([run[at : at + length] for at in range(len(run))])} "
 
 
 def unspaced_segments(text: str) -> list[tuple[str, int]]:
     """Cut `text` at the borders of unspaced runs into non-empty (piece, length of its character groups, or 0)."""
-    if not has_unspaced(text):
-        return [(text, 0)] if text else []
-    pieces: list[tuple[str, int]] = []
-    position = 0
-    text = re.sub(_BREAK, "", text)
-    for match in re.finditer(_RUN, text):
-        if match.start() > position:
-            pieces.append((text[position : match.start()], 0))
-        pieces.append((match[0], 2 if match[1] else 3))
-        position = match.end()
-    if position < len(text):
-        pieces.append((text[position:], 0))
-    return pieces
+    parts = re.split(_RUN, re.sub(_BREAK, "", text)) if has_unspaced(text) else [text]
+    return [(part, _group_length(part) if number % 2 else 0) for number, part in enumerate(parts) if part]
 
 
 def without_unspaced(text: str) -> str:

@@ -65,61 +65,29 @@ _OTHERS: Mapping[str, frozenset[str]] = {
     ),
 }
 
-_NAMES = "German French Spanish Portuguese Italian Dutch Russian Swedish"
-_ACCENTED = "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé"
-_BY_LETTERS = {
-    "pl": ("Polish", "óąćęłńśźż"),
-    "cs": ("Czech or Slovak", "áéíóúýčďěňřšťůž"),
-    "hu": ("Hungarian", "áéíóöúüőű"),
-    "ro": ("Romanian", "âîăşţșț"),
-    "tr": ("Turkish", "âçîöûüğış\u0307"),
-    "vi": ("Vietnamese", "àáâãèéêìíòóôõùúýăđĩũơư" + "".join(map(chr, range(0x1EA1, 0x1EFA, 2)))),
-    "da": ("Danish or Norwegian", "åæø"),
-    "uk": ("Ukrainian", "єіїґ"),
-    "sr": ("Serbian", "ђјљњћџ"),
-    "fa": ("Persian", "پچژگ"),
-}
-_BY_SCRIPT = {
-    "HIRAGANA": ("ja", "Japanese"),
-    "CJK": ("zh", "Chinese"),
-    "HANGUL": ("ko", "Korean"),
-    "GREEK": ("el", "Greek"),
-    "HEBREW": ("he", "Hebrew"),
-    "ARABIC": ("ar", "Arabic"),
-    "DEVANAGARI": ("hi", "Hindi"),
-    "BENGALI": ("bn", "Bengali"),
-    "TAMIL": ("ta", "Tamil"),
-    "GEORGIAN": ("ka", "Georgian"),
-    "ARMENIAN": ("hy", "Armenian"),
-    "THAI": ("th", "Thai"),
-    "LAO": ("lo", "Lao"),
-    "KHMER": ("km", "Khmer"),
-    "MYANMAR": ("my", "Burmese"),
-    "TIBETAN": ("bo", "Tibetan"),
-}
-_ASCII = frozenset(map(chr, range(128)))
-_LETTERS = {
-    **dict(zip(_OTHERS, map(_ASCII.union, _ACCENTED.split()), strict=True)),
-    **{language: _ASCII.union(letters) for language, (_, letters) in _BY_LETTERS.items()},
-}
-# With the letters of Croatian and Slovenian, which have none of their own.
-_USES = Counter(chain("ćčđšž", *(letters - _ASCII for letters in _LETTERS.values())))
-_OWN = {language: {one for one in _LETTERS[language] if _USES[one] == 1} for language in _BY_LETTERS}
-"""Letters of one language alone."""
+_CODES = "pl cs hu ro tr vi da uk sr fa ja zh ko el he ar hi th lo km my bo"
+_NAMES = (
+    "German,French,Spanish,Portuguese,Italian,Dutch,Russian,Swedish,Polish,Czech or Slovak,Hungarian,Romanian,Turkish,"
+    "Vietnamese,Danish or Norwegian,Ukrainian,Serbian,Persian,Japanese,Chinese,Korean,Greek,Hebrew,Arabic,Hindi,Thai,"
+    "Lao,Khmer,Burmese,Tibetan"
+)
+LANGUAGES: Mapping[str, str] = dict(zip([*_OTHERS, *_CODES.split()], _NAMES.split(","), strict=True))
+"""Languages other than English, with their names: those with stop words, by letters, and by script alone."""
 
-_SAMPLED = 300
-"""Letters of a text whose script is looked up."""
-
+_ACCENTED = (
+    "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé óąćęłńśźż áéíóúýčďěňřšťůž áéíóöúüőű âîăşţșț"
+    " âçîöûüğış\u0307 àáâãèéêìíòóôõùúýăđĩũơưạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ åæø єіїґ ђјљњћџ پچژگ"
+)
+_SCRIPTS = "HIRAGANA CJK HANGUL GREEK HEBREW ARABIC DEVANAGARI THAI LAO KHMER MYANMAR TIBETAN"
+_LETTERS = dict(zip(LANGUAGES, map(frozenset(map(chr, range(128))).union, _ACCENTED.split()), strict=False))
+_BY_SCRIPT = dict(zip(_SCRIPTS.split(), list(LANGUAGES)[len(_LETTERS) :], strict=True))
+# Croatian and Slovenian have no letters of their own.
+_USES = Counter(chain("ćčđšž", *_LETTERS.values()))
+_OWN = {name: {one for one in _LETTERS[name] if _USES[one] == 1} for name in _LETTERS if name not in _OTHERS}
 _FOREIGN = frozenset[str]().union(*_OTHERS.values())
-LANGUAGES: Mapping[str, str] = {
-    **dict(zip(_OTHERS, _NAMES.split(), strict=True)),
-    **{language: name for language, (name, _) in _BY_LETTERS.items()},
-    **dict(_BY_SCRIPT.values()),
-}
-"""Languages other than English, with their names."""
 
-LISTED = frozenset(_OTHERS)
-"""Those with stop words, of whose words other forms are searched."""
+STEMMED = frozenset(_OTHERS)
+"""Languages with stop words, in which other forms of a word are searched."""
 
 LANGUAGE_MARK = "in0"
 """Prefix of the index term for the language of a document; no text contains `in0de0`."""
@@ -138,19 +106,14 @@ def stop_words_of(words: Sequence[str]) -> frozenset[str]:
     return frozenset(word for word in words if word in best)
 
 
-def language_of(text: str, least: int = 1) -> str | None:
-    """Return the ISO 639-1 language of most words, by its list, letters or script; a foreign list needs `least` matches.
+def language_of(text: str, least: int = 1, *, is_listed: bool = False) -> str | None:
+    """Return the ISO 639-1 language of most words by stop words (alone, if `is_listed`), letters or script.
 
-    None on a tie, as for keywords without a function word. Ideographs alone are Chinese.
+    None on a tie, as for keywords without a function word, and with fewer than `least` matches of a foreign language.
     """
     # A single letter proves nothing: `c` is French, and a programming language.
-    return language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
-
-
-def listed_language(text: str, least: int = 1) -> str | None:
-    """Return `language_of` a text if it is one with stop words, English included."""
-    language = language_of(text, least)
-    return language if language == "en" or language in LISTED else None
+    language = language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
+    return language if not is_listed or language in ("en", *_OTHERS) else None
 
 
 def language_of_words(words: Collection[str], least: int) -> str | None:
@@ -159,7 +122,7 @@ def language_of_words(words: Collection[str], least: int) -> str | None:
     english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
     if len(english) > len(foreign) + len(accents):
         return "en"
-    if accents and (by_script := _language_of_script(words, accents)):
+    if by_script := _language_of_script(words, accents):
         return by_script
     signs = {"en": len(english)}
     by_own = {name: n for name, own in _OWN.items() if (n := sum(not own.isdisjoint(word) for word in accents))}
@@ -177,14 +140,15 @@ def language_of_words(words: Collection[str], least: int) -> str | None:
 
 def _language_of_script(words: Collection[str], accents: Collection[str]) -> str | None:
     """Return the language of most letters by their script; None for Latin and for a few letters among others."""
-    letters = [one for word in accents for one in word if one >= "\u0370" and one.isalpha()]
-    far = sum(len(word) for word in accents if any(one >= "\u0370" and one.isalpha() for one in word))
-    if 3 * far < sum(map(len, filter(str.isascii, words))) or not letters:
+    far = [word for word in accents if any(one >= "\u0370" and one.isalpha() for one in word)]
+    # A character of the first three stands for a syllable or more.
+    if not far or 3 * sum(map(len, far)) < sum(map(len, filter(str.isascii, words))):
         return None
-    counts = Counter(map(script_of, letters[:_SAMPLED]))
-    if 10 * (counts["HIRAGANA"] + counts["KATAKANA"]) > counts["CJK"]:
+    letters = list(filter(str.isalpha, "".join(far)))[:300]
+    counts = Counter(map(script_of, letters))
+    if 10 * (counts["HIRAGANA"] + counts["KATAKANA"]) > len(letters):
         return "ja"
     for language in ("uk", "sr", "fa"):
         if 50 * sum(map(_OWN[language].__contains__, letters)) > len(letters):
             return language
-    return _BY_SCRIPT.get(max(counts, key=counts.__getitem__) or "", (None,))[0]
+    return _BY_SCRIPT.get(str(max(counts, key=counts.__getitem__)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from qmd.analysis.stopwords import listed_language
+from qmd.analysis.stopwords import language_of
 from qmd.dates.words import may_name_date
 from qmd.records import Candidate, DateFilter, LexicalTerm, Query, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
@@ -127,7 +127,7 @@ def _find_dates(text: str) -> list[DateSpan]:
     from qmd.dates.relative import find_relative
     from qmd.times import local_today
 
-    language = listed_language(text)
+    language = language_of(text, is_listed=True)
     # English puts the day or the month first; the other languages put the day first.
     found = find_dates(text, day_first=None if language in (None, "en") else True, years=True)
     spans = [one for one in found if is_explicit(text, one)]

@@ -143,16 +143,13 @@ def _explain_no_ranking(
 def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
     """Name a model for a language of the query, or of most notes, that the built-in one does not read, if any."""
     language, is_unread = language_of(text, 2), embedder.query_trust(text) == 0
-    if language not in LANGUAGES or language == "zh":
-        of_notes = run.reader.main_language(run.query.scope)
-        letters = "".join(one for one in text if one.isalpha() and not one.isascii())
-        if language != "zh":
-            language = of_notes if not is_unread else "" if letters else None
-        elif of_notes == "ja":
-            language = of_notes
-        # The Japanese character set has no simplified characters.
-        elif of_notes != "zh" and letters.encode("shift_jis", "ignore").decode("shift_jis") == letters:
-            language = "zh-ja"
+    of_notes = run.reader.main_language(run.query.scope)
+    letters = "".join(one for one in text if one.isalpha() and not one.isascii())
+    # The Japanese character set has no simplified characters.
+    if language == "zh" != of_notes and letters.encode("shift_jis", "ignore").decode("shift_jis") == letters:
+        language = "ja" if of_notes == "ja" else "zh-ja"
+    elif language not in LANGUAGES:
+        language = of_notes if not is_unread else "" if letters else None
     if language is None or embedder.description.tier != "built-in":
         return False
     from qmd.inference.models.catalogue import advice_on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -113,10 +114,7 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 
 def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Iterator[tuple[int, int]]]:
-    """Yield for each spelling of a term the spans of a folded text that the index matches.
-
-    `spaced` is the text `without_unspaced`.
-    """
+    """Yield for each spelling of a term its spans in a folded text; `spaced` is the text `without_unspaced`."""
     name = _fold_term(term.text)
     # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
@@ -230,53 +228,23 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((start, end))
-    if origin is None:
-        return joined
-    return [(origin.start(start), origin.end(end)) for start, end in joined]
+    # A span ends after the accents of its last letter, and never inside a character.
+    return [(origin[start], origin[end] + (origin[end] == origin[end - 1])) for start, end in joined]
 
 
-class _OffsetMap:
-    """Map from folded offsets to offsets of the text, by stretches: (folded offset, offset, whether they agree)."""
-
-    def __init__(self) -> None:
-        self._folded: list[int] = []
-        self._own: list[int] = []
-        self._is_same: list[bool] = []
-
-    def add(self, folded: int, own: int, *, is_same: bool) -> None:
-        """Start a stretch in which folded offsets map one to one, or all to one character."""
-        self._folded.append(folded)
-        self._own.append(own)
-        self._is_same.append(is_same)
-
-    def start(self, offset: int) -> int:
-        """Return the offset of the character at a folded offset."""
-        at = bisect_right(self._folded, offset) - 1
-        return self._own[at] + (offset - self._folded[at]) * self._is_same[at]
-
-    def end(self, offset: int) -> int:
-        """Return the end of the character before a folded offset, with its accents."""
-        at = bisect_right(self._folded, offset) - 1
-        inside = offset - self._folded[at]
-        return self._own[at] + (inside if self._is_same[at] else min(inside, 1))
-
-
-def _fold_with_origin(text: str) -> tuple[str, _OffsetMap | None]:
-    """Return the folded text and the map to the text's offsets; None where they are the same."""
+def _fold_with_origin(text: str) -> tuple[str, Sequence[int]]:
+    """Return the folded text, and the offset in the text of each of its characters and of its end."""
     if text.isascii():
-        return fold(text), None
-    origin = _OffsetMap()
+        return fold(text), range(len(text) + 1)
+    origin = array("I")
     parts: list[str] = []
-    length = 0
     for match in re.finditer(_PIECE, text):
         piece, start = match[0], match.start()
-        folded = fold(piece)
+        parts.append(folded := fold(piece))
         if len(folded) == len(piece):
-            origin.add(length, start, is_same=True)
+            origin.extend(range(start, match.end()))
         else:
-            for number in range(len(piece)):
-                origin.add(length + min(len(fold(piece[:number])), len(folded)), start + number, is_same=False)
-        parts.append(folded)
-        length += len(folded)
-    origin.add(length, len(text), is_same=True)
+            lengths = [len(fold(piece[:number])) for number in range(len(piece))]
+            origin.extend([start + bisect_right(lengths, place) - 1 for place in range(len(folded))])
+    origin.append(len(text))
     return "".join(parts), origin

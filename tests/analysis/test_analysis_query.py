@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
-from qmd.analysis.scripts import unspaced_share, has_unspaced
+from qmd.analysis.scripts import has_unspaced, unspaced_share
 from qmd.records import LexicalTerm
 from qmd.store.sqlite.schema import TOKENIZER
 

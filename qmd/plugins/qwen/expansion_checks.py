@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from qmd.analysis.scripts import has_unspaced, script_of
-from qmd.analysis.stopwords import listed_language, stop_words_of
+from qmd.analysis.stopwords import language_of, stop_words_of
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
 
@@ -122,7 +122,7 @@ def _script_shares(text: str) -> dict[str, float]:
 
 def same_language(query: str, text: str) -> bool:
     """Return False when function words show two different languages; keywords without any show nothing."""
-    ours, theirs = listed_language(query), listed_language(text)
+    ours, theirs = language_of(query, is_listed=True), language_of(text, is_listed=True)
     return ours is None or theirs is None or ours == theirs
 
 
