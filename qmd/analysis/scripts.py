@@ -21,10 +21,10 @@ _TRIPLED = (
 First by words on the 1,190 Thai questions of XQuAD: pairs .887, pairs of letters with their marks .927, triples .934.
 """
 
-# First bytes in UTF-8 of scripts of Europe and the Near East, of typographic signs, and of Chinese, Japanese or Korean;
-# and the first two of Thai, Lao and Tibetan, whose first one is that of Indic scripts.
-_NEAR_LATIN, _HAN = bytes(range(0xE1)) + b"\xe2", bytes(range(0xE5, 0xEA))
-_THAI_TO_TIBETAN = [bytes([0xE0, second]) for second in range(0xB8, 0xC0)]
+# First bytes in UTF-8 of scripts up to U+1FFF and of typographic signs, and of Chinese, Japanese or Korean; first bytes
+# in UTF-16 of Thai and Lao, Tibetan, Burmese, Hangul letters, and Khmer.
+_NEAR, _HAN, _BLOCKS = bytes(range(0xE3)), bytes(range(0xE5, 0xEA)), b"\x0e\x0f\x10\x11\x17"
+_UNSPACED = f"[{_PAIRED}{_TRIPLED}]"
 _RUN = f"([{_PAIRED}]+|[{_TRIPLED}]+)"
 """Kept as text: `re` compiles it, for 3 ms, on first use, and most searches never need it."""
 
@@ -48,15 +48,15 @@ _ACCENTED_LATIN = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
 def has_unspaced(text: str) -> bool:
     """Return whether `text` contains a character of a script without spaces between words, or of Korean."""
     raw = b"" if text.isascii() else text.encode("utf-8", "replace")
-    far = raw.translate(None, _NEAR_LATIN)
     # A Han character decides without the whole class; emoji and their colour modifiers are not of it.
+    far = raw.translate(None, _NEAR)
     if any(map(far.__contains__, _HAN)):
         return True
-    if b"\xe0" not in raw or not any(map(raw.__contains__, _THAI_TO_TIBETAN)):
-        far = far and raw.replace(b"\xf0\x9f", b"").replace(b"\xef\xb8", b"").translate(None, _NEAR_LATIN)
-        if not far:
-            return False
-    return re.search(_RUN, text) is not None
+    far = far and raw.replace(b"\xf0\x9f", b"").replace(b"\xef\xb8", b"").translate(None, _NEAR)
+    if not far and (b"\xe0" in raw or b"\xe1" in raw):
+        blocks = text.encode("utf-16-be", "surrogatepass")[::2]
+        far = blocks if any(map(blocks.__contains__, _BLOCKS)) else b""
+    return far != b"" and re.search(_UNSPACED, text) is not None
 
 
 def script_of(letter: str) -> str | None:

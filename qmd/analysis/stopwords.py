@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, filterfalse
 
-from qmd.analysis.scripts import script_of
-
 
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -122,7 +120,7 @@ def language_of_words(words: Collection[str], least: int) -> str | None:
     english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
     if len(english) > len(foreign) + len(accents):
         return "en"
-    if by_script := _language_of_script(words, accents):
+    if accents and (by_script := _language_of_script(words, accents)):
         return by_script
     signs = {"en": len(english)}
     by_own = {name: n for name, own in _OWN.items() if (n := sum(not own.isdisjoint(word) for word in accents))}
@@ -141,9 +139,11 @@ def language_of_words(words: Collection[str], least: int) -> str | None:
 def _language_of_script(words: Collection[str], accents: Collection[str]) -> str | None:
     """Return the language of most letters by their script; None for Latin and for a few letters among others."""
     far = [word for word in accents if any(one >= "\u0370" and one.isalpha() for one in word)]
-    # A character of the first three stands for a syllable or more.
+    # A character of Chinese, Japanese or Korean is a syllable or more.
     if not far or 3 * sum(map(len, far)) < sum(map(len, filter(str.isascii, words))):
         return None
+    from qmd.analysis.scripts import script_of
+
     letters = list(filter(str.isalpha, "".join(far)))[:300]
     counts = Counter(map(script_of, letters))
     if 10 * (counts["HIRAGANA"] + counts["KATAKANA"]) > len(letters):
