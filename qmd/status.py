@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from qmd.escapes import address_line, message_line
 from qmd.file_names import to_text
-from qmd.records import Collection
 
 
 class CollectionStatus(Struct, frozen=True):
@@ -22,12 +21,8 @@ class CollectionStatus(Struct, frozen=True):
     documents: int
     updated_at: str | None
     include_by_default: bool
-
-    @classmethod
-    def of(cls, collection: Collection, documents: int, updated_at: str | None) -> CollectionStatus:
-        """Return the status of a configured collection."""
-        chosen = collection.include_by_default
-        return cls(collection.name, collection.path, collection.pattern, documents, updated_at, chosen)
+    language: str | None = None
+    """Main language, if it is not English."""
 
 
 INDEXED = "indexed"

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.identifiers import identifier_parts, symbol_terms
-from qmd.analysis.scripts import bigrams, cjk_segments, has_cjk, normalize
+from qmd.analysis.scripts import has_unspaced, marks_as_letters, normalize, unspaced_segments
 from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm
 
@@ -59,8 +59,8 @@ class _Word(Struct, frozen=True):
 def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
     """Return the optional terms of a plain-language query, each once, in order; operators are not parsed.
 
-    Skips stop words of the query's language unless nothing else remains. Identifiers give a phrase and their parts, CJK
-    runs one term per character pair. Empty if `text` has no letter or digit.
+    Skips stop words of the query's language unless nothing else remains. Identifiers give a phrase and their parts;
+    scripts without spaces one term per pair or triple of characters. Empty if `text` has no letter or digit.
     """
     words = list(_split_words(text))
     stop = stop_words_of([word.main.text for word in words])
@@ -94,7 +94,7 @@ def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
 def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
     """Return `term` as a prefix search (`auth` finds `authentication`); None unless it has three letters."""
     match = re.fullmatch(r'"([^\W_]{3,})"', term.fts)
-    return replace(term, fts=f"{term.fts}*") if match and not has_cjk(match[1]) else None
+    return replace(term, fts=f"{term.fts}*") if match and not has_unspaced(match[1]) else None
 
 
 def has_user_operators(text: str) -> bool:
@@ -122,12 +122,13 @@ def _split_words(text: str) -> Iterator[_Word]:
             yield _Word(LexicalTerm(match[0], _quote(symbol)))
         if symbols and _is_symbol_name(match[0]):
             continue
-        for piece, is_cjk in cjk_segments(normalize(match[0])):
-            if not is_cjk:
+        for piece, length in unspaced_segments(normalize(match[0])):
+            if not length:
                 yield from _split_plain(piece)
                 continue
-            for pair in bigrams(piece):
-                yield _Word(LexicalTerm(pair, _quote(pair) + "*" * (len(piece) == 1)))
+            for at in range(max(len(piece) - length, 0) + 1):
+                group = piece[at : at + length]
+                yield _Word(LexicalTerm(group, _quote(marks_as_letters(group)) + "*" * (len(piece) < length)))
 
 
 def _is_symbol_name(raw: str) -> bool:
@@ -136,7 +137,7 @@ def _is_symbol_name(raw: str) -> bool:
 
 
 def _split_plain(raw: str) -> Iterator[_Word]:
-    """Split a piece without spaces or CJK into words: one, or the halves of an elision (`l'homme`, `what's`)."""
+    """Split a piece of a script with spaces into words: one, or the halves of an elision (`l'homme`, `what's`)."""
     halves = _APOSTROPHE.split(raw)
     if len(halves) > 1:
         for half in halves:
@@ -186,20 +187,21 @@ def _quote(text: str) -> str:
 
 
 def _phrase_term(text: str) -> LexicalTerm | None:
-    """Return the words of `text` in sequence, CJK as its character pairs; None without a letter or digit."""
+    """Return the words of `text` in sequence, unspaced runs as groups; None without a letter or digit."""
     tokens: list[str] = []
-    only_single = False
-    for piece, is_cjk in cjk_segments(normalize(text)):
-        if is_cjk:
-            tokens.extend(bigrams(piece))
-            only_single = len(piece) == 1 and len(tokens) == 1
-        else:
-            found = _TOKEN.findall(piece)
+    n_last, only_start = 0, False
+    for piece, length in unspaced_segments(normalize(text)):
+        if length:
+            tokens.extend(marks_as_letters(piece[at : at + length]) for at in range(len(piece)))
+            n_last, only_start = min(length, len(piece)) - 1, len(tokens) == len(piece) < length
+        elif found := _TOKEN.findall(piece):
             tokens.extend(token.lower() for token in found)
-            only_single = only_single and not found
+            n_last, only_start = 0, False
     if not tokens:
         return None
-    return LexicalTerm(" ".join(text.split()), _quote(" ".join(tokens)) + ("*" if only_single else ""))
+    # The text may go on where the phrase ends.
+    tokens = tokens[: len(tokens) - n_last]
+    return LexicalTerm(" ".join(text.split()), _quote(" ".join(tokens)) + ("*" if only_start else ""))
 
 
 def _marked_terms(raw: str, *, excluded: bool) -> list[LexicalTerm]:
@@ -210,7 +212,7 @@ def _marked_terms(raw: str, *, excluded: bool) -> list[LexicalTerm]:
         terms = [LexicalTerm(raw, _quote(symbols[0]))]
     elif raw.endswith("*"):
         terms = _prefix_terms(raw)
-    elif has_cjk(raw) or _APOSTROPHE.search(raw):
+    elif has_unspaced(raw) or _APOSTROPHE.search(raw):
         phrase = _phrase_term(raw)
         terms = [phrase] if phrase else []
     else:

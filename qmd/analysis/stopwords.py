@@ -1,10 +1,11 @@
-"""Stop words of nine languages, and language detection by them."""
+"""Stop words of nine languages, and language detection by them, by letters and by scripts."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import filterfalse
+from itertools import chain, filterfalse
 
 
 def _word_set(text: str) -> frozenset[str]:
@@ -62,12 +63,29 @@ _OTHERS: Mapping[str, frozenset[str]] = {
     ),
 }
 
-_NAMES = "German French Spanish Portuguese Italian Dutch Russian Swedish"
-_ACCENTED = "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé"
-_LETTERS = dict(zip(_OTHERS, map(frozenset(map(chr, range(128))).union, _ACCENTED.split()), strict=True))
+_CODES = "pl cs hu ro tr vi da uk sr fa ja zh ko el he ar hi th lo km my bo"
+_NAMES = (
+    "German,French,Spanish,Portuguese,Italian,Dutch,Russian,Swedish,Polish,Czech or Slovak,Hungarian,Romanian,Turkish,"
+    "Vietnamese,Danish or Norwegian,Ukrainian,Serbian,Persian,Japanese,Chinese,Korean,Greek,Hebrew,Arabic,Hindi,Thai,"
+    "Lao,Khmer,Burmese,Tibetan"
+)
+LANGUAGES: Mapping[str, str] = dict(zip([*_OTHERS, *_CODES.split()], _NAMES.split(","), strict=True))
+"""Languages other than English, with their names: those with stop words, by letters, and by script alone."""
+
+_ACCENTED = (
+    "äöüß àâçèéêëîïôùûüœ áéíñóúü áâãàçéêíóôõú àèéìòù éëï - åäöé óąćęłńśźż áéíóúýčďěňřšťůž áéíóöúüőű âîăşţșț"
+    " âçîöûüğış\u0307 àáâãèéêìíòóôõùúýăđĩũơưạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ åæø єіїґ ђјљњћџ پچژگ"
+)
+_SCRIPTS = "HIRAGANA CJK HANGUL GREEK HEBREW ARABIC DEVANAGARI THAI LAO KHMER MYANMAR TIBETAN"
+_LETTERS = dict(zip(LANGUAGES, map(frozenset(map(chr, range(128))).union, _ACCENTED.split()), strict=False))
+_BY_SCRIPT = dict(zip(_SCRIPTS.split(), list(LANGUAGES)[len(_LETTERS) :], strict=True))
+# Croatian and Slovenian have no letters of their own.
+_USES = Counter(chain("ćčđšž", *_LETTERS.values()))
+_OWN = {name: {one for one in _LETTERS[name] if _USES[one] == 1} for name in _LETTERS if name not in _OTHERS}
 _FOREIGN = frozenset[str]().union(*_OTHERS.values())
-LANGUAGES: Mapping[str, str] = dict(zip(_OTHERS, _NAMES.split(), strict=True))
-"""Languages other than English, with their names."""
+
+STEMMED = frozenset(_OTHERS)
+"""Languages with stop words, in which other forms of a word are searched."""
 
 LANGUAGE_MARK = "in0"
 """Prefix of the index term for the language of a document; no text contains `in0de0`."""
@@ -86,13 +104,14 @@ def stop_words_of(words: Sequence[str]) -> frozenset[str]:
     return frozenset(word for word in words if word in best)
 
 
-def language_of(text: str, least: int = 1) -> str | None:
-    """Return the ISO 639-1 language of most words, by its list and letters; a foreign one needs `least` matches.
+def language_of(text: str, least: int = 1, *, is_listed: bool = False) -> str | None:
+    """Return the ISO 639-1 language of most words by stop words (alone, if `is_listed`), letters or script.
 
-    None on a tie, as for keywords without a function word.
+    None on a tie, as for keywords without a function word, and with fewer than `least` matches of a foreign language.
     """
     # A single letter proves nothing: `c` is French, and a programming language.
-    return language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
+    language = language_of_words(re.findall(r"[^\W\d_]{2,}", text.lower()), least)
+    return language if not is_listed or language in ("en", *_OTHERS) else None
 
 
 def language_of_words(words: Collection[str], least: int) -> str | None:
@@ -101,11 +120,35 @@ def language_of_words(words: Collection[str], least: int) -> str | None:
     english, foreign = ENGLISH.intersection(words), _FOREIGN.intersection(words)
     if len(english) > len(foreign) + len(accents):
         return "en"
+    if accents and (by_script := _language_of_script(words, accents)):
+        return by_script
     signs = {"en": len(english)}
+    by_own = {name: n for name, own in _OWN.items() if (n := sum(not own.isdisjoint(word) for word in accents))}
     for name, listed in _OTHERS.items():
         if common := foreign & listed:
-            signs[name] = len(common) + sum(map(_LETTERS[name].issuperset, accents))
+            signs[name] = len(common) + sum(map(_LETTERS[name].issuperset, accents)) - sum(by_own.values())
+    for name, n_own in by_own.items():
+        if (n_signs := n_own + sum(map(_LETTERS[name].issuperset, accents))) >= 2 * least:
+            signs[name] = n_signs
     best = max(signs, key=signs.__getitem__)
     if list(signs.values()).count(signs[best]) > 1 or not signs[best]:
         return None
-    return best if best == "en" or signs[best] - len(english & _OTHERS[best]) >= least else None
+    return best if best == "en" or signs[best] - len(english & _OTHERS.get(best, english)) >= least else None
+
+
+def _language_of_script(words: Collection[str], accents: Collection[str]) -> str | None:
+    """Return the language of most letters by their script; None for Latin and for a few letters among others."""
+    far = [word for word in accents if any(one >= "\u0370" and one.isalpha() for one in word)]
+    # A character of Chinese, Japanese or Korean is a syllable or more.
+    if not far or 3 * sum(map(len, far)) < sum(map(len, filter(str.isascii, words))):
+        return None
+    from qmd.analysis.scripts import script_of
+
+    letters = list(filter(str.isalpha, "".join(far)))[:300]
+    counts = Counter(map(script_of, letters))
+    if 10 * (counts["HIRAGANA"] + counts["KATAKANA"]) > len(letters):
+        return "ja"
+    for language in ("uk", "sr", "fa"):
+        if 50 * sum(map(_OWN[language].__contains__, letters)) > len(letters):
+            return language
+    return _BY_SCRIPT.get(str(max(counts, key=counts.__getitem__)))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import filterfalse
 from typing import Self
 
 from msgspec import Struct
 
-from qmd.analysis import ANALYSIS_VERSION
+from qmd.analysis import ANALYSIS_VERSION, SIMILAR_VERSION
+from qmd.batching import batches
 from qmd.chunking import CHUNKING_VERSION
 from qmd.file_names import suffix_of
 from qmd.plugins import KINDS, find, hooks
+from qmd.records import Scope
 from qmd.store.base import IndexReader, IndexWriter
 
 
@@ -35,13 +37,13 @@ class Stamp(Struct, frozen=True):
         readers = [f"{suffix}={version}" for suffix, version in self.readers.items()]
         return " ".join([str(self.version), *sorted([*self.plain, *readers])])
 
-    def outdated(self, version: int) -> Callable[[str], bool] | None:
-        """Return a test of paths whose part of the index `version` has to make again; None if no file needs it."""
-        if self.version != version:
+    def outdated(self, version: int, others: Iterable[str] = ()) -> Callable[[str], bool] | None:
+        """Return a test of paths that `version` has to analyse again, `others` among them; None if no file needs it."""
+        if self.version not in (version, SIMILAR_VERSION):
             return lambda _: True
         changed = {suffix for suffix, _ in self.readers.items() ^ _readers().items() if find(KINDS, suffix)}
-        suffixes = changed | set(filter(_is_installed, self.plain))
-        return (lambda path: suffix_of(path) in suffixes) if suffixes else None
+        suffixes, paths = changed | set(filter(_is_installed, self.plain)), frozenset(others)
+        return (lambda path: path in paths or suffix_of(path) in suffixes) if suffixes or paths else None
 
     def still_plain(self, version: int) -> frozenset[str]:
         """Return the suffixes for which nothing has changed: same version, and the grammar is still missing."""
@@ -56,6 +58,15 @@ def _is_installed(suffix: str) -> bool:
 
 def _readers() -> dict[str, int]:
     return {suffix: kind.version for suffix, kind in KINDS.items() if kind.version}
+
+
+def analysed_otherwise(reader: IndexReader, collection: str) -> Iterator[str]:
+    """Yield the paths of documents to which `SIMILAR_VERSION` gave other terms, after reading the texts of all."""
+    from qmd.analysis.index import is_analysed_otherwise
+
+    for part in batches(list(reader.iter_documents(Scope(collections=(collection,)))), 64):
+        texts = reader.texts([one.hash for one in part])
+        yield from (one.path for one in part if is_analysed_otherwise(one.path, texts.get(one.hash, "")))
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:

@@ -7,18 +7,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from qmd import __version__
 from qmd.addresses import is_below
-from qmd.analysis import ANALYSIS_VERSION
+from qmd.analysis import ANALYSIS_VERSION, SIMILAR_VERSION
 from qmd.errors import NotFoundError, QmdError, UnindexableFileError
 from qmd.escapes import message_line
 from qmd.file_names import suffix_of, to_text
 from qmd.files import folder_identity
-from qmd.indexing.stamps import Stamp, stamp_analysis
+from qmd.indexing.stamps import Stamp, analysed_otherwise, stamp_analysis
 from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.status import COUNTED, INDEXED, SkippedFile
@@ -312,8 +313,10 @@ def update_collection(
     started = time.monotonic()
     name = collection.name
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{name}"))
-    plain = stamp.still_plain(ANALYSIS_VERSION)
-    outdated = stamp.outdated(ANALYSIS_VERSION)
+    is_similar = stamp.version == SIMILAR_VERSION
+    plain = stamp.still_plain(SIMILAR_VERSION if is_similar else ANALYSIS_VERSION)
+    by_text = islice(analysed_otherwise(writer, name), QUICK_FILES + 1 if only_if_quick else None) if is_similar else ()
+    outdated = stamp.outdated(ANALYSIS_VERSION, by_text)
     is_current = outdated is None
     below = below if is_current else ""
     scan = scan_collection(collection, below)

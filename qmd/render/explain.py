@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.analysis.scripts import has_cjk
+from qmd.analysis.scripts import has_unspaced
 from qmd.escapes import LONG_CHARS, one_line
 from qmd.records import Contribution, Explanation
 from qmd.render.drawing import shorten, wrap
@@ -135,7 +135,7 @@ def _argue(reasons: Iterable[tuple[float, str]]) -> str:
 
 def _name(some: Sequence[str], words: Collection[str]) -> str:
     """Return `both words are`, `'seat' is` or `3 of 5 words are`, for some of the words of a query."""
-    noun = "character pairs" if all(map(has_cjk, words)) else "words"
+    noun = "character pairs" if all(map(has_unspaced, words)) else "words"
     if len(some) == len(words):
         return {1: "the word is", 2: f"both {noun} are"}.get(len(words), f"all {len(words)} {noun} are")
     quoted = " and ".join(f"'{word}'" for word in some)

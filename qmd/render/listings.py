@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.analysis.stopwords import LANGUAGES
 from qmd.app.records import ContextNote
 from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.file_names import to_text
@@ -180,11 +181,13 @@ def render_status(report: StatusReport, now: datetime) -> str:
 def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     if not report.collections:
         return ["No collections. Run 'qmd index ~/notes' to index markdown files."]
-    lines = ["Collections"]
+    lines, languages = ["Collections"], {one.name: one.language for one in report.index.collections}
     for one in report.collections:
         n_files, updated_at = counts_of(one, report.index.collections)
         lines += [f"  {_title(one)}", f"    Pattern:  {one_line(NAMES.get(one.pattern, one.pattern), LONG_CHARS)}"]
         lines.append(f"    Files:    {n_files} (updated {relative_time(updated_at, now)})")
+        if language := languages.get(one.name):
+            lines.append(f"    Language: {LANGUAGES[language]}")
         if one.context:
             lines.append(f"    Contexts: {len(one.context)}")
         for prefix, note in one.context.items():
@@ -198,6 +201,7 @@ def status_json(report: StatusReport) -> str:
     """Render `status --json`; the first keys are those of the MCP `status` tool."""
     index = report.index
     counts = [counts_of(one, index.collections) for one in report.collections]
+    languages = {one.name: one.language for one in index.collections}
     locks: list[dict[str, int | str]] = []
     if (run := index.holder) is not None:
         locks = [{"lock": "vectors", "owner": run.who, "pid": run.pid, "by": run.by, "startedAt": run.started_at}]
@@ -212,6 +216,7 @@ def status_json(report: StatusReport) -> str:
                     "documents": n_documents,
                     "lastUpdated": updated_at,
                     "include": one.include_by_default,
+                    "language": languages.get(one.name),
                     "contexts": dict(one.context),
                 }
                 for one, (n_documents, updated_at) in zip(report.collections, counts, strict=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.analysis.scripts import has_cjk
+from qmd.analysis.scripts import has_unspaced
 from qmd.escapes import visible
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import kind_of, outline_passage
@@ -250,7 +250,7 @@ def _joined(lines: Sequence[str]) -> list[str]:
             continue
         is_full = len(before) + len(bare.split(" ", 1)[0]) >= longest
         if before and longest in _EDITOR_COLUMNS and is_full and not bare.startswith("[^"):
-            joined[-1] += bare if has_cjk(joined[-1][-1] + bare[0]) else f" {bare}"
+            joined[-1] += bare if has_unspaced(joined[-1][-1] + bare[0]) else f" {bare}"
         else:
             joined.append(bare)
         # Two blanks or a backslash are an intended line break.

@@ -127,7 +127,7 @@ def _find_dates(text: str) -> list[DateSpan]:
     from qmd.dates.relative import find_relative
     from qmd.times import local_today
 
-    language = language_of(text)
+    language = language_of(text, is_listed=True)
     # English puts the day or the month first; the other languages put the day first.
     found = find_dates(text, day_first=None if language in (None, "en") else True, years=True)
     spans = [one for one in found if is_explicit(text, one)]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
 from qmd.inference.records import CosineScale
@@ -149,23 +148,19 @@ def _explain_no_ranking(
 def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
     """Name a model for a language of the query, or of most notes, that the built-in one does not read, if any."""
     language, is_unread = language_of(text, 2), embedder.query_trust(text) == 0
-    if language not in LANGUAGES:
-        language = _language_by_script(text) if is_unread else run.reader.main_language(run.query.scope)
+    of_notes = run.reader.main_language(run.query.scope)
+    letters = "".join(one for one in text if one.isalpha() and not one.isascii())
+    # The Japanese character set has no simplified characters.
+    if language == "zh" != of_notes and letters.encode("shift_jis", "ignore").decode("shift_jis") == letters:
+        language = "ja" if of_notes == "ja" else "zh-ja"
+    elif language not in LANGUAGES:
+        language = of_notes if not is_unread else "" if letters else None
     if language is None or embedder.description.tier != "built-in":
         return False
     from qmd.inference.models.catalogue import advice_on
 
     run.trace.warn(advice_on(language, is_unread=is_unread))
     return True
-
-
-def _language_by_script(text: str) -> str | None:
-    """Return `zh`, `zh-ja` for characters of both languages, "" for another script, None for ASCII."""
-    letters = "".join(one for one in text if one.isalpha() and not one.isascii())
-    if {script_of(one) for one in letters} == {"CJK"}:
-        # The Japanese character set has no simplified characters.
-        return "zh-ja" if letters.encode("shift_jis", "ignore").decode("shift_jis") == letters else "zh"
-    return "" if letters else None
 
 
 def _text(item: SubQuery | str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qmd.analysis.query import has_user_operators, is_identifier_like
-from qmd.analysis.scripts import cjk_share
+from qmd.analysis.scripts import unspaced_share
 from qmd.inference.base import Expansion
 from qmd.retrieval.lexical import LexicalCandidates
 from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold
@@ -17,8 +17,8 @@ STRONG_COVERAGE = 0.999
 STRONG_GAP = 0.15
 """Lead of the first lexical score over the second, as a share of the first."""
 
-CJK_SHARE = 0.3
-"""Share of CJK letters above which an English-only model is not trusted with a query (measured on Chinese)."""
+UNSPACED_SHARE = 0.3
+"""Share of unspaced characters above which an English-only model is not trusted with a query (measured on Chinese)."""
 
 ESTIMATE_MS = 1500.0
 """Time of one expansion with the full tier's model on two CPU threads."""
@@ -59,7 +59,7 @@ def _is_worth_expanding(run: Run, words: LexicalCandidates) -> bool:
     text, embedder = run.query.text, run.engines.embedder
     if has_user_operators(text) or is_identifier_like(text):
         return False
-    if cjk_share(text) > CJK_SHARE and embedder is not None and embedder.query_trust(text) < 0.5:
+    if unspaced_share(text) > UNSPACED_SHARE and embedder is not None and embedder.query_trust(text) < 0.5:
         return False
     # A literal answer: the title of one document contains every term, and no other document comes near it.
     candidates = words.rankings[0].candidates if words.rankings else ()

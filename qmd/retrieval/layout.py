@@ -263,6 +263,7 @@ class TermPlaces:
         self.terms = self._weigh(terms)
         self.total = math.fsum(term.weight for term in self.terms)
         self._terms_by_span: dict[tuple[int, int], frozenset[int]] = {}
+        self._lengths: dict[int, int] = {}
 
     def weight(self, numbers: Iterable[int]) -> float:
         """Return the total weight of several terms."""
@@ -302,7 +303,9 @@ class TermPlaces:
         has_length = self._lines[there + 1] - self._lines[there] == end - start
         if has_length or offset - start > _FOLDED_EXACTLY:
             return self._lines[there] + offset - start
-        return self._lines[there] + len(fold(self._layout.text[start:offset]))
+        if offset not in self._lengths:
+            self._lengths[offset] = len(fold(self._layout.text[start:offset]))
+        return self._lines[there] + self._lengths[offset]
 
     def _skip_addresses(self) -> list[Occurrence]:
         """Return the occurrences without those in web addresses, of terms that also occur elsewhere."""

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.query import analyze_query, has_user_operators, parse_lex, prefix_form
-from qmd.analysis.scripts import has_cjk, without_accents
-from qmd.analysis.stopwords import LANGUAGES, language_of, stop_words_of
+from qmd.analysis.scripts import has_unspaced, without_accents
+from qmd.analysis.stopwords import LANGUAGES, STEMMED, language_of, stop_words_of
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Run, Trace
@@ -118,14 +118,15 @@ def _find_alternatives(
     reader: IndexReader, text: str, frequencies: Mapping[LexicalTerm, int], scope: Scope, trace: Trace
 ) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
     """Return forms of words of other languages than English, and substitutes for unknown words."""
-    typed = language_of(text, 2)
+    typed = language_of(text, 2, is_listed=True)
     of_notes = reader.main_language(scope) if typed in (None, "en") else None
+    of_notes = of_notes if of_notes in STEMMED else None
     language = typed or of_notes or "en"
     forms = {} if language == "en" else _find_forms(reader, frequencies, scope, language)
     unknown = [term for term, frequency in frequencies.items() if not frequency and _is_single_word(term)]
     is_all_unknown = not any(frequencies.values())
     # With one sign of another language its words are not corrected: most are no errors, and one warning lists them.
-    is_foreign = not {language, language_of(text)} <= {"en", None}
+    is_foreign = not {language, language_of(text, is_listed=True)} <= {"en", None}
     unknown_trace = trace if {language, of_notes} <= {"en", None} else Trace()
     substitutes = {
         term: [forms[term]]
@@ -143,7 +144,7 @@ def _find_alternatives(
 
 def _is_single_word(term: LexicalTerm) -> bool:
     """Return whether a term is one word, for which a substitute may be searched."""
-    return not (term.excluded or " " in term.fts or has_cjk(term.fts))
+    return not (term.excluded or " " in term.fts or has_unspaced(term.fts))
 
 
 def _find_forms(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import islice
 
 from msgspec import Struct
 
-from qmd.analysis.scripts import has_cjk, normal_form, without_cjk, without_latin_accents
+from qmd.analysis.scripts import has_unspaced, marks_as_letters, normal_form, without_latin_accents, without_unspaced
 from qmd.note_names import aliases_of
 from qmd.records import LexicalTerm, StoredDocument
 from qmd.store.sqlite.schema import indexed_form
@@ -66,13 +67,13 @@ def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_docu
     """Return the terms with their `inverse_frequency`, without excluded terms.
 
     A term without documents weighs most: missing words are the mark of a nonsense query. Phrases of a compound word and
-    CJK pairs, half of which cross a word border, weigh nothing then, because their parts are terms as well.
+    character groups, many of which cross a word border, weigh nothing then, because their parts are terms as well.
     """
     weighed = []
     for term, frequency in zip(terms, frequencies, strict=True):
         if term.excluded:
             continue
-        derived = not term.required and (" " in term.fts or has_cjk(term.fts))
+        derived = not term.required and (" " in term.fts or has_unspaced(term.fts))
         weight = inverse_frequency(frequency, n_documents)
         weighed.append(WeightedTerm(term, 0.0 if frequency == 0 and derived else weight))
     return weighed
@@ -92,12 +93,16 @@ def fold(text: str) -> str:
 
 
 def _fold_stretch(match: re.Match[str]) -> str:
-    return without_latin_accents(normal_form("NFKC", match[0]).casefold().replace("\u00ad", ""))
+    plain = without_latin_accents(normal_form("NFKC", match[0]).casefold().replace("\u00ad", ""))
+    return marks_as_letters(plain)
+
+
+_fold_term = lru_cache(maxsize=1 << 10)(fold)
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
     """Return every occurrence of the terms in a folded text, by offset; at most 20,000 for each spelling."""
-    spaced = folded if folded.isascii() else without_cjk(folded)
+    spaced = folded if folded.isascii() else without_unspaced(folded)
     found = [
         Occurrence(start, number)
         for number, weighted in enumerate(terms)
@@ -109,25 +114,23 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 
 def _find_spellings(folded: str, spaced: str, term: LexicalTerm) -> Iterator[Iterator[tuple[int, int]]]:
-    """Yield for each spelling of a term the spans of a folded text that the index matches; `spaced` has no CJK."""
-    name = fold(term.text)
+    """Yield for each spelling of a term its spans in a folded text; `spaced` is the text `without_unspaced`."""
+    name = _fold_term(term.text)
     # A name with symbols (`C++`) is one word in the index, but not in a text.
     if name and not re.fullmatch(r"[\w\s]*", name):
         border = r"(?!\w)" if name[-1].isalnum() else ""
         yield (match.span() for match in re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded))
     for text, star in _QUOTED.findall(term.fts):
-        words = tuple(fold(text).split())
-        if has_cjk(text):
-            # Overlapping pairs are joined again and searched literally.
-            run = reduce(lambda run, word: run + (word[-1] if word[:-1] == run[-1:] else word), words)
-            yield (match.span() for match in re.finditer(re.escape(run), folded))
-        elif words:
+        if has_unspaced(text):
+            runs = map(re.escape, re.findall(r"[^\W_]+", name) or [name])
+            yield (match.span() for match in re.finditer(r"[\W_]*".join(runs), folded))
+        elif words := tuple(fold(text).split()):
             yield _find_words(spaced, words, bool(star))
 
 
 def typed_pattern(term: LexicalTerm) -> re.Pattern[str]:
     """Return a pattern for a term in a folded text as it was typed, between borders of words; `C++` with symbols."""
-    wanted = fold(term.text)
+    wanted = _fold_term(term.text)
     is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
     words = (re.findall(r"[^\W_]+", wanted) if is_plain else []) or [wanted]
     first, *rest = map(re.escape, words)
@@ -209,12 +212,12 @@ def _compile_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], re.Pattern[
 def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]:
     """Return the spans (start, end) of `text` that `terms` match, ascending and disjoint.
 
-    Whole words in any form (`linking` for `links`); phrases as one span; pairs of Chinese, Japanese or Korean
-    characters joined. `terms` are those of `SearchResponse.terms`.
+    Whole words in any form (`linking` for `links`); phrases as one span; groups of characters of scripts
+    without spaces joined. `terms` are those of `SearchResponse.terms`.
     """
     folded, origin = _fold_with_origin(text)
     found: list[tuple[int, int]] = []
-    spaced = folded if folded.isascii() else without_cjk(folded)
+    spaced = folded if folded.isascii() else without_unspaced(folded)
     for term in terms:
         for spans in _find_spellings(folded, spaced, term):
             found += islice(spans, MAX_SPANS)
@@ -225,53 +228,23 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((start, end))
-    if origin is None:
-        return joined
-    return [(origin.start(start), origin.end(end)) for start, end in joined]
+    # A span ends after the accents of its last letter, and never inside a character.
+    return [(origin[start], origin[end] + (origin[end] == origin[end - 1])) for start, end in joined]
 
 
-class _OffsetMap:
-    """Map from folded offsets to offsets of the text, by stretches: (folded offset, offset, whether they agree)."""
-
-    def __init__(self) -> None:
-        self._folded: list[int] = []
-        self._own: list[int] = []
-        self._is_same: list[bool] = []
-
-    def add(self, folded: int, own: int, *, is_same: bool) -> None:
-        """Start a stretch in which folded offsets map one to one, or all to one character."""
-        self._folded.append(folded)
-        self._own.append(own)
-        self._is_same.append(is_same)
-
-    def start(self, offset: int) -> int:
-        """Return the offset of the character at a folded offset."""
-        at = bisect_right(self._folded, offset) - 1
-        return self._own[at] + (offset - self._folded[at]) * self._is_same[at]
-
-    def end(self, offset: int) -> int:
-        """Return the end of the character before a folded offset, with its accents."""
-        at = bisect_right(self._folded, offset) - 1
-        inside = offset - self._folded[at]
-        return self._own[at] + (inside if self._is_same[at] else min(inside, 1))
-
-
-def _fold_with_origin(text: str) -> tuple[str, _OffsetMap | None]:
-    """Return the folded text and the map to the text's offsets; None where they are the same."""
+def _fold_with_origin(text: str) -> tuple[str, Sequence[int]]:
+    """Return the folded text, and the offset in the text of each of its characters and of its end."""
     if text.isascii():
-        return fold(text), None
-    origin = _OffsetMap()
+        return fold(text), range(len(text) + 1)
+    origin = array("I")
     parts: list[str] = []
-    length = 0
     for match in re.finditer(_PIECE, text):
         piece, start = match[0], match.start()
-        folded = fold(piece)
+        parts.append(folded := fold(piece))
         if len(folded) == len(piece):
-            origin.add(length, start, is_same=True)
+            origin.extend(range(start, match.end()))
         else:
-            for number in range(len(piece)):
-                origin.add(length + min(len(fold(piece[:number])), len(folded)), start + number, is_same=False)
-        parts.append(folded)
-        length += len(folded)
-    origin.add(length, len(text), is_same=True)
+            lengths = [len(fold(piece[:number])) for number in range(len(piece))]
+            origin.extend([start + bisect_right(lengths, place) - 1 for place in range(len(folded))])
+    origin.append(len(text))
     return "".join(parts), origin

@@ -218,8 +218,12 @@ class IndexReader(Protocol):
     def collection_statuses(self, counts: Mapping[str, int]) -> tuple[CollectionStatus, ...]:
         """Return the status of each collection, given its number of documents."""
         facts = self.facts()
-        known = [(one, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}")) for one in self.collections()]
-        return tuple(CollectionStatus.of(*one) for one in known)
+        found = []
+        for one in self.collections():
+            known = (one.name, one.path, one.pattern, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}"))
+            language = self.main_language(Scope((one.name,)))
+            found.append(CollectionStatus(*known, one.include_by_default, language))
+        return tuple(found)
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
         """Yield every document's file record, some hundred at a time, in the order of storing."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
-from qmd.analysis.scripts import cjk_share, has_cjk
+from qmd.analysis.scripts import has_unspaced, unspaced_share
 from qmd.records import LexicalTerm
 from qmd.store.sqlite.schema import TOKENIZER
 
@@ -210,6 +210,6 @@ def test_prose_does_not_look_like_identifiers(text: str) -> None:
         ("한국어", 1.0),
     ],
 )
-def test_cjk_share_counts_letters(text: str, share: float) -> None:
-    assert cjk_share(text) == pytest.approx(share)
-    assert has_cjk(text) == (share > 0)
+def test_unspaced_share_counts_letters(text: str, share: float) -> None:
+    assert unspaced_share(text) == pytest.approx(share)
+    assert has_unspaced(text) == (share > 0)

@@ -27,9 +27,28 @@ def test_stop_words_are_those_of_the_one_language_that_the_words_show(text: str,
         ("waar staat het bestand van de server", "nl"),
         ("где найти настройки для сервера", "ru"),
         ("kubernetes ingress", None),
+        ("Pchnąć w tę łódź jeża lub ośm skrzyń fig", "pl"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy", "cs"),
+        ("Az őrült írónő kövér fűnyírót vett", "hu"),
+        ("În această țară și în orașul său", "ro"),
+        ("Çocuğun dışarıdaki ağacı gördüğü gün", "tr"),
+        ("Đội bóng nào đã thắng trận đấu", "vi"),
+        ("Hvor mange børn går på øens skole og læser bøger", "da"),
+        ("Де їдять найсмачніші вареники в Києві", "uk"),
+        ("Где се једу најбољи ћевапи у граду", "sr"),
+        ("بهترین رستوران شهر کجاست و چه غذایی دارد", "fa"),
+        ("ما هو أفضل مطعم في المدينة", "ar"),
+        ("πού μπορώ να αγοράσω ψάρια", "el"),
+        ("आज शाम को बाजार से सब्जी लाना है", "hi"),
+        ("醤油の作り方", "ja"),
+        ("周末去哪里吃火锅", "zh"),
+        ("오늘 저녁에 뭐 먹을까", "ko"),
+        ("แมวนอนอยู่บนหลังคา", "th"),
+        ("the letters ć č đ š ž of Croatian", "en"),
+        ("Dvořák and Wałęsa met in the opera of the city ¯\\_(ツ)_/¯", "en"),
     ],
 )
-def test_function_words_tell_the_language(text: str, language: str | None) -> None:
+def test_function_words_letters_and_scripts_tell_the_language(text: str, language: str | None) -> None:
     assert language_of(text) == language
 
 

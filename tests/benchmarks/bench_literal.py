@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qmd.analysis.scripts import has_cjk
+from qmd.analysis.scripts import has_unspaced
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
@@ -76,7 +76,7 @@ def words_of_one_note(texts: Mapping[int, str], limit: int, seed: int) -> dict[s
     holders: dict[str, int] = {}
     counts: Counter[str] = Counter()
     for number, text in texts.items():
-        for word in {token for token in _TOKEN.findall(text) if token.isalpha() and not has_cjk(token)}:
+        for word in {token for token in _TOKEN.findall(text) if token.isalpha() and not has_unspaced(token)}:
             counts[word] += 1
             holders[word] = number
     alone = sorted(word for word, count in counts.items() if count == 1)

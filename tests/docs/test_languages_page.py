@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import qmd
-from qmd.analysis.stopwords import LANGUAGES, stop_words_of
+from qmd.analysis.stopwords import LANGUAGES, STEMMED, stop_words_of
 from qmd.dates.relative import find_relative
 from qmd.inference.models.catalogue import READERS
 
@@ -55,11 +55,11 @@ def test_a_row_says_what_is_done(language: str, notes: qmd.Index) -> None:
     assert (len(stop_words_of(question.split())) > 1) == (common == "yes")
     assert bool(find_relative(ago, date(2026, 3, 18))) == (in_words != "no")
     found = [Path(hit.document.path).stem for hit in notes.search(word, mode="lexical").hits]
-    assert (language in found) == (language != "Thai")
+    assert language in found
 
 
 def test_the_page_has_every_language_that_the_program_has() -> None:
-    assert {*LANGUAGES.values(), "English"} == {name for name, row in _ROW_OF.items() if row[0] == "yes"}
+    assert {*map(LANGUAGES.get, STEMMED), "English"} == {name for name, row in _ROW_OF.items() if row[0] == "yes"}
 
 
 def test_the_model_for_each_language_is_that_of_the_program() -> None:

@@ -10,14 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.errors import NotFoundError
+from qmd.indexing.reading import stored_form
 from qmd.indexing.update import update_collection
-from qmd.records import Collection, LexicalTerm, Scope
+from qmd.records import Collection, IndexTerms, LexicalTerm, Scope
 from qmd.store.base import IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 from qmd.times import UNKNOWN_TIME_NS
+from tests.parsing import parse_document
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -318,3 +321,19 @@ def test_what_another_version_made_is_updated_as_a_whole(writer: IndexWriter, no
     write(notes, "sub/b.md", "second")
     update_collection(writer, Collection("notes", notes), below="sub")
     assert sorted(one.path for one in writer.iter_documents()) == ["a.md", "sub/b.md"]
+
+
+def test_only_notes_in_newly_known_languages_are_analysed_again(writer: IndexWriter, tmp_path: Path) -> None:
+    write(tmp_path, "th.md", "# Note\n\nแมวสีดำนอนอยู่บนหลังคาบ้าน")
+    write(tmp_path, "en.md", "# House\n\nThe black cat sleeps on the roof")
+    assert counts(writer, tmp_path) == (2, 0, 0, 0)
+    # As version 5 might have left them: neither has the terms of its text.
+    for path in ("en.md", "th.md"):
+        document = parse_document(path, (tmp_path / path).read_bytes())
+        size, old = len(document.text.encode()), IndexTerms("", "", path, "old", "")
+        writer.put_documents("notes", [replace(stored_form(document, size, LONG_AGO_NS, 1, 1), terms=old)])
+    stamp = writer.version_stamp("analysis:notes") or ""
+    writer.set_version_stamp("analysis:notes", stamp.replace("6 ", "5 ", 1))
+    counts(writer, tmp_path)
+    assert found(writer, "old") == ["en.md"] and found(writer, "หลั".translate({0xE31: 0xA231})) == ["th.md"]
+    assert writer.version_stamp("analysis:notes") == stamp

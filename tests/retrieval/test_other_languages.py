@@ -4,9 +4,11 @@ import sys
 
 import pytest
 
+from qmd.analysis.query import parse_lex
 from qmd.inference.models.catalogue import READERS
 from qmd.records import SearchResponse
 from qmd.retrieval.lexical import MAX_TERMS, MAX_UNKNOWN
+from qmd.retrieval.matching import find_spans
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import SearchRequest
@@ -111,3 +113,43 @@ def test_the_english_reranker_leaves_other_languages_alone_whatever_model_embeds
         found = search(index, engines, parse_query(question), SearchRequest(rerank=True))
         assert len(reranker.calls) == calls
         assert not any("rerank" in warning for warning in found.warnings)
+UNSPACED = {
+    "th": ("แมวสีดำนอนอยู่บนหลังคาบ้านของเพื่อนบ้านทุกเช้า", "หลังคา"),
+    "lo": ("ແມວສີດຳນອນຢູ່ເທິງຫຼັງຄາເຮືອນທຸກເຊົ້າ", "ຫຼັງຄາ"),
+    "km": ("ឆ្មាខ្មៅ\u200bដេក\u200bលើ\u200bដំបូលផ្ទះរៀងរាល់ព្រឹក", "ដេកលើដំបូល"),
+    "my": ("ကြောင်နက်သည် မနက်တိုင်း အိမ်ခေါင်မိုးပေါ်တွင် အိပ်သည်", "ခေါင်မိုး"),
+    "bo": ("ཞི་མི་ནག་པོ་དེ་ཉིན་ལྟར་ཁང་པའི་ཐོག་ལ་ཉལ་གྱི་ཡོད།", "ཁང་པའི་ཐོག"),
+}
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+def test_a_word_inside_a_sentence_without_spaces_is_found_and_marked(language: str) -> None:
+    text, word = UNSPACED[language]
+    index = NoteIndex()
+    for other, (sentence, _) in UNSPACED.items():
+        index.add(f"{other}.md", f"# Note\n\nReleased 2024: {sentence}\n")
+    found = answer(index, word)
+    assert (paths(found), found.warnings) == ([f"{language}.md"], ())
+    marked = {text[start:end].replace("\u200b", "") for start, end in find_spans(text, found.terms)}
+    assert marked == {word}
+    assert paths(answer(index, f'"{text.replace(chr(0x200B), "")[:16]}"')) == [f"{language}.md"]
+
+
+def test_ideographs_are_japanese_in_japanese_notes_and_english_questions_get_the_advice() -> None:
+    index = NoteIndex(fakes.HashingEmbedder(trust=0.0))
+    for number in range(3):
+        index.add(f"{number}.md", f"# 醤油{number}\n\n醤油は大豆と小麦から作られる調味料です。\n")
+    assert index.main_language() == "ja"
+    assert any("for Japanese: " in line for line in answer(index, "醤油").warnings)
+    index.embedder = fakes.HashingEmbedder()
+    advice = [line for line in answer(index, "what is the sauce made of").warnings if "models pull" in line]
+    assert len(advice) == 1 and "for Japanese: " in advice[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["ก" + "\u0e49" * 1_000_000, "\ud800แมว\udfffneko猫", "\u0e49" * 999 + "猫" + "\u17d2" * 999]
+)
+def test_hostile_marks_and_halves_of_characters_are_searched_like_any_text(text: str) -> None:
+    index = NoteIndex()
+    index.add("a.md", text.encode("utf-8", "replace").decode())
+    assert answer(index, text[:200]).hits is not None and find_spans(text[:5_000], parse_lex(text[:50])) is not None

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from qmd.analysis.scripts import has_cjk, script_of
+from qmd.analysis.scripts import has_unspaced, script_of
 from qmd.analysis.stopwords import language_of, stop_words_of
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
@@ -115,14 +115,14 @@ def _script_shares(text: str) -> dict[str, float]:
     for letter in text:
         script = script_of(letter)
         if script is not None:
-            counts[script] += 3 if has_cjk(letter) else 1
+            counts[script] += 3 if has_unspaced(letter) else 1
     total = counts.total()
     return {script: count / total for script, count in counts.items()}
 
 
 def same_language(query: str, text: str) -> bool:
     """Return False when function words show two different languages; keywords without any show nothing."""
-    ours, theirs = language_of(query), language_of(text)
+    ours, theirs = language_of(query, is_listed=True), language_of(text, is_listed=True)
     return ours is None or theirs is None or ours == theirs
 
 
@@ -147,7 +147,7 @@ def _terms(text: str) -> set[str]:
     words = _words(text)
     stop = stop_words_of(words)
     for word in words:
-        if has_cjk(word[0]):
+        if has_unspaced(word[0]):
             terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
         elif word not in stop and (len(word) >= 3 or not word.isalpha()):
             terms.add(word[:_STEM])
