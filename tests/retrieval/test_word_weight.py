@@ -18,8 +18,9 @@ APART = "Nobody objected and the next point was taken. " * 12
 
 
 def notes(reader: NoteIndex) -> NoteIndex:
-    reader.add("tomatoes.md", "# Summer\n\nTomatoes are ripe when red.\n")
-    reader.add("minutes.md", f"# Minutes\n\nA scarlet cover.\n{APART}\nFruits for lunch.\n{APART}\nAn eatable cake.\n")
+    reader.add("tomatoes.md", "# Summer\n\nTomatoes turn ripe and red late in the year, after weeks of sun.\n")
+    reader.add("minutes.md", f"# Scarlet\n\nMinutes.\n{APART}\nFruits for lunch, fruits.\n{APART}\nAn eatable cake.\n")
+    reader.add("salad.md", "# Salad\n\nRed peppers, ripe and hot.\n")
     for name in ("cooking", "travel", "music", "chess", "sewing"):
         reader.add(f"{name}.md", f"# About {name}\n\nA few lines about {name} for later.\n")
     return reader
@@ -52,8 +53,11 @@ def test_words_that_no_note_contains_count_as_not_found() -> None:
 
 
 def test_vectors_weigh_no_more_than_the_model_is_trusted() -> None:
+    certain = vector_weight(ask(notes(NoteIndex(EMBEDDER)), "scarlet fruits eatable"))
     doubted = fakes.HashingEmbedder(trust=0.5, synonyms=EMBEDDER.synonyms)
-    assert vector_weight(ask(notes(NoteIndex(doubted)), "scarlet fruits eatable", doubted)) < 0.5
+    assert vector_weight(ask(notes(NoteIndex(doubted)), "scarlet fruits eatable", doubted)) == pytest.approx(
+        0.5 * certain
+    )
 
 
 def test_a_reworded_question_whose_words_are_scattered_finds_the_note_by_its_meaning() -> None:
@@ -65,10 +69,10 @@ def test_a_reworded_question_whose_words_are_scattered_finds_the_note_by_its_mea
 class RecordingIndex(NoteIndex):
     """An index that records the hashes of all texts that are read."""
 
-    read: list[str] = []
+    read: tuple[str, ...] = ()
 
     def texts(self, hashes: Sequence[str]) -> dict[str, str]:
-        self.read = [*self.read, *hashes]
+        self.read += (*hashes,)
         return super().texts(hashes)
 
 
@@ -76,6 +80,6 @@ class RecordingIndex(NoteIndex):
 def test_a_text_is_read_once_for_the_weight_and_the_passage(mode: Mode) -> None:
     reader = RecordingIndex(EMBEDDER)
     notes(reader)
-    reader.read = []
+    reader.read = ()
     assert ask(reader, "how do scarlet fruits become eatable in summer", mode=mode).hits
     assert len(reader.read) == len(set(reader.read)) > 0
