@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -69,6 +71,29 @@ class EmbedOverrides(Struct, frozen=True):
     """For a folder's model: the leading values that are kept; for a server's: the required size of its vectors."""
 
 
+class CosineScale(Struct, frozen=True):
+    """Two cosines of a model, measured without labels: means over questions of the best and the third passage."""
+
+    best: float
+    third: float
+
+    @classmethod
+    def of(cls, facts: Mapping[str, str], fingerprint: str) -> CosineScale:
+        """Decode the fact of an index, which may be untrusted; without one a model keeps its cosines."""
+        found = re.fullmatch(r"(-?\d\.\d{4}) (-?\d\.\d{4})", facts.get(f"scale:{fingerprint}", ""))
+        return cls(float(found[1]), float(found[2])) if found else MINILM_SCALE
+
+    def mapped(self, cosine: float) -> float:
+        """Return a cosine on the scale of the built-in English model, or as it is if all texts are alike to the model."""
+        spread = self.best - self.third
+        if self == MINILM_SCALE or not spread >= 0.02:  # also for NaN
+            return cosine
+        return MINILM_SCALE.third + (MINILM_SCALE.best - MINILM_SCALE.third) / spread * (cosine - self.third)
+
+
+MINILM_SCALE = CosineScale(0.676, 0.138)
+
+
 class ModelRecord(Struct, frozen=True):
     """A model: identity, files, and everything that changes what it computes."""
 
@@ -102,6 +127,8 @@ class ModelRecord(Struct, frozen=True):
     """The network, if `qmd.plugins.models` can write its graph."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
+    scale: CosineScale | None = None
+    """Scale of its cosines; None for models whose scale is measured when an index gets their vectors."""
 
     @property
     def prompt_style(self) -> PromptStyle:

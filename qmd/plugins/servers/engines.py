@@ -109,13 +109,20 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
     """An `Embedder` over a server."""
 
     role = "embed"
+    scale = None
 
     def __init__(self, client: RemoteClient) -> None:
         super().__init__(client, EMBED_APIS, read_vectors)
         self._dim = client.settings.dim
         self._asks_for_dim = self._truncates = False
         self._cut: str | None = None
-        self.max_tokens = client.settings.max_tokens
+        settings = client.settings
+        self.max_tokens = settings.max_tokens
+        self.handling = (
+            "pooling: the server's",
+            f"prompts: query {settings.query_prompt!r}, document {settings.document_prompt!r} (your settings)",
+            f"length: {settings.max_tokens} tokens a chunk (QMD_EMBED_MAX_TOKENS)",
+        )
 
     @property
     def dim(self) -> int:
