@@ -82,6 +82,8 @@ class LexicalCandidates(Struct, frozen=True):
     """Texts of the very best, by hash,"""
     matched: Mapping[int, MatchedText] = {}
     """and what `terms` match in them, by document id; read only where the weight of words depends on it."""
+    weight: float = 0.0
+    """This weight in [0, 1], of their share next to vectors."""
 
     @property
     def terms(self) -> tuple[WeightedTerm, ...]:
