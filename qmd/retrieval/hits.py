@@ -130,7 +130,8 @@ def build_hits(
                 continue
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = scale.matched.get(document.id) or match_text(text, scale.terms, before=names)
-            evidence = _collect_evidence(matched, len(names), entry, ranked, scale)
+            rival = ranked[min(1, len(ranked) - 1)] if entry is ranked[0] else ranked[0]
+            evidence = _collect_evidence(matched, len(names), entry, rival, scale)
             raw.append(scale.judge(evidence))
             if len(shown) < request.limit:
                 passage, passages = choose_passages(
@@ -165,15 +166,10 @@ def build_hits(
 
 
 def _collect_evidence(
-    matched: MatchedText,
-    names_end: int,
-    entry: RankedCandidate,
-    ranked: Sequence[RankedCandidate],
-    scale: RelevanceScale,
+    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: RelevanceScale
 ) -> Evidence:
-    """Return the evidence for one document of those in `ranked`; its names end at `names_end`."""
+    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other."""
     chunk, parts = entry.chunk, entry.fused.contributions
-    rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
     # Folding may move that border by a letter or two, which hardly changes the evidence.
     terms = scale.terms[: scale.n_judged]
     occurrences = [occurrence for occurrence in matched.occurrences if occurrence.term < len(terms)]
