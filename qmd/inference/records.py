@@ -84,7 +84,7 @@ class CosineScale(Struct, frozen=True):
         return cls(float(found[1]), float(found[2])) if found else MINILM_SCALE
 
     def mapped(self, cosine: float) -> float:
-        """Return a cosine on the scale of the built-in English model, or as it is if all texts are alike to the model."""
+        """Return a cosine on the scale of the built-in model; unchanged if all texts are nearly alike to this one."""
         spread = self.best - self.third
         if self == MINILM_SCALE or not spread >= 0.02:  # also for NaN
             return cosine

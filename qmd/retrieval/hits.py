@@ -179,7 +179,7 @@ def _collect_evidence(
         coverage=coverage(occurrences, terms),
         window=window,
         mass=sum(term.weight for term in terms) / inverse_frequency(0, scale.n_documents),
-        cosine=chunk.score if chunk is not None else None,
+        cosine=min(chunk.score, 1.0) if chunk is not None else None,
         in_names=coverage(in_names, terms),
         n_terms=len(terms),
         n_documents=scale.n_documents,
