@@ -280,7 +280,7 @@ def advice_on(language: str, *, is_unread: bool = False) -> str:
     """Return the advice for a language other than English; `is_unread` means that only words were searched."""
     name = {"zh": "Chinese", "zh-ja": "Chinese or Japanese", **LANGUAGES}.get(language, "other languages")
     reads = "cannot read the query's script: searched by words only" if is_unread else "reads English"
-    step = f"set QMD_EMBED_MODEL to '{MULTILINGUAL.name}', then: qmd index"
+    step = "qmd embed --force"
     if find_builtin(MULTILINGUAL) is None:
         step = f"the package {PACKAGE}, see: qmd models pull {MULTILINGUAL.name}"
     return f"{MINILM.name} {reads}; for {name}: {step}"
