@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from qmd.distributions import TWINS
 
-MODEL = "multilingual"
-"""The built-in model in a package of its own, and its project's folder."""
+MODEL = "multilingual"  # the built-in model in a package of its own, and its project's folder
 
 
 class Installation(Struct, frozen=True):
@@ -51,7 +50,7 @@ def find_installation() -> Installation:
 def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
     """Return the command that adds an extra to the environment at `prefix`; for None it installs the CPU build.
 
-    `MODEL` is its package instead of an extra. The command names the source of this installation: a name alone is only
+    For `MODEL` it adds that package. The command names the source of this installation: a name alone is only
     used for a package index, as on another index that name may belong to someone else.
     """
     here, extras, is_windows = find_installation(), {extra} - {None, MODEL}, platform == "win32"
