@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from qmd.distributions import TWINS
 
+MODEL = "multilingual"  # the built-in model in a package of its own, and its project's folder
+
 
 class Installation(Struct, frozen=True):
     """The source of this program, as its installer recorded it; without a record its own folder."""
@@ -48,10 +50,10 @@ def find_installation() -> Installation:
 def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
     """Return the command that adds an extra to the environment at `prefix`; for None it installs the CPU build.
 
-    The command names the source of this installation: a name alone is only used for a package index, as on another
-    index that name may belong to someone else.
+    For `MODEL` it adds that package. The command names the source of this installation: a name alone is only
+    used for a package index, as on another index that name may belong to someone else.
     """
-    here, extras, is_windows = find_installation(), {extra} - {None}, platform == "win32"
+    here, extras, is_windows = find_installation(), {extra} - {None, MODEL}, platform == "win32"
     program, name, place = here.program, here.name, here.place
     gone = f"-y {name} {TWINS[1][0]} {TWINS[2][0]}"
     if (prefix / "pipx_metadata.json").is_file():
@@ -72,8 +74,20 @@ def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform
             name, place = TWINS[0][1], place.replace("qmd_search-", "qmd_search_cpu-")
     if is_built and (extra is None or here.is_cpu):
         start += '$env:QMD_RUNTIME="cpu"; ' if is_windows else "QMD_RUNTIME=cpu "
-    wanted = _requirement(name, place, sorted(map(str, extras)))
-    return f"{start}{program} install{here.flag} " + (f'"{wanted}"' if is_windows else shlex.quote(wanted))
+    wanted = [_requirement(name, place, sorted(map(str, extras)))]
+    if extra == MODEL:
+        tool = [*wanted, "--with"] if program == "uv tool" else []  # alone it would get its own environment
+        wanted = [*tool, _model_source(place)]
+    quoted = (f'"{one}"' if is_windows else shlex.quote(one) for one in wanted)
+    return f"{start}{program} install{here.flag} {' '.join(quoted)}"
+
+
+def _model_source(place: str) -> str:
+    """Return the multilingual model's project in the source at `place`, or in a clone."""
+    if "+" in place:
+        return f"{place}#subdirectory=models/{MODEL}"
+    folder = f"{_requirement('', place, ())}/models/{MODEL}"
+    return folder if place.startswith("file:") and Path(folder).is_dir() else f"./models/{MODEL}"
 
 
 def _requirement(name: str, place: str, extras: Sequence[str]) -> str:

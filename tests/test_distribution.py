@@ -11,6 +11,8 @@ import pytest
 
 import qmd
 from qmd.cli.app import main
+from qmd.inference.models.builtin import PACKAGE
+from qmd.installation import MODEL
 
 ROOT = Path(__file__).parents[1]
 _PLACES = ("qmd", "docs", "models", ".ci", "justfile", "pyproject.toml", *(file.name for file in ROOT.glob("*.md")))
@@ -80,6 +82,18 @@ def test_the_installed_distribution_is_ours_and_brings_the_command() -> None:
     scripts = [one for one in metadata.distribution("qmd-search").entry_points if one.group == "console_scripts"]
     # `uvx qmd-search` runs the command with the name of the distribution.
     assert {one.name: one.value for one in scripts} == dict.fromkeys(("qmd", "qmd-search"), "qmd.__main__:run")
+
+
+def test_the_wheel_of_the_program_contains_one_model_and_the_other_has_a_project_of_its_own() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert (wheel["packages"], [*wheel["force-include"]]) == (["qmd"], ["models/all-minilm-l6-v2"])
+    licences = {file.parent.name for one in project["project"]["license-files"] for file in ROOT.glob(one)}
+    assert licences == {ROOT.name, "all-minilm-l6-v2"}
+    other = tomllib.loads((ROOT / f"models/{MODEL}/pyproject.toml").read_text("utf-8"))
+    assert other["project"]["name"] == PACKAGE
+    # Nobody has registered the name, so no extra may ask an index for it.
+    assert PACKAGE not in str(project["project"])
 
 
 MANIFESTS = (".claude-plugin/marketplace.json", *(f"docs/agents/{name}" for name in (

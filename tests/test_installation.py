@@ -1,6 +1,7 @@
 """Commands that change the installation, and packages that overwrite each other."""
 
 import json
+import re
 import shlex
 from importlib import metadata
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import qmd
 from qmd.cli.app import main
 from qmd.distributions import overwritten
-from qmd.installation import install_command
+from qmd.installation import MODEL, install_command
 
 ROOT = Path(__file__).parents[1]
 RECEIPT = """[tool]
@@ -83,6 +84,28 @@ def test_in_an_environment_of_pipx_its_own_pip_installs(tmp_path: Path, monkeypa
     folder = installed(monkeypatch, tmp_path / "qmd-search", {"url": "file:///src", "dir_info": {}})
     (folder / "pipx_metadata.json").write_text("{}")
     assert install_command("browse", folder, "linux") == "pipx runpip qmd-search install '/src[browse]'"
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        ({"url": ROOT.as_uri(), "dir_info": {}}, f"pip install {ROOT}/models/multilingual"),
+        ({"url": "file:///no/such/clone", "dir_info": {}}, "pip install ./models/multilingual"),
+        ({"url": "file:///w/qmd-9.whl", "archive_info": {}}, "pip install ./models/multilingual"),
+        (None, "pip install ./models/multilingual"),
+        (
+            {"url": "https://e.org/qmd.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "pip install 'git+https://e.org/qmd.git@abc#subdirectory=models/multilingual'",
+        ),
+    ],
+)
+def test_the_multilingual_model_is_installed_from_where_the_program_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any] | None, command: str
+) -> None:
+    assert install_command(MODEL, installed(monkeypatch, tmp_path, origin), "linux") == command
+    (tmp_path / "uv-receipt.toml").write_text(RECEIPT)
+    tool = install_command(MODEL, tmp_path, "linux")
+    assert re.match(r"uv tool install '[^']*\[code\][^']*' --with ", tool) and tool.split()[-1] == command.split()[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -101,14 +102,17 @@ def test_the_environment_variable_ci_disables_nothing(indexed: Qmd, monkeypatch:
     assert len(indexed("query", "how do people pay", "--json", "-n", "1").json) == 1
 
 
-def test_notes_in_another_language_are_told_with_the_model_that_reads_them(indexed: Qmd, notes: Path) -> None:
+def test_notes_in_another_language_are_told_with_the_model_that_reads_them(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "qmd_multilingual", None)
     assert "models pull" not in indexed("status").out
     for n in range(4):
         (notes / f"{n}.md").write_text(
             f"# Kahn {n}\n\nDer Kahn und die Fähre sind im Winter nicht für uns da.\n", "utf-8"
         )
     indexed("update")
-    assert "German: qmd models pull fastembed:jinaai/jina-embeddings-v2-base-de" in indexed("status").out
+    assert "German: the package qmd-search-multilingual, see: qmd models pull multilingual" in indexed("status").out
 
 
 def test_a_changed_note_is_found_at_once_and_a_person_is_told(indexed: Qmd, notes: Path) -> None:

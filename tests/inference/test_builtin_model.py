@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qmd.cli.app import main
 from qmd.inference.engines.embedder import OnnxEmbedder
-from qmd.inference.models.builtin import MINILM, is_word, locate_builtin
+from qmd.inference.models.builtin import MINILM, MULTILINGUAL, find_builtin, is_word, locate_builtin
 from qmd.inference.models.weights import locate_model
 
 LOWEST_COSINE = 0.99
@@ -62,6 +63,23 @@ def test_built_in_model_stays_under_25_million_bytes() -> None:
 
 def test_built_in_model_is_found_whatever_the_models_folder_is(tmp_path: Path) -> None:
     assert locate_model(MINILM, tmp_path) == locate_builtin()
+
+
+@pytest.mark.parametrize("command", ["path", "verify", "pull"])
+def test_a_built_in_model_without_its_package_names_the_command_that_installs_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A package of that name without the model goes before the real one, if there is one.
+    (tmp_path / "qmd_multilingual").mkdir()
+    (tmp_path / "qmd_multilingual/__init__.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_builtin(MULTILINGUAL) is None
+    assert main(["models", command, "multilingual"]) == 4
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert error == "error: the package qmd-search-multilingual of a clone of qmd is not installed"
+    assert re.search(r"install .*models/multilingual'?$", hint)
+    assert main(["models", "list"]) == 0
+    assert re.search(r"multilingual +built-in +not installed", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

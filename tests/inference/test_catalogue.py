@@ -66,7 +66,7 @@ def test_every_format_is_one_the_session_factory_knows() -> None:
 
 @pytest.mark.parametrize("record", [record for record in MODELS if record.role == "embed"])
 def test_an_embedding_model_is_fed_as_its_family_is(record: ModelRecord) -> None:
-    family = find_family([record.name], None)
+    family = find_family([record.repository], None)
     assert family is not None
     pooled = (family.pooling, family.query_prompt, family.document_prompt)
     assert (record.pooling, record.query_prompt, record.document_prompt) == pooled

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from qmd.app.records import Listing
+from qmd.inference.models.catalogue import advice_on
 from qmd.records import Collection, StoredDocument
 from qmd.render.drawing import Screen
 from qmd.render.listings import StatusReport
@@ -84,7 +85,7 @@ def test_status_says_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
 def test_status_of_five_collections_fits_one_screen_whatever_is_missing(tmp_path: Path) -> None:
     shown = report(*(collection(tmp_path, f"folder{n}") for n in range(5)), pending=3, left_out=40)
     problems = (SkippedFile("notes", "a.md", "front matter cannot be read", program=INDEXED),)
-    advice = "all-MiniLM-L6-v2 reads English; for German: qmd models pull multilingual-e5-small, then qmd embed"
+    advice = advice_on("de")
     kinds = "1,212 .png, 118 .canvas, 31 .csv, 4 .docx and 12 other kinds"
     index = replace(shown.index, problems=problems, copies=3, advice=advice, others=kinds)
     lines = draw_status(NARROW, replace(shown, index=index, daemon_pid=7), NOW, tmp_path).splitlines()

@@ -48,8 +48,18 @@ MULTILINGUAL = ModelRecord(
     licence="MIT",
     languages=("*",),
     scripts=(),
-    formats=(ModelFormat("int8", ModelFile("model.onnx"), "cpu"),),
-    files=(ModelFile("model.onnx.data"), ModelFile("tokenizer.json")),
+    # The recipe in models/multilingual writes these bytes on every machine.
+    formats=(
+        ModelFormat(
+            "int8",
+            ModelFile("model.onnx", 22_520_385, "fe558e41b1899fe2c7a9c54ec2995c3d7b51784f8b3f54fe192be650c1b304f1"),
+            "cpu",
+        ),
+    ),
+    files=(
+        ModelFile("model.onnx.data", 60_008_880, "0a886afa89dfa2fb5501b6628a0eacda79da695e9a4f3f5dbeead9f054ce08ff"),
+        ModelFile("tokenizer.json", 8_779_890, "9e7e9dc995085623049d18daa2299df8f0f466f95212368af80e7c106ad3a455"),
+    ),
     context=512,
     max_tokens=240,
     dim=384,
@@ -59,7 +69,8 @@ MULTILINGUAL = ModelRecord(
     is_fused=True,
     scale=CosineScale(0.898, 0.812),
 )
-"""The model of the package `qmd-search-multilingual`, which contains it as `qmd_multilingual`."""
+PACKAGE = "qmd-search-multilingual"
+"""The package of that model, which contains it as `qmd_multilingual`."""
 
 MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
 """Name of the built-in reranker, which uses the built-in embedding model's token vectors."""
@@ -71,24 +82,29 @@ _SHORTEST_BASE = 4
 """Least letters of a word that may have an ending: too many shorter ones are pieces, and `cas` + `ed` is no word."""
 
 
-def locate_builtin(record: ModelRecord = MINILM) -> Path:
-    """Return the folder of a built-in model: of the package that contains it, or else in the source tree.
-
-    Raises:
-        ModelError: Neither exists, so the installation is incomplete.
-    """
+def find_builtin(record: ModelRecord = MINILM) -> Path | None:
+    """Return the folder of a built-in model: of the package that contains it, or else in the source tree."""
+    package = Path(__file__).resolve().parents[2]
+    folders = [package / "builtin" / record.folder, package.parent / "models" / record.folder]
     if record is MULTILINGUAL:
         found = find_spec("qmd_multilingual")
         folders = [Path(place) for place in (found and found.submodule_search_locations) or ()]
-        missing, hint = "model 'multilingual' is not installed", "pip install ./models/multilingual from a clone of qmd"
-    else:
-        package = Path(__file__).resolve().parents[2]
-        folders = [package / "builtin" / record.folder, package.parent / "models" / record.folder]
-        missing, hint = f"the built-in model is missing from '{package}'", "reinstall qmd"
-    for folder in folders:
-        if (folder / record.formats[0].weights.path).is_file():
-            return folder
-    raise ModelError(missing, hint)
+    return next((folder for folder in folders if (folder / record.formats[0].weights.path).is_file()), None)
+
+
+def locate_builtin(record: ModelRecord = MINILM) -> Path:
+    """Return the folder of a built-in model.
+
+    Raises:
+        ModelError: Its package is not installed, or not as a whole.
+    """
+    if (folder := find_builtin(record)) is not None:
+        return folder
+    from qmd.installation import MODEL, install_command
+
+    if record is MULTILINGUAL:
+        raise ModelError(f"the package {PACKAGE} of a clone of qmd is not installed", install_command(MODEL))
+    raise ModelError(f"the built-in model is missing from '{Path(__file__).resolve().parents[2]}'", "reinstall qmd")
 
 
 def is_word(text: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from qmd.analysis.stopwords import LANGUAGES
-from qmd.inference.models.builtin import MINILM, MULTILINGUAL
+from qmd.inference.models.builtin import MINILM, MULTILINGUAL, PACKAGE, find_builtin
 from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Pooling, Role
 
 MAX_CONTEXT = 1024
@@ -275,22 +275,15 @@ QWEN_EXPANDER = ModelRecord(
     network="qwen3",
 )
 
-READERS: Mapping[str, str] = {
-    "zh": JINA_ZH.name,
-    "de": "fastembed:jinaai/jina-embeddings-v2-base-de",
-    "es": "fastembed:jinaai/jina-embeddings-v2-base-es",
-    "": "fastembed:sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-}
-"""Language → the embedding model to pull, which reads it and English; the model of language "" reads fifty."""
-
 
 def advice_on(language: str, *, is_unread: bool = False) -> str:
     """Return the advice for a language other than English; `is_unread` means that only words were searched."""
     name = {"zh": "Chinese", "zh-ja": "Chinese or Japanese", **LANGUAGES}.get(language, "other languages")
-    model = READERS.get(language, READERS[""])
-    then = "" if model == JINA_ZH.name else ", and set QMD_EMBED_MODEL to that name"
     reads = "cannot read the query's script: searched by words only" if is_unread else "reads English"
-    return f"{MINILM.name} {reads}; for {name}: qmd models pull {model}{then}"
+    step = "qmd embed --force"
+    if find_builtin(MULTILINGUAL) is None:
+        step = f"the package {PACKAGE}, see: qmd models pull {MULTILINGUAL.name}"
+    return f"{MINILM.name} {reads}; for {name}: {step}"
 
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, MULTILINGUAL, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)

@@ -20,6 +20,7 @@ from qmd.errors import BusyModelError, ModelError, NotFoundError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.foreign import commit_of, read_json_file
 from qmd.inference.base import engine_provider
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.catalogue import find_model
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.prepared import read_file_list
@@ -72,8 +73,8 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
 
 
 def model_path(record: ModelRecord, models_dir: Path) -> Path:
-    """Return the folder of a model that is on this machine; a NotFoundError if it is not."""
-    folder = locate_model(record, models_dir)
+    """Return the folder of a model that is on this machine; an error with the next step if it is not."""
+    folder = locate_builtin(record) if record.tier == "built-in" else locate_model(record, models_dir)
     if folder is None:
         raise NotFoundError(f"model '{record.name}' is not on this machine", f"get it: qmd models pull {record.name}")
     return folder

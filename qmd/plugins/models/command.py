@@ -73,7 +73,8 @@ def list_models(
 def _place(state: ModelState) -> str:
     """Return the folder of a model, with its forms and why some of them are not used."""
     forms = [form.name if form.fault is None else f"{form.name} (not used: {form.fault})" for form in state.prepared]
-    where = str(state.folder) if state.is_present else "not downloaded"
+    missing = "not installed" if state.record.tier == "built-in" else "not downloaded"
+    where = str(state.folder) if state.is_present else missing
     return f"{where}  prepared: {', '.join(forms)}" if forms else where
 
 

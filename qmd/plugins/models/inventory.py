@@ -14,6 +14,7 @@ from msgspec import Struct
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.foreign import path_below
 from qmd.inference.base import engine_provider
+from qmd.inference.models.builtin import MULTILINGUAL, PACKAGE
 from qmd.inference.models.catalogue import MODELS
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
@@ -61,11 +62,7 @@ def list_models(models_dir: Path) -> tuple[ModelState, ...]:
     states: list[ModelState] = []
     imported = (model.record for model in imported_models(models_dir))
     for record in (*MODELS, *_fetched_from_providers(models_dir), *imported):
-        try:
-            located = locate_model(record, models_dir)
-        except ModelError:
-            # The built-in model is missing.
-            located = None
+        located = locate_model(record, models_dir)
         folder = located or models_dir / record.folder
         formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
         states.append(ModelState(record, folder, located is not None, formats, prepared_forms(record, folder)))
@@ -117,7 +114,8 @@ def remove_model(record: ModelRecord, models_dir: Path) -> int:
         ModelError: If the folder cannot be deleted.
     """
     if record.tier == "built-in":
-        raise UsageError(f"model '{record.name}' is part of qmd and cannot be removed")
+        hint = f"pip uninstall {PACKAGE}" if record is MULTILINGUAL else None
+        raise UsageError(f"model '{record.name}' is part of a package and cannot be removed", hint)
     folder = models_dir / record.folder
     if not folder.is_dir():
         raise NotFoundError(f"model '{record.name}' is not on this machine", "see: qmd models list")
@@ -161,6 +159,8 @@ def expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None)
         known = (*record.files, *(item.weights for item in record.formats))
         pinned = {item.path: item for item in known if item.sha256 is not None}
         return [pinned.get(item.path, item) for item in manifest.files]
+    if record.tier == "built-in":
+        return [*record.files, *(item.weights for item in record.formats)]
     weights = [item.weights for item in record.formats if (folder / item.weights.path).is_file()]
     tokenizer = [item for item in record.files if item.path == "tokenizer.json"]
     others = [ModelFile(item.path) for item in record.files if item not in tokenizer and (folder / item.path).is_file()]

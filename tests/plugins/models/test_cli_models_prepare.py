@@ -142,7 +142,7 @@ def test_what_an_interrupted_run_left_is_cleared_away(qmd: Qmd, reranker: Path) 
     [
         (["prepare"], 3, "qmd models pull"),
         (["prepare", QWEN_RERANKER.name], 3, "not on this machine"),
-        (["prepare", "all-MiniLM-L6-v2"], 2, "part of qmd"),
+        (["prepare", "all-MiniLM-L6-v2"], 2, "part of a package"),
         (["prepare", "nope"], 3, "'nope'"),
     ],
 )

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.folders import STAGING, Manifest, check_space, locked, map_os_errors, read_manifest, sha256_of
 from qmd.inference.models.stored_types import external_files, sibling
 from qmd.inference.models.weights import file_size
@@ -66,7 +67,8 @@ def pull_model(
             from the pinned ones.
     """
     if record.tier == "built-in":
-        raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
+        locate_builtin(record)
+        raise UsageError(f"model '{record.name}' is part of a package and needs no download")
     if "://" in record.repository:
         raise ModelError(
             f"model '{record.name}' is not on the model hub, but at '{record.repository}'",

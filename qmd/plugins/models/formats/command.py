@@ -42,7 +42,7 @@ def prepare(
     is_whole = True
     for record in [find_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
-            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
+            raise UsageError(f"model '{record.name}' is part of a package and needs no preparation")
         is_whole &= _make(invocation, record, model_path(record, models_dir), forms)
     return EXIT_OK if is_whole else EXIT_FAILURE
 
