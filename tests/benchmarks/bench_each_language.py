@@ -4,8 +4,8 @@
         [--all] [--keep FOLDER] [--save FILE] [--compare FILE]
 
 DATA is described in `language_samples`. Prints the rows of the table in docs/languages.md: the share of questions whose
-note is first (--mrr: the mean reciprocal rank of the first ten) by `search`, by `query` with each model, by `vsearch`
-with the multilingual one, then of the same questions in English over these notes (--all: every column). The package
+note is first (--mrr: the mean reciprocal rank of the first ten) by `search` and by `query` with each model, then of the
+same questions in English over these notes; --all prints every column, with the vectors alone. The package
 `qmd-search-multilingual` must be installed. --keep is a folder for the indexes, which a later run uses; --save writes
 all ranks to a file, which a later run continues, and whose means --compare prints.
 """
@@ -41,7 +41,6 @@ COLUMNS = {
     "words": "words",
     "query built-in": "built-in",
     "query multilingual": "multilingual",
-    "vectors multilingual": "its vectors",
     "English query built-in": "English: built-in",
     "English query multilingual": "multilingual",
 }
