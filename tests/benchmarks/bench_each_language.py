@@ -134,7 +134,7 @@ def add_notes(writer: IndexWriter, notes: Mapping[str, str]) -> None:
 
 def ranks(reader: IndexReader, engines: Engines, questions: Mapping[str, str], backend: str) -> Iterator[float]:
     """Yield the reciprocal rank of each question's note."""
-    request = replace(BACKENDS[backend], limit=10)
+    request = replace(BACKENDS[backend], limit=10, folds_copies=False)
     for question, name in questions.items():
         paths = [hit.document.path for hit in search(reader, engines, parse_query(question), request).hits]
         yield 1 / (paths.index(f"{name}.txt") + 1) if f"{name}.txt" in paths else 0.0
