@@ -75,6 +75,12 @@ def test_figures_are_those_of_every_measured_language_and_column() -> None:
     assert {row[0] for row in rows} >= {NAMES[language] for source in SOURCES.values() for language in source.split()}
 
 
+def test_the_languages_that_the_page_calls_unrecognised_are_unknown_to_the_program() -> None:
+    match = re.search(r"does not recognise:\s+([^.]+)\.", _PAGE)
+    names = {name.strip() for name in match[1].split(",")} if match else set[str]()
+    assert names and names <= {*NAMES.values()} - {*LANGUAGES.values()}
+
+
 @pytest.mark.parametrize("model", [MULTILINGUAL, JINA_ZH], ids=["multilingual", "Chinese"])
 def test_the_page_names_the_model_as_the_program_does(model: ModelRecord) -> None:
     command = {"built-in": "QMD_EMBED_MODEL=", "full": "qmd models pull "}[model.tier]
