@@ -1,19 +1,20 @@
 """Notes of 44 languages, found by words, with the built-in model and with the multilingual one.
 
     python -m tests.benchmarks.bench_each_language DATA [--languages de,th] [--notes 100] [--questions 40] [--mrr]
-        [--all] [--keep FOLDER] [--save FILE] [--compare FILE]
+        [--all] [--keep FOLDER] [--save FILE] [--compare FILE] [--page docs/languages.md]
 
 DATA is described in `language_samples`. Prints the rows of the table in docs/languages.md: the share of questions whose
 note is first (--mrr: the mean reciprocal rank of the first ten) by `search` and by `query` with each model, then of the
 same questions in English over these notes; --all prints every column, with the vectors alone. The package
 `qmd-search-multilingual` must be installed. --keep is a folder for the indexes, which a later run uses; --save writes
-all ranks to a file, which a later run continues, and whose means --compare prints.
+all ranks to a file, which a later run continues, and whose means --compare prints; --page replaces the table there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--compare", type=Path)
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args(argv)
     engines = {
         model: load_engines(EngineSettings(Path("no-full-tier"), embed=name, rerank="built-in"), ("embed", "rerank"))
@@ -84,9 +86,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     old = json.loads(options.compare.read_text()) if options.compare else {}
     columns = list(MEASURES if options.all else COLUMNS)
     chosen = options.languages.split(",") if options.languages else [*NAMES]
+    lines: list[str] = []
+
+    def show(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
     for source, languages in SOURCES.items():
         headings = columns if options.all else COLUMNS.values()
-        print(f"\n| {' | '.join((source, *headings))} |\n|{'---|' * (1 + len(columns))}")
+        show(f"\n| {' | '.join((source, *headings))} |\n|{'---|' * (1 + len(columns))}")
         for language in sorted(filter(chosen.__contains__, languages.split()), key=NAMES.__getitem__):
             key = f"{source}: {language}"
             if key not in found:
@@ -94,11 +102,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found[key] = ask_all(sample, engines, options.keep, language + source[:1])
                 if options.save:
                     options.save.write_text(json.dumps(found))
-            print(row_of(NAMES[language], found[key], columns, is_first=not options.mrr), flush=True)
+            show(row_of(NAMES[language], found[key], columns, is_first=not options.mrr))
         for title, answers in {"all but English": found, "before": old}.items():
             rows = [row for key, row in answers.items() if key.startswith(source) and key in found and key[-2:] != "en"]
             if rows:
-                print(row_of(title, mean_of(rows), columns, is_first=not options.mrr), flush=True)
+                show(row_of(title, mean_of(rows), columns, is_first=not options.mrr))
+    if options.page:
+        before, after = re.split(r"\n\|[^#]*\|\n", options.page.read_text("utf-8"), maxsplit=1)
+        options.page.write_text("\n".join([before, *lines, after]).replace("\n\n\n", "\n\n"), "utf-8")
     return 0
 
 
