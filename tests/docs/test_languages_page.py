@@ -10,10 +10,16 @@ import pytest
 import qmd
 from qmd.analysis.stopwords import LANGUAGES, STEMMED, stop_words_of
 from qmd.dates.relative import find_relative
-from qmd.installation import MODEL
+from qmd.inference.models.builtin import MULTILINGUAL
+from qmd.inference.models.catalogue import JINA_ZH, find_model
+from qmd.inference.records import ModelRecord
+from tests.benchmarks.bench_each_language import COLUMNS, NAMES
+from tests.benchmarks.language_samples import SOURCES
+from tests.docs.clone import blocks
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "languages.md").read_text("utf-8")
-_TABLE = _PAGE.partition("## Support by language")[2]
+_ROOT = Path(__file__).parents[2]
+_PAGE = (_ROOT / "docs" / "languages.md").read_text("utf-8")
+_FIGURES, _, _TABLE = _PAGE.partition("## Words of each language")
 _ROWS = [re.split(r" +\| +", line.strip("| ")) for line in _TABLE.splitlines() if line.startswith("|")][2:]
 _ROW_OF: Mapping[str, list[str]] = {name.strip(): row[1:] for row in _ROWS for name in row[0].split(",")}
 
@@ -62,5 +68,25 @@ def test_the_page_has_every_language_that_the_program_has() -> None:
     assert {*map(LANGUAGES.get, STEMMED), "English"} == {name for name, row in _ROW_OF.items() if row[0] == "yes"}
 
 
-def test_the_page_names_the_package_that_reads_other_languages() -> None:
-    assert re.search(rf"pip install .*\./models/{MODEL}\b", _PAGE)
+def test_figures_are_those_of_every_measured_language_and_column() -> None:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in _FIGURES.splitlines() if line[:1] == "|"]
+    headings = {row[0]: row[1:] for row in rows if row[0] in SOURCES}
+    assert headings == {source: list(COLUMNS.values()) for source in SOURCES}
+    assert {row[0] for row in rows} >= {NAMES[language] for source in SOURCES.values() for language in source.split()}
+
+
+def test_the_languages_that_the_page_calls_unrecognised_are_unknown_to_the_program() -> None:
+    match = re.search(r"does not recognise:\s+([^.]+)\.", _PAGE)
+    names = {name.strip() for name in match[1].split(",")} if match else set[str]()
+    assert names and names <= {*NAMES.values()} - {*LANGUAGES.values()}
+
+
+@pytest.mark.parametrize("model", [MULTILINGUAL, JINA_ZH], ids=["multilingual", "Chinese"])
+def test_the_page_names_the_model_as_the_program_does(model: ModelRecord) -> None:
+    command = {"built-in": "QMD_EMBED_MODEL=", "full": "qmd models pull "}[model.tier]
+    assert f"`{command}{model.name}`" in _PAGE and find_model(model.name, "embed") is model
+
+
+def test_the_page_installs_the_project_that_contains_the_model() -> None:
+    [(_, _, command)] = blocks("docs/languages.md", "sh")
+    assert all((_ROOT / name / "pyproject.toml").is_file() for name in command.split()[2:])
