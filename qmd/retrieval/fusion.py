@@ -58,8 +58,6 @@ INFLUENCES: Mapping[str, Influence] = {
     "literal: words": Influence(
         11.0, "deviations added", "above any fused score and below dates: what was typed goes before its relatives"
     ),
-    # A name among other words is only one more reason: the question may be about another note.
-    "name: part of the query": Influence(1.0, "deviations added", "one deviation, a reason among others; not fitted"),
     # A note merely created on that day may contain less of the rest.
     "date: day": Influence(16.0, "deviations added", _DATES),
     "date: file time": Influence(16.0, "deviations added", _DATES),

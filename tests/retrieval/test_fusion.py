@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
 from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
-from qmd.retrieval.name_matches import PART
 
 
 def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
@@ -113,7 +112,7 @@ def test_reranking_can_change_the_first_place() -> None:
 
 
 def test_every_kind_of_name_and_date_has_its_influence() -> None:
-    names = {f"name: {kind}" for kind in (*get_args(NameKind), "heading", PART)}
+    names = {f"name: {kind}" for kind in (*get_args(NameKind), "heading")}
     dates = {f"{group}: {kind}" for group in ("date", "long date") for kind in ("day", "file time", "mention")}
     assert names | dates <= INFLUENCES.keys()
 
