@@ -42,6 +42,13 @@ _DECLARATION = (
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
     r"|const|let|var|macro_rules!)\b"
 )
+_SUMMARY = (
+    r"(?i)(?:\w+ )?(?:summary|conclusions?|consensus|decisions?|resolutions?|outcomes?|takeaways?|recap|tl;?dr"
+    r"|zusammenfassung|fazit|ergebnis(?:se)?|beschl(?:uss|üsse)|résumé|décisions?|resum(?:en|o)|conclusi(?:ón|ones|oni)"
+    r"|conclusão|riassunto|samenvatting|conclusies?|выводы?|итоги?|总结|结论|まとめ|結論)\s*(?:$|[/:,&({]|and\b|of\b)"
+)
+"""Headings of summaries and decisions."""
+
 _ADDRESS = r"https?://[^\s<>]+"
 _FOLDED_EXACTLY = 100_000
 """Code points of a line in which places are mapped exactly, where folding changes lengths."""
@@ -91,6 +98,20 @@ class Layout:
             if level == 1:
                 break
         return tuple(heading.text for heading in reversed(found))
+
+    def summary(self, line: int) -> int | None:
+        """Return the heading line of the summary in the innermost section around a line that has one."""
+        level, levels = 7, [heading.level for heading in self.headings]
+        for number in range(bisect_right(self._heading_lines, line) - 1, -1, -1):
+            if levels[number] >= level:
+                continue
+            level = levels[number]
+            end = next((at for at in range(number + 1, len(levels)) if levels[at] <= level), len(levels))
+            top = min(levels[number + 1 : end], default=0)
+            for at in range(number + 1, end):
+                if levels[at] == top and re.match(_SUMMARY, self.headings[at].text):
+                    return self._heading_lines[at]
+        return None
 
     def declares(self, line: int) -> bool:
         """Return whether a line of source code is a declaration."""

@@ -87,7 +87,8 @@ def choose_passages(
     only if no other part contains a term.
 
     For further reading the best passage grows to its section, and to the whole text if that is short. Then come others
-    with much of the query that it lacks, for each part of a question its own, and with few words the chunk.
+    with much of the query that it lacks, for each part of a question its own; the chunk, with few words; and the
+    summary of the section.
 
     Args:
         text: The whole document.
@@ -168,7 +169,7 @@ class _PassageChooser:
         return places.weight(places.terms_in(*best.span) - places.named) < LITTLE_SHARE * places.total
 
     def fill(self, best: Passage, budget: _TextBudget, first_budget: _TextBudget) -> tuple[Passage, ...]:
-        """Return the chosen passage grown, others with a part of the query that it lacks, and the chunk."""
+        """Return the chosen passage grown, others with a part of the query that it lacks, the chunk and the summary."""
         layout, places = self._layout, self._places
         units = layout.units(layout.starts[best.line - 1], first_budget.chars)
         seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
@@ -176,8 +177,10 @@ class _PassageChooser:
         passages = [replace(self._passage(taken[0], first_budget), line=best.line)]
         found_terms = places.terms_in(*taken[0].span)
         others = [(draft, False) for draft in self._found_drafts[1:]]
+        own = [layout.starts[summary + 1]] if (summary := layout.summary(best.line - 1)) is not None else []
         if self._chunk is not None and places.weight(found_terms) < LITTLE_SHARE * places.total:
-            others.append((self._draft_from(*self._chunk, replace(budget, fills=True)), True))
+            own.insert(0, self._chunk[0])
+        others += [(self._draft_from(start, len(self._text), replace(budget, fills=True)), True) for start in own]
         for draft, is_own in others:
             new = places.terms_in(*draft.span) - found_terms - places.named
             has_part = is_own or places.weight(new) >= PART_SHARE * places.total

@@ -251,8 +251,22 @@ def test_words_next_to_the_name_still_choose_the_passage() -> None:
     assert "oven" in best_passage(text, terms, matched=matched).text
 
 
+@pytest.mark.parametrize(
+    ("heading", "is_shown"),
+    [
+        *((name, True) for name in ("Conclusion/Resolution", "Summary", "Zusammenfassung", "結論")),
+        ("Decision trees", False),
+    ],
+)
+def test_the_summary_of_a_section_is_shown_with_a_place_in_it(heading: str, is_shown: bool) -> None:
+    other = "## Tea\n\nTea is hot.\n\n### Conclusion\n\nWe buy tea.\n\n"
+    text = f"# Minutes\n\n{other}## Rent\n\nThe rent is due.\n\n{PROSE}### {heading}\n\nWe pay it.\n\n{other}"
+    shown = [one.text for one in choose_passages(text, query_terms("rent"))[1]]
+    assert ("We pay it." in "".join(shown)) == is_shown and "We buy tea." not in "".join(shown)
+
+
 def test_passages_of_a_hundred_thousand_headings_take_no_longer_than_their_lines() -> None:
-    text = "# a\n" + "## b\n### c\n" * 50_000 + "rent\n"
+    text = "# Conclusion\n" + "## a\n### Summary x\n" * 50_000 + "rent\n"
     begun = process_time()
     choose_passages(text, query_terms("rent"), chunk=(0, 20))
     assert process_time() - begun < 4
