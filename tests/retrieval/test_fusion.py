@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
-from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
+from qmd.retrieval.fusion import INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
 
 
 def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
@@ -75,10 +75,9 @@ def test_a_clear_first_of_one_list_is_not_outvoted_by_the_other() -> None:
     assert fuse_zscores([ranking(words, "bm25"), ranking(meaning)], [0.5, 0.5])[0].document_id == 1
 
 
-def test_no_cosine_counts_less_than_the_floor_and_ranks_begin_at_one() -> None:
+def test_ranks_begin_at_one() -> None:
     fused = fuse_zscores([ranking({**{n: 0.9 - n / 1000 for n in range(1, 40)}, 40: 0.1})], [1.0])
     by_id = {one.document_id: one.contributions[0] for one in fused}
-    assert by_id[40].contribution == COSINE_FLOOR
     assert (by_id[1].rank, by_id[40].rank) == (1, 40)
 
 
