@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.records import Passage
 from qmd.retrieval.layout import Layout, TermPlaces, Unit
-from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold, match_text, windows
+from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_occurrences, fold, match_text, windows
 from qmd.retrieval.request import PASSAGE_CHARS
 
 SHORT_CHARS = 400
@@ -162,11 +162,13 @@ class _PassageChooser:
         return self._passage(drafts[0], budget)
 
     def _is_named(self, best: _Draft) -> bool:
-        """Return whether the query asks for the document by its names."""
+        """Return whether the query asks for the document by its names, and not for a place under a matching heading."""
         places = self._places
         if self._is_source or places.share_named < NAMED_SHARE:
             return False
-        return places.weight(places.terms_in(*best.span) - places.named) < LITTLE_SHARE * places.total
+        own = places.weight(places.terms_in(*best.span) - places.named)
+        nearest = {fold(one) for one in self._layout.trail(best.line)[-1:]}.difference(places.names)
+        return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
 
     def fill(self, best: Passage, budget: _TextBudget, first_budget: _TextBudget) -> tuple[Passage, ...]:
         """Return the chosen passage grown, others with a part of the query that it lacks, the chunk and the summary."""
