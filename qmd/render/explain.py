@@ -11,7 +11,6 @@ from qmd.records import Contribution, Explanation
 from qmd.render.drawing import shorten, wrap
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.literal_matches import MAX_WORDS
-from qmd.retrieval.name_matches import PART
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,7 +22,6 @@ _CLAIMS = {
     "name title": "the query is its title",
     "name alias": "the query is its alias",
     "name heading": "the query is its heading",
-    f"name {PART}": "the query contains its name",
     "date day": "its date is in '{}'",
     "date file time": "its file was written in '{}'",
     "date mention": "it mentions a date in '{}'",
@@ -82,7 +80,7 @@ def explain_place(explanation: Explanation, number: int) -> str:
     evidence = _weigh(explanation, words)
     if dates:
         evidence.append((1.0, "its date fits"))
-    if any(one.source == "name" and one.kind != PART for one in explanation.contributions):
+    if any(one.source == "name" for one in explanation.contributions):
         evidence = [(1.0, "of its name")]
     return f"{head}{_argue(_reasons(explanation, words))}; {level}{_argue(evidence)}"
 

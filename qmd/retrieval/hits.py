@@ -26,7 +26,7 @@ from qmd.retrieval.matching import (
     inverse_frequency,
     match_text,
 )
-from qmd.retrieval.name_matches import NAME, PART
+from qmd.retrieval.name_matches import NAME
 from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.snippets import FILL_CHARS, choose_passages
 from qmd.store.base import IndexReader
@@ -185,7 +185,7 @@ def _collect_evidence(
         n_documents=scale.n_documents,
         lead=entry.blended_score - rival.blended_score,
         fused=sum(part.contribution for part in parts if part.source in ("bm25", "dense")),
-        is_named=any(part.source == NAME and part.kind != PART for part in parts),
+        is_named=any(part.source == NAME for part in parts),
         is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(terms) > MAX_WORDS),
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from qmd.records import Heading
-from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold, typed_pattern
+from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold
 
 if TYPE_CHECKING:
     from qmd.ingest.markdown import Span
@@ -279,11 +279,6 @@ class TermPlaces:
     def occurrence_range(self, start: int, end: int) -> tuple[int, int]:
         """Return the occurrences in a span of the text, as indexes of the first and after the last."""
         return bisect_left(self._offsets, self.folded(start)), bisect_left(self._offsets, self.folded(end))
-
-    def typed_terms_in(self, numbers: Iterable[int], start: int, end: int) -> frozenset[int]:
-        """Return those of the terms that a span contains exactly as typed, not only in another form."""
-        folded = self._matched.folded[self.folded(start) : self.folded(end)]
-        return frozenset(number for number in numbers if typed_pattern(self.terms[number].term).search(folded))
 
     def line(self, occurrence: Occurrence) -> int:
         """Return the line of an occurrence in the text."""

@@ -6,18 +6,8 @@ import re
 
 from qmd.analysis.note_names import name_key
 from qmd.analysis.scripts import analyze_text
-from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm, Scope
 from qmd.store.base import IndexReader
-
-PART = "part of the query"
-"""Kind of a match where the query contains the name among more words (`who came up with the law of useful return`)."""
-
-PART_WORDS = range(8, 1, -1)
-"""Lengths of names searched inside a query, in words, longest first; a single word is not a name."""
-
-FEW_NOTES = 3
-"""Notes of one name up to which the name is evidence among other words."""
 
 NAME = "name"
 """Source of the contribution."""
@@ -41,23 +31,7 @@ def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
     found = reader.find_named(name_key(text), scope, MANY_NOTES + 1)
     if found:
         return {one.document_id: one.kind for one in found} if len(found) <= MANY_NOTES else {}
-    with_heading = _find_by_heading(reader, text, scope)
-    return dict.fromkeys(with_heading, "heading") or dict.fromkeys(_find_names_inside(reader, text, scope), PART)
-
-
-def _find_names_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
-    """Return the notes whose name of several words is part of the query, those of the longest such names."""
-    words = name_key(text).split()
-    stop = stop_words_of(words)
-    for size in PART_WORDS:
-        parts = [words[start : start + size] for start in range(len(words) - size + 1)]
-        # At least two words that are no stop words: a note may be called `what is the`.
-        keys = [" ".join(part) for part in parts if sum(word not in stop for word in part) > 1]
-        found = [reader.find_named(key, scope, FEW_NOTES + 1) for key in keys]
-        named = [one.document_id for notes in found if len(notes) <= FEW_NOTES for one in notes]
-        if named:
-            return named
-    return []
+    return dict.fromkeys(_find_by_heading(reader, text, scope), "heading")
 
 
 def _find_by_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
-from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
-from qmd.retrieval.name_matches import PART
+from qmd.retrieval.fusion import INFLUENCES, add_influence, blend_rerank, fuse_zscores, z_scores
 
 
 def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
@@ -76,10 +75,9 @@ def test_a_clear_first_of_one_list_is_not_outvoted_by_the_other() -> None:
     assert fuse_zscores([ranking(words, "bm25"), ranking(meaning)], [0.5, 0.5])[0].document_id == 1
 
 
-def test_no_cosine_counts_less_than_the_floor_and_ranks_begin_at_one() -> None:
+def test_ranks_begin_at_one() -> None:
     fused = fuse_zscores([ranking({**{n: 0.9 - n / 1000 for n in range(1, 40)}, 40: 0.1})], [1.0])
     by_id = {one.document_id: one.contributions[0] for one in fused}
-    assert by_id[40].contribution == COSINE_FLOOR
     assert (by_id[1].rank, by_id[40].rank) == (1, 40)
 
 
@@ -113,7 +111,7 @@ def test_reranking_can_change_the_first_place() -> None:
 
 
 def test_every_kind_of_name_and_date_has_its_influence() -> None:
-    names = {f"name: {kind}" for kind in (*get_args(NameKind), "heading", PART)}
+    names = {f"name: {kind}" for kind in (*get_args(NameKind), "heading")}
     dates = {f"{group}: {kind}" for group in ("date", "long date") for kind in ("day", "file time", "mention")}
     assert names | dates <= INFLUENCES.keys()
 

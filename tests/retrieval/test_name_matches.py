@@ -4,7 +4,7 @@ import pytest
 
 from qmd.records import Scope
 from qmd.retrieval.calibration import NAMED
-from qmd.retrieval.name_matches import MANY_NOTES, PART, find_named
+from qmd.retrieval.name_matches import MANY_NOTES, find_named
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import Mode, SearchRequest
@@ -47,12 +47,6 @@ def first(vault: NoteIndex, query: str, mode: Mode) -> str:
 )
 def test_a_name_an_alias_or_a_heading_finds_its_note_first(vault: NoteIndex, query: str, path: str, mode: Mode) -> None:
     assert first(vault, query, mode) == path
-
-
-def test_a_name_among_other_words_is_one_more_reason(vault: NoteIndex) -> None:
-    assert list(find_named(vault, "what is a Dirac comb", Scope()).values()) == [PART]
-    assert find_named(vault, "what is a comb of Dirac", Scope()) == {}
-    assert find_named(vault, "what is C++ for", Scope()) == {}
 
 
 def test_a_name_among_other_words_makes_no_nonsense_relevant(vault: NoteIndex) -> None:

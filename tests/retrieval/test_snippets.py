@@ -220,15 +220,6 @@ def test_a_short_note_is_shown_whole_over_its_headings_but_for_the_last_ones() -
     assert whole.text == text.removesuffix("\n\n## Empty\n")
 
 
-def test_a_passage_grows_to_where_its_meaning_was_found() -> None:
-    lines = [f"Paragraph {number} has its thirty letters." for number in range(60)]
-    lines[30] = "Here the limiter slides."
-    text = "\n\n".join(lines)
-    chunk = (text.index(lines[20]), text.index(lines[30]))
-    _, (filled,) = choose_passages(text, query_terms("limiter slides"), chunk=chunk, fill_chars=440)
-    assert lines[21] in filled.text and lines[31] not in filled.text
-
-
 def test_the_chunk_has_a_passage_of_its_own_where_words_say_little() -> None:
     text = f"My car.\n\n{PROSE}Automobiles burn petrol.\n\n{PROSE}"
     chunk = (text.index("Automobiles"), text.index("petrol"))
