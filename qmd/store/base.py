@@ -17,7 +17,7 @@ from qmd.batching import batches
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile
-from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms
+from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms, chosen_models
 from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
@@ -200,11 +200,27 @@ class IndexReader(Protocol):
     def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
         """Return the top k documents, this one included, by the cosine of their best chunk with the mean of this one's.
 
-        Uses the vectors of the model used last; empty if the document has none of it.
+        Uses the vectors of its collection's model; empty if the document has none of it.
         """
 
-    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
-        """Return how many texts lack vectors of a model, and whether it has any."""
+    def vector_models(self) -> Mapping[str, Sequence[str] | None]:
+        """Return fingerprint → collections of the models in use, None for all: chosen ones, for others the last."""
+        chosen, last = chosen_models(self.facts()), [one.fingerprint for one in self.models()]
+        if not chosen:
+            return {last[-1] if last else "": None}
+        default = next((one for one in reversed(last) if one not in {own for _, own in chosen.values()}), "")
+        names = [(one.name, chosen.get(one.name, ("", default))[1]) for one in self.collections()]
+        return {model: [name for name, own in names if own == model] for _, model in names}
+
+    def vector_model(self, collection: str) -> str:
+        """Return the fingerprint of a collection's model, empty without vectors."""
+        return next((one for one, names in self.vector_models().items() if names is None or collection in names), "")
+
+    def vector_coverage(self, fingerprint: str, collections: Sequence[str] | None = None) -> VectorCoverage:
+        """Return how many texts, of some collections, lack vectors of a model, and whether it has any."""
+
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        """Count the contents without a complete chunk set, and their characters."""
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> Mapping[str, str]:
         """Return the contents without a complete chunk set: hash → the path that `pending` gives them."""
@@ -352,9 +368,6 @@ class IndexWriter(IndexReader, Protocol):
 
         File times of a freshly cloned or copied folder mean nothing; the dates still do.
         """
-
-    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        """Count (contents, characters) that `pending` would yield."""
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Return the keys that already have a vector."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from qmd.records import Candidate, IndexTerms, LexicalTerm, Link, MetadataValue, NameKind
 from qmd.status import SkippedFile
 
-COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told", "folder")
+COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told", "folder", "model")
 """Facts of the index that belong to a collection, whose name follows a colon."""
 
 Terms = Sequence[LexicalTerm]
@@ -50,6 +50,16 @@ class OtherFiles(Struct, frozen=True):
         counts = [f"{suffix}={n_files}" for suffix, n_files in sorted(self.counts.items())]
         reported = " ".join(sorted(self.reported))
         return {f"other_kinds:{collection}": " ".join(counts) or None, f"kinds_told:{collection}": reported or None}
+
+
+def chosen_models(facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return collection → (name, fingerprint) of models that collections have instead of the default one.
+
+    The fingerprint is empty before the first vector. Any other content is ignored, as the index may be untrusted.
+    """
+    values = {key.removeprefix("model:"): value for key, value in facts.items() if key.startswith("model:")}
+    found = {name: re.fullmatch(r"([a-z0-9-]{1,40})(?: ([0-9a-f]{16}))?", value) for name, value in values.items()}
+    return {name: (one[1], one[2] or "") for name, one in found.items() if one is not None}
 
 
 def pack_skipped(file: SkippedFile) -> SkippedFile:

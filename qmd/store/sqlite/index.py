@@ -39,17 +39,18 @@ class SqliteReader(Lexical, Chunks):
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:
         with self.database.snapshot():
-            return self._vectors.search(vector, k, scope, fingerprint)
+            return self._vectors(fingerprint).search(vector, k, scope, fingerprint)
 
     def dense_scores(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
     ) -> Mapping[int, Candidate]:
         with self.database.snapshot():
-            return self._vectors.score(vector, document_ids, fingerprint)
+            return self._vectors(fingerprint).score(vector, document_ids, fingerprint)
 
     def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
         with self.database.snapshot():
-            return self._vectors.search_like(document.id, k, scope)
+            model = self.vector_model(document.collection)
+            return self._vectors(model).search_like(document.id, k, scope, model)
 
     def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> Mapping[bytes, npt.NDArray[np.float32]]:
         from qmd.store.sqlite import vectors
@@ -73,8 +74,14 @@ class SqliteReader(Lexical, Chunks):
 
         return health.check(self.database, thorough=thorough)
 
-    @cached_property
-    def _vectors(self) -> VectorCache:
+    def _vectors(self, fingerprint: str) -> VectorCache:
         from qmd.store.sqlite.dense import VectorCache
 
-        return VectorCache(self.database)
+        # An index has vectors of two models at most that are searched in turn; further ones replaced others.
+        if fingerprint not in self._caches and len(self._caches) > 1:
+            self._caches.clear()
+        return self._caches.setdefault(fingerprint, VectorCache(self.database))
+
+    @cached_property
+    def _caches(self) -> dict[str, VectorCache]:
+        return {}
