@@ -22,12 +22,14 @@ class CollectionStatus(Struct, frozen=True):
     documents: int
     updated_at: str | None
     include_by_default: bool
+    model: str | None = None
+    """Built-in model that it has instead of the default one."""
 
     @classmethod
-    def of(cls, collection: Collection, documents: int, updated_at: str | None) -> CollectionStatus:
+    def of(cls, collection: Collection, documents: int, updated_at: str | None, model: str | None) -> CollectionStatus:
         """Return the status of a configured collection."""
         chosen = collection.include_by_default
-        return cls(collection.name, collection.path, collection.pattern, documents, updated_at, chosen)
+        return cls(collection.name, collection.path, collection.pattern, documents, updated_at, chosen, model)
 
 
 INDEXED = "indexed"
@@ -171,6 +173,14 @@ class IndexStatus(Struct, frozen=True):
         return self.holder if self.holder is not None and self.holder.task.computes else None
 
     @property
+    def collection_models(self) -> str | None:
+        """Collections with another built-in model than the default one: `multilingual reads de, ja`."""
+        names = [one.name for one in self.collections if one.model]
+        models = dict.fromkeys(one.model for one in self.collections if one.model)
+        others = ", the built-in one the others" if len(names) < len(self.collections) else ""
+        return message_line(f"{', '.join(map(str, models))} reads {', '.join(names)}{others}") if names else None
+
+    @property
     def place(self) -> str:
         """Its place as a user reads it."""
         return self.address or to_text(self.path)
@@ -202,6 +212,7 @@ FACTS = (
     Fact("missingFolders", lambda index: ", ".join(index.missing) or None, "Missing"),
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
     Fact("copies", lambda one: f"{one.copies:,} with the text of another file" if one.copies else None, "Copies"),
+    Fact("collectionModels", lambda index: index.collection_models, "Models"),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is one more line in every form; the stores' `read_status` counts its values."""

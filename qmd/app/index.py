@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from msgspec.structs import replace
+
 from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedOptions, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
-    from qmd.inference.base import Embedder
+    from qmd.inference.base import Engines
     from qmd.progress import Progress
     from qmd.status import Runner
     from qmd.store.runs import EmbeddingLock
@@ -285,15 +287,17 @@ class Index(ReadingIndex):
             BusyError: Another process uses the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.updating import embed, nothing_to_embed
+        from qmd.app.updating import choose_models, embed, nothing_to_embed
 
         names = as_names(collections)
         refuse_unknown(names or (), (one.name for one in self._configuration.load().collections))
         request = EmbedRequest(names, **options)
         lock = self._embedding_lock("watch" if request.resumes else "embed", names)
         with lock as run, self._configuration.open_writer() as writer:
+            unread = choose_models(writer, self.engine_settings(), request)
+            self.need_models(writer, names)
             if (nothing := nothing_to_embed(writer, self.engine_settings(), request, on_start)) is not None:
-                return nothing
+                return replace(nothing, unread=unread)
 
             def report(progress: Progress) -> None:
                 run.update(progress)
@@ -303,11 +307,11 @@ class Index(ReadingIndex):
             def is_over() -> bool:
                 return run.is_wanted or (should_stop is not None and should_stop())
 
-            with self._embedder() as embedder:
-                done = embed(writer, embedder, request, on_start=on_start, on_progress=report, should_stop=is_over)
+            with self._embedders() as engines:
+                done = embed(writer, engines, request, on_start=on_start, on_progress=report, should_stop=is_over)
             if done.stopped and request.resumes:
                 run.pause()
-            return done
+            return replace(done, unread=unread)
 
     def embed_in_background(self, should_stop: Callable[[], bool]) -> bool:
         """Compute missing vectors for half a minute while no request is waiting; return True if more are missing.
@@ -326,7 +330,7 @@ class Index(ReadingIndex):
             StoreError: The index is damaged, or cannot be written.
         """
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import SLICE_S, ThrottledEmbedder, embed, refuse_another_model
+        from qmd.app.updating import SLICE_S, choose_models, embed, refuse_another_model, throttle
         from qmd.store.opening import open_writer
 
         if not self.embeds_in_background or is_words_only():
@@ -334,16 +338,19 @@ class Index(ReadingIndex):
         if not os.access(self.path, os.W_OK) or machine_lacks_memory():
             return False
         with self._readers.reader() as reader:
-            if not (known := reader.status(None)).pending_documents:
+            if not reader.status(None).pending_documents:
                 return False
         # A request that comes while the model is loaded would wait for it.
         self._idle_gate.wait(should_stop)
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
         # `open_writer` of the store: only commands delete the documents of collections that left the configuration.
-        with self._embedding_lock("server") as run, self._embedder() as embedder, open_writer(self.path) as writer:
-            refuse_another_model(embedder, known.fingerprint)
-            patient = ThrottledEmbedder(embedder, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
-            done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
+        with self._embedding_lock("server") as run, open_writer(self.path) as writer:
+            choose_models(writer, self.engine_settings(), request)
+            self.need_models(writer)
+            with self._embedders() as engines:
+                refuse_another_model(writer, engines)
+                patient = throttle(engines, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
+                done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
             if done.stopped:
                 run.pause()
             return done.stopped
@@ -383,7 +390,7 @@ class Index(ReadingIndex):
         return {}
 
     @contextmanager
-    def _embedder(self) -> Iterator[Embedder]:
+    def _embedders(self) -> Iterator[Engines]:
         with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
             if engines.embedder is None:
                 # The first note is the failure. Another model would fill the index with its own vectors.
@@ -393,7 +400,7 @@ class Index(ReadingIndex):
                 if note not in self._known_notes:
                     self._known_notes.add(note)
                     self._notices.warn(note)
-            yield engines.embedder
+            yield engines
 
     def _edited(self, config: Config) -> Config:
         self.mirror_configuration()

@@ -138,6 +138,8 @@ class ReadingIndex(OpenedIndex):
             refusal = (f"budget of {budget_ms} ms: {_NO_TIME_TO_LOAD}",)
             roles, request = frozenset(), replace(request, mode="lexical")
         vectors = QueryTimeVectors()
+        if roles:
+            self.need_models(reader, query.scope.collections)
         with self._load(roles, deadline) as engines:
             response = search(reader, engines, query, request, deadline, open_source=vectors.open)
         if vectors.has_new and self._refresher.may_write():

@@ -185,4 +185,6 @@ class EmbeddingStart(Struct, frozen=True):
 
     model: EngineDescription
     pending: int
-    """Texts without vectors of that model."""
+    """Texts without vectors."""
+    others: tuple[EngineDescription, ...] = ()
+    """Models that compute the vectors of other collections."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from qmd.app.notices import Notices
 from qmd.app.queues import AT_ONCE, FifoSemaphore, IdleGate
 from qmd.errors import StoreError
 from qmd.retrieval.trace import CancelledSearch, Listener
+from qmd.store.records import chosen_models, split_by_model
 from qmd.switches import is_off
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class OpenedIndex:
         self._idle_gate = IdleGate()
         # A lexical search takes milliseconds and does not wait for models.
         self._words_line, self._models_line = FifoSemaphore(AT_ONCE), FifoSemaphore(AT_ONCE)
+        self._by_collection: frozenset[str] = frozenset()
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -196,6 +198,7 @@ class OpenedIndex:
         return EngineSettings(
             models_dir=self._locations.models,
             embed=models.get("embed", "auto"),
+            by_collection=self._by_collection,
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
             options=models,
@@ -203,6 +206,13 @@ class OpenedIndex:
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )
+
+    def need_models(self, reader: IndexReader, collections: Sequence[str] | None = None) -> None:
+        """Have `engine_settings` open the built-in models of some collections, None for all, beside those so far."""
+        facts = reader.facts()
+        if chosen_models(facts) or self._by_collection:
+            names = [one.name for one in reader.collections()] if collections is None else collections
+            self._by_collection |= split_by_model(facts, names).keys()
 
     @contextmanager
     def reader(self) -> Iterator[IndexReader]:
@@ -212,6 +222,7 @@ class OpenedIndex:
             NotFoundError: There is no index.
         """
         with self._request() as (reader, _):
+            self.need_models(reader)
             yield reader
 
     @contextmanager

@@ -39,14 +39,24 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     built-in model.
     """
     loading = _Loading(settings)
-    embedder = loading.attempt(loading.embedder, "embed") if "embed" in roles else None
+    is_split = "embed" in roles and bool(settings.by_collection) and chooses_by_language(settings)
+    embedders = loading.embedders() if is_split else {}
+    embedder = next(iter(embedders.values()), None)
+    if "embed" in roles and not is_split:
+        embedder = loading.attempt(loading.embedder, "embed")
     reranker = loading.attempt(loading.reranker, "rerank") if "rerank" in roles else None
     if reranker is None and "rerank" in roles:
-        reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
+        reranker = loading.attempt(lambda: loading.maxsim(embedders.get("", embedder)), None)
     expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
     failures, lasting_notes = tuple(loading.failures), tuple(loading.lasting_notes)
     notes = tuple(dict.fromkeys([*failures, *loading.notes]))
-    return Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes)
+    return Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes, embedders=embedders)
+
+
+def chooses_by_language(settings: EngineSettings) -> bool:
+    """Return whether collections may have different built-in models, because none is configured or in the full tier."""
+    is_auto = settings.model_for("embed") == AUTO and settings.provider_for("embed") is None
+    return is_auto and locate_model(full_model("embed"), settings.models_dir) is None
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
@@ -129,11 +139,11 @@ class EmbedderIdentity(Struct, frozen=True):
     fingerprint: str
 
 
-def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
+def identify_embedder(settings: EngineSettings, name: str = "") -> EmbedderIdentity | None:
     """Return the identity of the embedder that `load_engines` would open, read from its files in milliseconds.
 
     None if only opening it can tell: for a model of another provider, for a model that runs on a GPU if there is one,
-    and for a model with a note or an error.
+    and for a model with a note or an error. `name` is that of another built-in model than the default one.
     """
     if settings.provider_for("embed") is not None:
         return None
@@ -143,7 +153,7 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     from qmd.inference.runtime.sessions import preferred_provider
 
     try:
-        choice = choose_model(settings, "embed")
+        choice = choose_model(replace(settings, embed=name) if name else settings, "embed")
         record, folder = choice.record or MINILM, choice.folder or locate_builtin()
         weights = choose_weights(folder, record, allow_gpu=False)
         if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
@@ -165,7 +175,7 @@ class _Loading:
         self.lasting_notes: list[str] = []
         self.failures: list[str] = []
 
-    def attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
+    def attempt(self, load: Callable[[], _Engine | None], role: Role | None, name: str = "") -> _Engine | None:
         """Return what `load` returns; None after a failure, which is noted with its remedy on one line."""
         try:
             return load()
@@ -174,7 +184,7 @@ class _Loading:
             reason = f"{exc}{hint}"
         # A missing package fails every role for one reason.
         if not any(line.endswith(reason) for line in self.failures):
-            what = f"{WORK[role]} model '{_shown(self._settings, role)}'" if role else "built-in reranking"
+            what = f"{WORK[role]} model '{name or _shown(self._settings, role)}'" if role else "built-in reranking"
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
@@ -183,7 +193,17 @@ class _Loading:
         choice, provider = self._choice("embed"), self._settings.provider_for("embed")
         if provider is not None:
             return engine_provider(provider).open_embedder(choice, self._settings)
-        return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
+        return _open_embedder(*choice.here, self._settings) if choice.folder else _open_built_in(MINILM, self._settings)
+
+    def embedders(self) -> dict[str, Embedder]:
+        """Open the built-in embedders that the collections have; unknown names are ignored."""
+        found: dict[str, Embedder] = {}
+        for key, record in (("", MINILM), (MULTILINGUAL.name, MULTILINGUAL)):
+            if key in self._settings.by_collection:
+                load = partial(_open_built_in, record, self._settings)
+                if (embedder := self.attempt(load, "embed", record.name)) is not None:
+                    found[key] = embedder
+        return found
 
     def reranker(self) -> Reranker | None:
         """Open the configured or full-tier reranker; None selects the built-in one."""
@@ -235,6 +255,10 @@ class _Loading:
             note = form_note(folder, record, self._settings.form_for(role))
             self.notes.extend([note] if note else prepared_notes(record, folder))
         return choice
+
+
+def _open_built_in(record: ModelRecord, settings: EngineSettings) -> Embedder:
+    return _open_embedder(locate_builtin(record), record, settings)
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> Embedder:

@@ -210,7 +210,7 @@ class IndexReader(Protocol):
             return {last[-1] if last else "": None}
         default = next((one for one in reversed(last) if one not in {own for _, own in chosen.values()}), "")
         names = [(one.name, chosen.get(one.name, ("", default))[1]) for one in self.collections()]
-        return {model: [name for name, own in names if own == model] for _, model in names}
+        return {model: [name for name, own in names if own == model] for model in (*(own for _, own in names), default)}
 
     def vector_model(self, collection: str) -> str:
         """Return the fingerprint of a collection's model, empty without vectors."""
@@ -234,8 +234,9 @@ class IndexReader(Protocol):
     def collection_statuses(self, counts: Mapping[str, int]) -> tuple[CollectionStatus, ...]:
         """Return the status of each collection, given its number of documents."""
         facts = self.facts()
-        known = [(one, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}")) for one in self.collections()]
-        return tuple(CollectionStatus.of(*one) for one in known)
+        models = chosen_models(facts)
+        known = ((one, facts.get(f"updated_at:{one.name}"), models.get(one.name, (None,))) for one in self.collections())
+        return tuple(CollectionStatus.of(one, counts.get(one.name, 0), moment, model[0]) for one, moment, model in known)
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
         """Yield every document's file record, some hundred at a time, in the order of storing."""

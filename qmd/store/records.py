@@ -55,11 +55,21 @@ class OtherFiles(Struct, frozen=True):
 def chosen_models(facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return collection → (name, fingerprint) of models that collections have instead of the default one.
 
-    The fingerprint is empty before the first vector. Any other content is ignored, as the index may be untrusted.
+    Any other content is ignored, as the index may be untrusted.
     """
     values = {key.removeprefix("model:"): value for key, value in facts.items() if key.startswith("model:")}
-    found = {name: re.fullmatch(r"([a-z0-9-]{1,40})(?: ([0-9a-f]{16}))?", value) for name, value in values.items()}
-    return {name: (one[1], one[2] or "") for name, one in found.items() if one is not None}
+    found = {name: re.fullmatch(r"([a-z0-9-]{1,40}) ([0-9a-f]{16})", value) for name, value in values.items()}
+    return {name: (one[1], one[2]) for name, one in found.items() if one is not None}
+
+
+def split_by_model(facts: Mapping[str, str], collections: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the name of each model, "" for the default one → those of the collections that have it."""
+    split: dict[str, tuple[str, ...]] = {}
+    chosen = chosen_models(facts)
+    for name in collections:
+        model = chosen.get(name, ("",))[0]
+        split[model] = (*split.get(model, ()), name)
+    return split
 
 
 def pack_skipped(file: SkippedFile) -> SkippedFile:
