@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from qmd.indexing.model_choices import UnreadCollection
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription, Engines
-    from qmd.inference.records import CosineScale
     from qmd.inference.settings import EngineSettings
     from qmd.progress import Progress
     from qmd.records import Collection
@@ -119,6 +118,8 @@ def nothing_to_embed(
     for name, collections in parts.items():
         model = identify_embedder(settings, name)
         if model is None or not are_chunks_current(writer, model.fingerprint):
+            return None
+        if model.description.tier != "built-in" and f"scale:{model.fingerprint}" not in writer.facts():
             return None
         is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
         if is_staged or writer.count_pending(model.fingerprint, collections)[0]:
@@ -233,6 +234,7 @@ class ThrottledEmbedder:
 
     def __init__(self, inner: Embedder, wait: Callable[[], None]) -> None:
         self._inner = inner
+        self.scale = inner.scale
         self._wait = wait
         self._batch = 1 if inner.description.provider == "cpu" else _PATIENT_BATCH
         self._threads = max(1, usable_cpus() // 2) if self._batch == 1 else 1
@@ -252,10 +254,6 @@ class ThrottledEmbedder:
     @property
     def max_tokens(self) -> int:
         return self._inner.max_tokens
-
-    @property
-    def scale(self) -> CosineScale | None:
-        return self._inner.scale
 
     def token_starts(self, text: str) -> Sequence[int]:
         # Texts are cut in Python, which blocks every other thread.

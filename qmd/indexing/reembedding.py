@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from qmd.records import Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import STAGING
+from qmd.store.records import MODEL_FACTS, STAGING
 
 
 def begin(
@@ -59,6 +59,8 @@ def finish(
         _copy(writer, fingerprint, staging, bool, is_complete=False)
         kept = _beside([one for one in models if one != fingerprint], used, force=force)
         writer.keep_models({staging: fingerprint, **{one: one for one in kept}})
+        gone = set(models) - {fingerprint, *kept}
+        writer.set_facts({f"{fact}:{one}": None for fact in MODEL_FACTS for one in gone})
         writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{staging}") or "0")
     return ()
 

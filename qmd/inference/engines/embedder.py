@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.analysis.scripts import script_of
-from qmd.analysis.stopwords import LANGUAGES, language_of
+from qmd.analysis.stopwords import language_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.encoder_graph import BatchRuns, EncoderGraph, read_encoder_graph
@@ -84,13 +84,8 @@ class TokenizedEmbedder:
         return foreign_share(text, self.record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
 
     def query_trust(self, text: str) -> float:
-        """Return 0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1."""
-        foreign = foreign_share(text, self.record.scripts)
-        if foreign > MAX_FOREIGN_QUERY_SHARE or self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
-            return 0.0
-        if self.record.languages == ("en",) and language_of(text, 2) in LANGUAGES:
-            return OTHER_LATIN_TRUST
-        return 1.0 - foreign
+        """Return 0 for foreign scripts or unknown words, 0.5 for another language by its words, else near 1."""
+        return 0.0 if self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE else trust_of(self.record, text)
 
 
 class OnnxEmbedder(TokenizedEmbedder):
@@ -212,6 +207,15 @@ def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules,
             f"model '{path}' pools its prompt's tokens, which '1_Pooling/config.json' leaves out",
             "use an export with the output 'token_embeddings'",
         )
+
+
+def trust_of(record: ModelRecord, text: str) -> float:
+    """Return how far the record lets a model read a query: 0 for foreign scripts, 0.5 for another language."""
+    foreign, known = foreign_share(text, record.scripts), record.languages
+    if foreign > MAX_FOREIGN_QUERY_SHARE:
+        return 0.0
+    is_foreign = known and "*" not in known and (language_of(text, 2) or known[0]) not in known
+    return OTHER_LATIN_TRUST if is_foreign else 1.0 - foreign
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:

@@ -57,7 +57,7 @@ MULTILINGUAL = ModelRecord(
     document_prompt="passage: ",
     query_prompt="query: ",
     is_fused=True,
-    scale=CosineScale(0.867, 0.830),
+    scale=CosineScale(0.898, 0.812),
 )
 """The model of the package `qmd-search-multilingual`, which contains it as `qmd_multilingual`."""
 
