@@ -62,19 +62,13 @@ class Pace:
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._total = total
         self._clock = clock
-        self._last = 0
         self._done: list[int] = []
         self._at_s: list[float] = []
-
-    @property
-    def done(self) -> int:
-        """The amount done by the last state."""
-        return self._last
 
     def at(self, done: int) -> Progress:
         """Return the state once `done` is done; it never falls."""
         now = self._clock()
-        done = self._last = min(max(done, self._last), self._total)
+        done = min(max(done, self._done[-1] if self._done else 0), self._total)
         if not self._done or done - self._done[-1] > self._total / _STEPS:
             self._done.append(done)
             self._at_s.append(now)

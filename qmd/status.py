@@ -173,14 +173,6 @@ class IndexStatus(Struct, frozen=True):
         return self.holder if self.holder is not None and self.holder.task.computes else None
 
     @property
-    def collection_models(self) -> str | None:
-        """Collections with another built-in model than the default one: `multilingual reads de, ja`."""
-        names = [one.name for one in self.collections if one.model]
-        models = dict.fromkeys(one.model for one in self.collections if one.model)
-        others = ", the built-in one the others" if len(names) < len(self.collections) else ""
-        return message_line(f"{', '.join(map(str, models))} reads {', '.join(names)}{others}") if names else None
-
-    @property
     def place(self) -> str:
         """Its place as a user reads it."""
         return self.address or to_text(self.path)
@@ -212,7 +204,11 @@ FACTS = (
     Fact("missingFolders", lambda index: ", ".join(index.missing) or None, "Missing"),
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
     Fact("copies", lambda one: f"{one.copies:,} with the text of another file" if one.copies else None, "Copies"),
-    Fact("collectionModels", lambda index: index.collection_models, "Models"),
+    Fact(
+        "collectionModels",
+        lambda one: ", ".join(f"{c.name} ({c.model})" for c in one.collections if c.model) or None,
+        "Models",
+    ),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is one more line in every form; the stores' `read_status` counts its values."""

@@ -9,8 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from msgspec.structs import replace
-
 from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedOptions, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
@@ -287,17 +285,16 @@ class Index(ReadingIndex):
             BusyError: Another process uses the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.updating import choose_models, embed, nothing_to_embed
+        from qmd.app.updating import embed, nothing_to_embed
 
         names = as_names(collections)
         refuse_unknown(names or (), (one.name for one in self._configuration.load().collections))
         request = EmbedRequest(names, **options)
         lock = self._embedding_lock("watch" if request.resumes else "embed", names)
         with lock as run, self._configuration.open_writer() as writer:
-            unread = choose_models(writer, self.engine_settings(), request)
-            self.need_models(writer, names)
+            self.choose_models(writer, request)
             if (nothing := nothing_to_embed(writer, self.engine_settings(), request, on_start)) is not None:
-                return replace(nothing, unread=unread)
+                return nothing
 
             def report(progress: Progress) -> None:
                 run.update(progress)
@@ -311,7 +308,7 @@ class Index(ReadingIndex):
                 done = embed(writer, engines, request, on_start=on_start, on_progress=report, should_stop=is_over)
             if done.stopped and request.resumes:
                 run.pause()
-            return replace(done, unread=unread)
+            return done
 
     def embed_in_background(self, should_stop: Callable[[], bool]) -> bool:
         """Compute missing vectors for half a minute while no request is waiting; return True if more are missing.
@@ -330,12 +327,11 @@ class Index(ReadingIndex):
             StoreError: The index is damaged, or cannot be written.
         """
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import SLICE_S, choose_models, embed, refuse_another_model, throttle
+        from qmd.app.updating import SLICE_S, embed, refuse_another_model, throttle
         from qmd.store.opening import open_writer
 
-        if not self.embeds_in_background or is_words_only():
-            return False
-        if not os.access(self.path, os.W_OK) or machine_lacks_memory():
+        is_off = not self.embeds_in_background or is_words_only() or not os.access(self.path, os.W_OK)
+        if is_off or machine_lacks_memory():
             return False
         with self._readers.reader() as reader:
             if not reader.status(None).pending_documents:
@@ -345,8 +341,7 @@ class Index(ReadingIndex):
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
         # `open_writer` of the store: only commands delete the documents of collections that left the configuration.
         with self._embedding_lock("server") as run, open_writer(self.path) as writer:
-            choose_models(writer, self.engine_settings(), request)
-            self.need_models(writer)
+            self.choose_models(writer, request)
             with self._embedders() as engines:
                 refuse_another_model(writer, engines)
                 patient = throttle(engines, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
@@ -374,11 +369,6 @@ class Index(ReadingIndex):
             with self._embedding_lock("cleanup"):
                 return writer.cleanup()
 
-    @cached_property
-    def _known_notes(self) -> set[str]:
-        """Notes on the model that were already reported; they concern every slice of a run."""
-        return set()
-
     def _embedding_lock(self, by: Runner, collections: tuple[str, ...] | None = None) -> EmbeddingLock:
         """Return the lock for a run, the same one for every slice of it."""
         from qmd.store.runs import EmbeddingLock
@@ -396,10 +386,7 @@ class Index(ReadingIndex):
                 # The first note is the failure. Another model would fill the index with its own vectors.
                 reason = engines.notes[0] if engines.notes else "there is no embedding model"
                 raise ModelError(reason, "search by words works; see: qmd doctor")
-            for note in engines.notes:
-                if note not in self._known_notes:
-                    self._known_notes.add(note)
-                    self._notices.warn(note)
+            self._warn_once(engines.notes)
             yield engines
 
     def _edited(self, config: Config) -> Config:

@@ -138,9 +138,7 @@ class ReadingIndex(OpenedIndex):
             refusal = (f"budget of {budget_ms} ms: {_NO_TIME_TO_LOAD}",)
             roles, request = frozenset(), replace(request, mode="lexical")
         vectors = QueryTimeVectors()
-        if roles:
-            self.need_models(reader, query.scope.collections)
-        with self._load(roles, deadline) as engines:
+        with self._load(reader, query, roles, deadline) as engines:
             response = search(reader, engines, query, request, deadline, open_source=vectors.open)
         if vectors.has_new and self._refresher.may_write():
             vectors.store(reader.path)
@@ -149,13 +147,15 @@ class ReadingIndex(OpenedIndex):
         return replace(response, hits=hits, timings=timings + response.timings, warnings=refusal + response.warnings)
 
     @contextmanager
-    def _load(self, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:
+    def _load(self, reader: IndexReader, query: Query, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:
         """Yield the models of `roles`, loaded for as long as the block runs."""
         from qmd.inference.base import Engines
 
         if not roles:
             yield Engines()
             return
+        self.need_models(reader, query.scope.collections)
+        self.need_models(reader, query.scope.collections)
         if not self._engines.is_loaded:
             deadline.begin("loading models")
         with self._engines.engines(self.engine_settings(), roles, deadline.check) as engines:

@@ -185,6 +185,4 @@ class EmbeddingStart(Struct, frozen=True):
 
     model: EngineDescription
     pending: int
-    """Texts without vectors."""
-    others: tuple[EngineDescription, ...] = ()
-    """Models that compute the vectors of other collections."""
+    """Texts without vectors of that model."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection as Names, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,14 +18,12 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 from qmd.process import lower_thread_priority, usable_cpus
-from qmd.progress import Pace
-from qmd.store.records import OtherFiles, chosen_models, split_by_model
+from qmd.store.records import OtherFiles, split_by_model
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.indexing.model_choices import UnreadCollection
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription, Engines
     from qmd.inference.settings import EngineSettings
@@ -86,23 +84,13 @@ class Update:
         return sum(self._writer.vector_coverage(*one).pending for one in self._writer.vector_models().items())
 
 
-def choose_models(writer: IndexWriter, settings: EngineSettings, request: EmbedRequest) -> tuple[UnreadCollection, ...]:
-    """Choose the built-in models of collections; return those that keep a model which does not read their language."""
-    from qmd.indexing.model_choices import choose_again
-    from qmd.inference.loader import chooses_by_language
-
-    if not chooses_by_language(settings):
-        return ()
-    return choose_again(writer, request.collections or writer.collections_with_documents(), force=request.force)
-
-
 def nothing_to_embed(
     writer: IndexWriter,
     settings: EngineSettings,
     request: EmbedRequest,
     on_start: Callable[[EmbeddingStart], None] | None,
 ) -> EmbedReport | None:
-    """Return the report of `embed` if no vector is missing, without loading the models; None if they are needed."""
+    """Return the report of `embed` if no vector is missing, without loading the model; None if it is needed."""
     from qmd.app.engines import is_words_only
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
@@ -111,11 +99,8 @@ def nothing_to_embed(
 
     if request.force or is_words_only():
         return None
-    parts: dict[str, tuple[str, ...] | None] = {"": request.collections}
-    if settings.by_collection and chooses_by_language(settings):
-        parts = dict(split_by_model(writer.facts(), request.collections or writer.collections_with_documents()))
     first = None
-    for name, collections in parts.items():
+    for name, collections in _split(writer, request, settings.by_collection if chooses_by_language(settings) else ()):
         model = identify_embedder(settings, name)
         if model is None or not are_chunks_current(writer, model.fingerprint):
             return None
@@ -130,28 +115,11 @@ def nothing_to_embed(
     return EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
 
 
-class _Part(Struct, frozen=True):
-    """Part of a run: the collections of one model."""
-
-    name: str
-    embedder: Embedder
-    collections: tuple[str, ...] | None
-    used: frozenset[str]
-    """Fingerprints of models whose vectors it may replace."""
-
-
-def _split_run(writer: IndexWriter, engines: Engines, request: EmbedRequest) -> list[_Part]:
-    """Return a part for each model, the default one first."""
-    if engines.embedder is not None and not engines.embedders:
-        used = frozenset(one.fingerprint for one in writer.models())
-        return [_Part("", engines.embedder, request.collections, used)]
-    names, models = request.collections or writer.collections_with_documents(), writer.vector_models()
-    split, parts = split_by_model(writer.facts(), names), []
-    for name, embedder in engines.embedders.items():
-        if own := split.get(name):
-            used = frozenset(one for one, read in models.items() if read is None or not {*read}.isdisjoint(own))
-            parts.append(_Part(name, embedder, own, used))
-    return parts
+def _split(writer: IndexWriter, request: EmbedRequest, names: Names[str]) -> list[tuple[str, tuple[str, ...] | None]]:
+    """Return the built-in models of these names that have collections in a run, with them; without any, one for all."""
+    collections = request.collections or writer.collections_with_documents()
+    split = split_by_model(writer.facts(), collections)
+    return [(name, split[name]) for name in names if name in split] if names else [("", request.collections)]
 
 
 def embed(
@@ -165,63 +133,90 @@ def embed(
 ) -> EmbedReport:
     """Compute missing vectors, of one model after the other; computed ones are kept however it ends."""
     from qmd.indexing import reembedding
-    from qmd.indexing.embed import embed_pending
-    from qmd.indexing.model_choices import record_models
-    from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
-    parts, force = _split_run(writer, engines, request), request.force
-    keys, counts = [], []
-    for part in parts:
-        fingerprint = part.embedder.fingerprint
-        key = reembedding.begin(
-            writer, fingerprint, part.collections, part.used, force=force, resumes=request.resumes
-        )
-        # `embed_pending` forgets them, too; here they would be counted as done.
-        forget_outdated_chunks(writer, key)
-        keys.append(key)
-        counts.append(writer.count_pending(key, part.collections))
+    parts = []
+    for name, own in _split(writer, request, engines.embedders):
+        if (embedder := engines.embedders.get(name, engines.embedder)) is not None:
+            flags = {"force": request.force, "resumes": request.resumes}
+            key = reembedding.begin(writer, embedder.fingerprint, own, **flags)
+            # `embed_pending` forgets them, too; here they would be counted as done.
+            forget_outdated_chunks(writer, key)
+            parts.append(_Part(name, embedder, own, key, *writer.count_pending(key, own)))
     if on_start is not None:
-        waiting = [part.embedder.description for part, count in zip(parts, counts, strict=True) if count[0]]
-        first = waiting[0] if waiting else parts[0].embedder.description
-        on_start(EmbeddingStart(first, sum(count[0] for count in counts), tuple(waiting[1:])))
+        models = [part.embedder.description for part in parts if part.n_texts] or [parts[0].embedder.description]
+        shown = replace(models[0], model=" and ".join(one.model for one in models))
+        on_start(EmbeddingStart(shown, sum(part.n_texts for part in parts)))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
         return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
 
-    done = EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
-    pace = Pace(sum(count[1] for count in counts))
-    for part, key in zip(parts, keys, strict=True):
-        report = embed_pending(
-            writer,
-            part.embedder,
-            fingerprint=key,
-            collections=part.collections,
-            on_progress=on_progress,
-            should_stop=is_over,
-            cut_declarations=request.cut_declarations,
-            pace=pace,
-        )
-        done = done.plus(report)
+    total, before, reports = sum(part.n_chars for part in parts), 0, []
+    for part in parts:
+        report = part.run(writer, request, on_progress and _shift(on_progress, before, total), is_over)
+        reports.append(report)
         if report.stopped:
             break
+        before += part.n_chars
+    sums = {name: sum(getattr(one, name) for one in reports) for name in _SUMS}
+    return replace(reports[-1], **sums, warnings=tuple(line for one in reports for line in one.warnings))
+
+
+_SUMS = ("documents", "chunks", "embedded", "reused", "elapsed_s")
+
+
+def _shift(on_progress: Callable[[Progress], None], before: int, total: int) -> Callable[[Progress], None]:
+    """Return a receiver of the progress of a part, `before` which others were done."""
+
+    def receive(now: Progress) -> None:
+        left_s = now.left_s if not now.rate else (total - before - now.done) / now.rate
+        on_progress(replace(now, done=before + now.done, total=total, left_s=left_s))
+
+    return receive
+
+
+class _Part(Struct, frozen=True):
+    """Part of a run: a model, its name if not all have it, its collections, the key of its vectors, and its work."""
+
+    name: str
+    embedder: Embedder
+    collections: tuple[str, ...] | None
+    key: str
+    n_texts: int
+    n_chars: int
+
+    def run(
+        self,
+        writer: IndexWriter,
+        request: EmbedRequest,
+        on_progress: Callable[[Progress], None] | None,
+        should_stop: Callable[[], bool],
+    ) -> EmbedReport:
+        """Embed its texts, and record the model of its collections."""
+        from qmd.indexing import reembedding
+        from qmd.indexing.embed import embed_pending
+
+        own, fingerprint = self.collections, self.embedder.fingerprint
         notes: tuple[str, ...] = ()
-        if key != (fingerprint := part.embedder.fingerprint):
-            notes = reembedding.finish(writer, fingerprint, part.collections, part.used, force=force)
-            done = replace(done, warnings=(*done.warnings, *notes))
-        if not notes:
-            names = chosen_models(writer.facts()) if part.collections is None else part.collections
-            record_models(writer, names, part.name, fingerprint)
-    return done
-
-
-def throttle(engines: Engines, wait: Callable[[], None]) -> Engines:
-    """Return the engines with throttled embedders; see `ThrottledEmbedder`."""
-    first = engines.embedder and ThrottledEmbedder(engines.embedder, wait)
-    patient = {name: ThrottledEmbedder(one, wait) for name, one in engines.embedders.items()}
-    return replace(engines, embedder=first, embedders=patient)
+        report = embed_pending(
+            writer,
+            self.embedder,
+            fingerprint=self.key,
+            collections=own,
+            on_progress=on_progress,
+            should_stop=should_stop,
+            cut_declarations=request.cut_declarations,
+        )
+        if self.key != fingerprint and not report.stopped:
+            notes = reembedding.finish(writer, fingerprint, own, force=request.force)
+        if not (notes or report.stopped):
+            facts, value = writer.facts(), f"{self.name} {fingerprint}" if self.name else None
+            names = [f"model:{one}" for one in own or writer.collections_with_documents()]
+            if any(facts.get(name) != value for name in names):
+                writer.set_facts(dict.fromkeys(names, value))
+        return replace(report, warnings=(*report.warnings, *notes))
 
 
 class ThrottledEmbedder:
@@ -234,7 +229,8 @@ class ThrottledEmbedder:
 
     def __init__(self, inner: Embedder, wait: Callable[[], None]) -> None:
         self._inner = inner
-        self.scale = inner.scale
+        self.scale, self.dim, self.max_tokens = inner.scale, inner.dim, inner.max_tokens
+        self.embed_queries, self.embeds, self.query_trust = inner.embed_queries, inner.embeds, inner.query_trust
         self._wait = wait
         self._batch = 1 if inner.description.provider == "cpu" else _PATIENT_BATCH
         self._threads = max(1, usable_cpus() // 2) if self._batch == 1 else 1
@@ -244,16 +240,8 @@ class ThrottledEmbedder:
         return self._inner.description
 
     @property
-    def dim(self) -> int:
-        return self._inner.dim
-
-    @property
     def fingerprint(self) -> str:
         return self._inner.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        return self._inner.max_tokens
 
     def token_starts(self, text: str) -> Sequence[int]:
         # Texts are cut in Python, which blocks every other thread.
@@ -278,15 +266,6 @@ class ThrottledEmbedder:
                     on_progress(sum(map(len, done)))
         return np.concatenate(done)
 
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return self._inner.embed_queries(texts)
-
-    def embeds(self, text: str) -> bool:
-        return self._inner.embeds(text)
-
-    def query_trust(self, text: str) -> float:
-        return self._inner.query_trust(text)
-
     def _embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         self._wait()
         return self._inner.embed_documents(texts)
@@ -298,9 +277,17 @@ def refuse_another_model(writer: IndexWriter, engines: Engines) -> None:
     Raises:
         ModelError: The index has vectors of another model, or none and a model server would compute them.
     """
-    known = writer.vector_models().keys() - {""}
-    for part in _split_run(writer, engines, EmbedRequest()):
-        if not known and part.embedder.description.tier == "remote":
+    models, present = writer.vector_models(), {one.fingerprint for one in writer.models()}
+    for name, own in _split(writer, EmbedRequest(), engines.embedders):
+        embedder = engines.embedders.get(name, engines.embedder)
+        known = {one for one, read in models.items() if read is None or own is None or set(read) & set(own)} & present
+        if embedder is not None and not known and embedder.description.tier == "remote":
             raise ModelError("a server's model computes vectors only on request", "begin with: qmd embed")
-        if part.used & known and part.embedder.fingerprint not in part.used:
+        if embedder is not None and known and embedder.fingerprint not in known:
             raise ModelError("the index has vectors of another model than the configured one", "run: qmd embed")
+
+
+def throttle(engines: Engines, wait: Callable[[], None]) -> Engines:
+    """Return the engines with embedders that wait; see `ThrottledEmbedder`."""
+    patient = {name: ThrottledEmbedder(one, wait) for name, one in engines.embedders.items()}
+    return replace(engines, embedder=engines.embedder and ThrottledEmbedder(engines.embedder, wait), embedders=patient)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from qmd.cli.output import flush_result, out, say, warn
 from qmd.errors import AlreadyEmbeddingError
-from qmd.escapes import message_line
 from qmd.plugins import hooks
-from qmd.process import usable_cpus
 from qmd.render.text import describe_engine
 
 if TYPE_CHECKING:
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from qmd.cli.invocation import Invocation
     from qmd.cli.progress import ProgressLine
     from qmd.config.paths import Locations
-    from qmd.indexing.model_choices import UnreadCollection
     from qmd.progress import Progress
 
 _FIRST_MEASURED_S = 1.5
@@ -32,9 +28,6 @@ _LONG_S = 20.0
 
 _MANY = 5_000
 """Larger runs are also announced in pipes and logs."""
-
-_CHARS_A_CORE_SECOND = 15_000
-"""Characters that the multilingual model embeds on one core with byte products."""
 
 _ALREADY = "Another embed process is already running. Skipping.\n"
 
@@ -64,8 +57,7 @@ def embed_index(
         nothing = (
             "✓ Vectors are up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
         )
-        models = "".join(f"Model: {describe_engine(one)}\n" for one in (known.model, *known.others))
-        out(f"{models}\n" if n_pending else nothing)
+        out(f"Model: {describe_engine(known.model)}\n\n" if n_pending else nothing)
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
@@ -83,8 +75,6 @@ def embed_index(
         raise KeyboardInterrupt(
             f"the work done so far is kept ({shown.percent} %), and queries work; {continuation}"
         ) from exc
-    for one in report.unread:
-        say(_describe_unread(one))
     if not n_pending:
         return
     reused = f" ({invocation.figure(report.reused)} reused)" if report.reused else ""
@@ -96,17 +86,6 @@ def embed_index(
         warn(warning)
     if report.stopped:
         say("stopped at the time limit; run 'qmd embed' again to continue")
-
-
-def _describe_unread(one: UnreadCollection) -> str:
-    """Return the line on a collection that another model would read, with the command and its rough time."""
-    from qmd.analysis.stopwords import LANGUAGES
-    from qmd.inference.models.builtin import MINILM, MULTILINGUAL
-
-    command = shlex.join(["qmd", "embed", "-c", one.name, "--force"])
-    unread = f"mostly {LANGUAGES.get(one.language, one.language)}, which {MINILM.name} does not read"
-    time = _rough_duration(one.n_chars / (_CHARS_A_CORE_SECOND * usable_cpus()))
-    return message_line(f"{one.name}: {unread}; to embed again with {MULTILINGUAL.name}: {command} (about {time})")
 
 
 def _describe_continuation(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:

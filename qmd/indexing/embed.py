@@ -119,8 +119,6 @@ class _Run(Struct):
     chars: int = 0
     embedded: int = 0
     slice_size: int = _FIRST_SLICE
-    before: int = 0
-    """Characters of earlier parts of the job."""
 
     def embed(self, group: _Group) -> bool:
         """Embed missing texts and store the group's chunks; return False when asked to stop before its end."""
@@ -174,7 +172,7 @@ class _Run(Struct):
     def _announce(self, in_group: float) -> None:
         """Report the progress: the stored groups, and `in_group` characters of the current one."""
         if self.on_progress is not None:
-            self.on_progress(self.pace.at(self.before + self.chars + round(in_group)))
+            self.on_progress(self.pace.at(self.chars + round(in_group)))
 
 
 def embed_pending(
@@ -186,7 +184,6 @@ def embed_pending(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     cut_declarations: bool = True,
-    pace: Pace | None = None,
 ) -> EmbedReport:
     """Give every text without a complete set of vectors its chunks and vectors; resumable at any point.
 
@@ -201,16 +198,14 @@ def embed_pending(
         on_progress: Receives the characters done and left, after every few texts.
         should_stop: Called between commits.
         cut_declarations: Split source files at their declarations; False splits them as plain text.
-        pace: Rate of a job of which this is the next part.
     """
     started = time.monotonic()
     fingerprint = fingerprint or embedder.fingerprint
     store_scale(writer, embedder)
     plain = forget_outdated_chunks(writer, fingerprint)
     chunker = Chunker(embedder, cut_declarations, set(plain))
-    if pace is None:
-        pace = Pace(writer.count_pending(fingerprint, collections)[1] if on_progress else 0)
-    run = _Run(writer, embedder, fingerprint, pace, on_progress, should_stop, before=pace.done)
+    n_chars = writer.count_pending(fingerprint, collections)[1] if on_progress else 0
+    run = _Run(writer, embedder, fingerprint, Pace(n_chars), on_progress, should_stop)
     groups = _groups(writer.pending(fingerprint, collections), chunker)
     stopped = not all(map(run.embed, groups))
     if chunker.plain != plain:

@@ -6,60 +6,41 @@ when the package of that model is removed: the collection is then searched by wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
 
-from msgspec import Struct
-
+from qmd.analysis.stopwords import LANGUAGES
 from qmd.errors import ModelError
-from qmd.inference.models.builtin import MULTILINGUAL, locate_builtin
+from qmd.inference.models.builtin import MINILM, MULTILINGUAL, locate_builtin
 from qmd.inference.models.weights import encoder_fingerprint
+from qmd.process import usable_cpus
+from qmd.progress import duration_text
 from qmd.records import Scope
-from qmd.store.base import IndexReader, IndexWriter
-from qmd.store.records import chosen_models
+from qmd.store.base import IndexWriter
+from qmd.store.records import model_of
+
+_CHARS_A_CORE_SECOND = 15_000
+"""Characters that the multilingual model embeds on one core with byte products."""
 
 
-class UnreadCollection(Struct, frozen=True):
-    """Collection whose vectors are of a model that does not read its main language."""
-
-    name: str
-    language: str
-    n_chars: int
-    """Characters to embed with the model that does."""
-
-
-def choose_at_first(writer: IndexWriter, collection: str) -> None:
-    """Choose the model of a collection whose first update is complete."""
-    choose_again(writer, (collection,), force=True)
-
-
-def choose_again(writer: IndexWriter, collections: Sequence[str], *, force: bool) -> tuple[UnreadCollection, ...]:
-    """Choose the models of collections without vectors, by `force` of all; return those that another one would read."""
-    known, folder, unread = chosen_models(writer.facts()), _find_package(), []
-    for name in collections if folder or known else ():
+def choose_models(writer: IndexWriter, collections: Sequence[str], *, force: bool = False) -> tuple[str, ...]:
+    """Choose the models of collections without vectors, by `force` of all; return a line for others to embed again."""
+    folder, lines = None, []
+    with suppress(ModelError):
+        folder = locate_builtin(MULTILINGUAL)
+    facts = writer.facts()
+    for name in collections if folder or any(key.startswith("model:") for key in facts) else ():
         language = writer.main_language(Scope((name,))) if folder else None
-        present = known.get(name, ("",))[0]
-        if (present == MULTILINGUAL.name) == (language is not None):
+        if (model_of(facts, name)[0] == MULTILINGUAL.name) == (language is not None):
             continue
         n_texts, n_chars = writer.count_pending("", (name,))
         if force or writer.count_pending(writer.vector_model(name), (name,))[0] == n_texts:
             found = encoder_fingerprint(folder, MULTILINGUAL, folder / "model.onnx") if folder and language else ""
-            record_models(writer, (name,), MULTILINGUAL.name if found else "", found)
+            writer.set_facts({f"model:{name}": f"{MULTILINGUAL.name} {found}" if found else None})
         elif language is not None:
-            unread.append(UnreadCollection(name, language, n_chars))
-    return tuple(unread)
-
-
-def record_models(writer: IndexWriter, collections: Iterable[str], name: str, fingerprint: str) -> None:
-    """Record whose vectors collections have; an empty name is the default model, or one that reads all of them."""
-    known, value = writer.facts(), f"{name} {fingerprint}" if name else None
-    changed = {f"model:{one}": value for one in collections if known.get(f"model:{one}") != value}
-    if changed:
-        writer.set_facts(changed)
-
-
-def _find_package() -> Path | None:
-    try:
-        return locate_builtin(MULTILINGUAL)
-    except ModelError:
-        return None
+            command = shlex.join(["qmd", "embed", "-c", name, "--force"])
+            time = duration_text(n_chars / (_CHARS_A_CORE_SECOND * usable_cpus()))
+            unread = f"mostly {LANGUAGES.get(language, language)}, which {MINILM.name} does not read"
+            lines.append(f"{name}: {unread}; to embed again with {MULTILINGUAL.name}: {command} (about {time})")
+    return tuple(lines)

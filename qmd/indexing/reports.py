@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from qmd.indexing.model_choices import UnreadCollection
-
 
 class EmbedReport(Struct, frozen=True):
     """Counts of an embedding run."""
@@ -21,17 +19,3 @@ class EmbedReport(Struct, frozen=True):
     """True when `should_stop` ended the run; computed vectors are kept."""
     elapsed_s: float
     warnings: tuple[str, ...] = ()
-    unread: tuple[UnreadCollection, ...] = ()
-    """Collections with vectors of a model that does not read them."""
-
-    def plus(self, other: EmbedReport) -> EmbedReport:
-        """Return the counts of two parts of a run."""
-        return EmbedReport(
-            documents=self.documents + other.documents,
-            chunks=self.chunks + other.chunks,
-            embedded=self.embedded + other.embedded,
-            reused=self.reused + other.reused,
-            stopped=other.stopped,
-            elapsed_s=self.elapsed_s + other.elapsed_s,
-            warnings=(*self.warnings, *other.warnings),
-        )

@@ -344,9 +344,9 @@ def update_collection(
         if not below and others.counts != scan.others:
             writer.set_facts(OtherFiles(scan.others, others.reported).as_facts(name))
         if writer.facts().get(f"updated_at:{name}") is None:
-            from qmd.indexing.model_choices import choose_at_first
+            from qmd.indexing.model_choices import choose_models
 
-            choose_at_first(writer, name)
+            choose_models(writer, (name,), force=True)
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)

@@ -39,24 +39,28 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     built-in model.
     """
     loading = _Loading(settings)
-    is_split = "embed" in roles and bool(settings.by_collection) and chooses_by_language(settings)
-    embedders = loading.embedders() if is_split else {}
+    is_split = bool(settings.by_collection) and chooses_by_language(settings)
+    # An index from elsewhere may name anything.
+    names = [name for name in ("", MULTILINGUAL.name) if name in settings.by_collection] if is_split else [""]
+    opened = {
+        name: loading.attempt(partial(loading.embedder, name), "embed", name) for name in names * ("embed" in roles)
+    }
+    embedders = {name: one for name, one in opened.items() if one is not None}
     embedder = next(iter(embedders.values()), None)
-    if "embed" in roles and not is_split:
-        embedder = loading.attempt(loading.embedder, "embed")
     reranker = loading.attempt(loading.reranker, "rerank") if "rerank" in roles else None
     if reranker is None and "rerank" in roles:
-        reranker = loading.attempt(lambda: loading.maxsim(embedders.get("", embedder)), None)
+        reranker = loading.attempt(lambda: loading.maxsim(embedders.get("")), None)
     expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
     failures, lasting_notes = tuple(loading.failures), tuple(loading.lasting_notes)
     notes = tuple(dict.fromkeys([*failures, *loading.notes]))
-    return Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes, embedders=embedders)
+    engines = Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes)
+    return replace(engines, embedders=embedders) if is_split else engines
 
 
 def chooses_by_language(settings: EngineSettings) -> bool:
-    """Return whether collections may have different built-in models, because none is configured or in the full tier."""
+    """Return whether collections may have different built-in models: none is configured, or in the full tier."""
     is_auto = settings.model_for("embed") == AUTO and settings.provider_for("embed") is None
-    return is_auto and locate_model(full_model("embed"), settings.models_dir) is None
+    return is_auto and choose_model(settings, "embed").record is None
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
@@ -143,7 +147,7 @@ def identify_embedder(settings: EngineSettings, name: str = "") -> EmbedderIdent
     """Return the identity of the embedder that `load_engines` would open, read from its files in milliseconds.
 
     None if only opening it can tell: for a model of another provider, for a model that runs on a GPU if there is one,
-    and for a model with a note or an error. `name` is that of another built-in model than the default one.
+    and for a model with a note or an error. `name` is another built-in model than the default one.
     """
     if settings.provider_for("embed") is not None:
         return None
@@ -153,7 +157,7 @@ def identify_embedder(settings: EngineSettings, name: str = "") -> EmbedderIdent
     from qmd.inference.runtime.sessions import preferred_provider
 
     try:
-        choice = choose_model(replace(settings, embed=name) if name else settings, "embed")
+        choice = choose_model(replace(settings, embed=name or settings.embed), "embed")
         record, folder = choice.record or MINILM, choice.folder or locate_builtin()
         weights = choose_weights(folder, record, allow_gpu=False)
         if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
@@ -188,22 +192,14 @@ class _Loading:
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
-    def embedder(self) -> Embedder:
-        """Open the configured or full-tier embedder, else the built-in one."""
+    def embedder(self, name: str = "") -> Embedder:
+        """Open the configured or full-tier embedder, else the built-in one, or another built-in one by its name."""
+        if name:
+            return _open_embedder(*choose_model(replace(self._settings, embed=name), "embed").here, self._settings)
         choice, provider = self._choice("embed"), self._settings.provider_for("embed")
         if provider is not None:
             return engine_provider(provider).open_embedder(choice, self._settings)
-        return _open_embedder(*choice.here, self._settings) if choice.folder else _open_built_in(MINILM, self._settings)
-
-    def embedders(self) -> dict[str, Embedder]:
-        """Open the built-in embedders that the collections have; unknown names are ignored."""
-        found: dict[str, Embedder] = {}
-        for key, record in (("", MINILM), (MULTILINGUAL.name, MULTILINGUAL)):
-            if key in self._settings.by_collection:
-                load = partial(_open_built_in, record, self._settings)
-                if (embedder := self.attempt(load, "embed", record.name)) is not None:
-                    found[key] = embedder
-        return found
+        return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
 
     def reranker(self) -> Reranker | None:
         """Open the configured or full-tier reranker; None selects the built-in one."""
@@ -255,10 +251,6 @@ class _Loading:
             note = form_note(folder, record, self._settings.form_for(role))
             self.notes.extend([note] if note else prepared_notes(record, folder))
         return choice
-
-
-def _open_built_in(record: ModelRecord, settings: EngineSettings) -> Embedder:
-    return _open_embedder(locate_builtin(record), record, settings)
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> Embedder:

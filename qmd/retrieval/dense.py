@@ -6,13 +6,11 @@ from collections.abc import Callable, Collection, Sequence, Set
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
-from qmd.inference.models.builtin import MULTILINGUAL
 from qmd.inference.records import CosineScale
 from qmd.records import Ranking, Scope, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fuse_zscores
@@ -44,99 +42,99 @@ def search_dense(
 ) -> DenseCandidates:
     """Return cosine rankings of several texts; without any, a warning gives the reason.
 
+    Each model searches the collections that it reads; rankings of one text meet on the scale of the built-in model.
+
     Args:
         words: The lexical search, whose best candidates get vectors first.
         also_score: Documents that every ranking contains in addition to its best.
         k: Length of a ranking.
         open_source: Splits the texts of candidates without vectors; None computes no vectors.
     """
+    found = [_search_model(part, texts, words, also_score, k, open_source) for part in _split_by_model(run)]
+    return found[0] if len(found) == 1 else _merge(found)
+
+
+def _split_by_model(run: Run) -> list[Run]:
+    """Return a run for each model that reads some of the searched collections, with these as its scope."""
+    engines, scope, reader = run.engines, run.query.scope, run.reader
+    if not engines.embedders:
+        return [run]
+    names = [one.name for one in reader.collections()] if scope.collections is None else scope.collections
+    parts = [
+        replace(
+            run,
+            engines=replace(engines, embedder=engines.embedders[model]),
+            query=replace(run.query, scope=replace(scope, collections=own)),
+        )
+        for model, own in split_by_model(reader.facts(), names).items()
+        if model in engines.embedders
+    ]
+    return parts or [replace(run, engines=replace(engines, embedder=None))]
+
+
+def _merge(parts: Sequence[DenseCandidates]) -> DenseCandidates:
+    """Return one ranking per text of those of several models, with the mean trust of its best candidates."""
+    texts: dict[tuple[str, str], list[DenseRanking]] = {}
+    for entry in (entry for part in parts for entry in part.rankings):
+        texts.setdefault((entry.ranking.kind, entry.ranking.query), []).append(entry)
+    merged = []
+    for entries in texts.values():
+        trusts = {one: entry.trust for entry in entries for one in entry.ranking.candidates}
+        best = tuple(sort_candidates(trusts))
+        trust = fmean(trusts[one] for one in best[:TRUSTED_DEPTH])
+        merged.append(DenseRanking(replace(entries[0].ranking, candidates=best), trust))
+    by_words = max((part.by_words for part in parts), key=len)
+    return DenseCandidates(tuple(merged), frozenset().union(*(part.pending for part in parts)), by_words)
+
+
+def _inside(run: Run, ids: Collection[int]) -> list[int]:
+    """Return the documents that the model reads among these, in order."""
+    if not run.engines.embedders:
+        return list(ids)
+    documents, names = run.reader.documents(list(ids)), run.query.scope.collections or ()
+    return [number for number in ids if number in documents and documents[number].collection in names]
+
+
+def _search_model(
+    run: Run,
+    texts: Sequence[SubQuery | str],
+    words: LexicalCandidates,
+    also_score: Set[int],
+    k: int,
+    open_source: Callable[[Embedder], ChunkSource] | None,
+) -> DenseCandidates:
+    """Return the cosine rankings of one model."""
     from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
 
-    reader, trace = run.reader, run.trace
-    readings = _find_readings(run)
-    if not readings:
+    reader, trace, embedder = run.reader, run.trace, run.engines.embedder
+    if embedder is None:
         # The failure of a model that does not load has its own warning.
         failed = bool(run.engines.failures)
         trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
         return DenseCandidates()
-    _warn_of_pending(reader, readings, trace)
-    usable = [one for one in readings if one.coverage.has_vectors or open_source]
-    if not usable or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
+    coverage = _vector_coverage(run, embedder)
+    if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
         return DenseCandidates()
     by_words: tuple[int, ...] = ()
-    lazy = [one for one in usable if one.coverage.pending and _can_read_any(one.embedder, texts)]
-    if lazy:
+    embedded = LazyVectors()
+    if coverage.pending and _can_read_any(embedder, texts):
         # Lexical candidates are needed in mode `dense` as well.
         rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
         by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
-    found: list[tuple[DenseRanking, ...]] = []
-    pending: frozenset[int] = frozenset()
-    for one in usable:
-        embedded = LazyVectors()
-        if one in lazy:
-            with trace.stage("embed"):
-                source = open_source(one.embedder) if open_source is not None else None
-                waiting = one.select(reader, by_words)
-                embedded = embed_candidates(reader, one.embedder, source, waiting, words.terms, trace)
-        pending |= embedded.pending
-        if one.coverage.has_vectors or embedded.vectors:
-            found.append(_rank_texts(run, one, texts, sorted(one.select(reader, also_score)), k, embedded))
-    if not found:
+        with trace.stage("embed"):
+            source = open_source(embedder) if open_source is not None else None
+            embedded = embed_candidates(reader, embedder, source, _inside(run, by_words), words.terms, trace)
+    if not (coverage.has_vectors or embedded.vectors):
         return DenseCandidates()
-    merged = found[0] if len(found) == 1 else _merge_rankings([entry for one in found for entry in one])
-    embedder = usable[0].embedder
-    if not _suggest_model(run, usable, " ".join(map(_text, texts))) and not merged:
+    found = _rank_texts(run, embedder, texts, sorted(_inside(run, also_score)), k, embedded)
+    if not _suggest_model(run, embedder, " ".join(map(_text, texts))) and not found:
         _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
-    return DenseCandidates(merged, pending, by_words)
-
-
-class _Reading(Struct, frozen=True):
-    """Collections that a model reads, with its coverage of them."""
-
-    embedder: Embedder
-    scope: Scope
-    coverage: VectorCoverage
-    is_part: bool = False
-    """Whether other models read others."""
-
-    def select(self, reader: IndexReader, ids: Collection[int]) -> Sequence[int]:
-        """Return the documents of its collections among these, in order."""
-        if not self.is_part:
-            return list(ids)
-        documents, names = reader.documents(list(ids)), self.scope.collections or ()
-        return [number for number in ids if number in documents and documents[number].collection in names]
-
-
-def _find_readings(run: Run) -> list[_Reading]:
-    """Return what each model reads of the searched collections; nothing of those whose model is missing."""
-    engines, scope, reader = run.engines, run.query.scope, run.reader
-    if not engines.embedders:
-        one = engines.embedder
-        return [] if one is None else [_Reading(one, scope, reader.vector_coverage(one.fingerprint))]
-    names = [one.name for one in reader.collections()] if scope.collections is None else scope.collections
-    split = split_by_model(reader.facts(), names)
-    found = [(engines.embedders[key], own) for key, own in split.items() if key in engines.embedders]
-    return [
-        _Reading(one, replace(scope, collections=own), reader.vector_coverage(one.fingerprint, own), is_part=True)
-        for one, own in found
-    ]
-
-
-def _merge_rankings(rankings: Sequence[DenseRanking]) -> tuple[DenseRanking, ...]:
-    """Return one ranking per text of those of several models, with the mean trust of its best candidates."""
-    merged = []
-    for key in dict.fromkeys((entry.ranking.kind, entry.ranking.query) for entry in rankings):
-        same = [entry for entry in rankings if (entry.ranking.kind, entry.ranking.query) == key]
-        trusts = {one.document_id: entry.trust for entry in same for one in entry.ranking.candidates}
-        best = sort_candidates(one for entry in same for one in entry.ranking.candidates)
-        trust = fmean(trusts[one.document_id] for one in best[:TRUSTED_DEPTH])
-        merged.append(DenseRanking(replace(same[0].ranking, candidates=tuple(best)), trust))
-    return tuple(merged)
+    return DenseCandidates(found, embedded.pending, by_words)
 
 
 def _rank_texts(
     run: Run,
-    reading: _Reading,
+    embedder: Embedder,
     texts: Sequence[SubQuery | str],
     also_score: Sequence[int],
     k: int,
@@ -146,7 +144,6 @@ def _rank_texts(
 
     Texts that the model does not understand at all are skipped. Raises what the embedder raises.
     """
-    embedder = reading.embedder
     known = [(item, trust) for item in texts if (trust := embedder.query_trust(_text(item))) > 0]
     if not known:
         return ()
@@ -156,7 +153,7 @@ def _rank_texts(
     rankings = []
     scale = embedder.scale or CosineScale.of(run.reader.facts(), embedder.fingerprint)
     for (item, trust), vector in zip(known, vectors, strict=True):
-        found = run.reader.search_dense(vector, k, reading.scope, embedder.fingerprint)
+        found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
         # Computed vectors include those that the index already has of these texts.
         best = {candidate.document_id: candidate for candidate in (*found, *embedded.score(vector))}
         if not best:
@@ -175,14 +172,19 @@ def _can_read_any(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
     return any(embedder.query_trust(_text(item)) > 0 for item in texts)
 
 
-def _warn_of_pending(reader: IndexReader, readings: Sequence[_Reading], trace: Trace) -> None:
-    """Warn about documents without vectors."""
-    pending, total = sum(one.coverage.pending for one in readings), reader.count_documents()
+def _vector_coverage(run: Run, embedder: Embedder) -> VectorCoverage:
+    """Return the coverage of what a model reads with its vectors; warn about documents without any."""
+    reader, trace = run.reader, run.trace
+    coverage = reader.vector_coverage(
+        embedder.fingerprint, run.query.scope.collections if run.engines.embedders else None
+    )
+    pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
         percent = round(100 * pending / max(total, 1))
         trace.warn(f"{pending} documents ({percent}%) need embeddings{_advice(reader, 'for better results')}")
     elif pending > 0:
         trace.warn(f"{pending} documents need embeddings{_advice(reader, 'to index them')}")
+    return coverage
 
 
 def _advice(reader: IndexReader, aim: str) -> str:
@@ -207,15 +209,12 @@ def _explain_no_ranking(
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
 
 
-def _suggest_model(run: Run, readings: Sequence[_Reading], text: str) -> bool:
+def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
     """Name a model for a language of the query, or of most notes, that the built-in one does not read, if any."""
-    embedder = readings[0].embedder
-    if any(one.embedder.description.model == MULTILINGUAL.name for one in readings):
-        return False
     language, is_unread = language_of(text, 2), embedder.query_trust(text) == 0
     if language not in LANGUAGES:
         language = _language_by_script(text) if is_unread else run.reader.main_language(run.query.scope)
-    if language is None or embedder.description.tier != "built-in":
+    if language is None or embedder.description.tier != "built-in" or run.engines.embedders:
         return False
     from qmd.inference.models.catalogue import advice_on
 

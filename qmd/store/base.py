@@ -17,7 +17,7 @@ from qmd.batching import batches
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile
-from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms, chosen_models
+from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms, model_of
 from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
@@ -205,12 +205,12 @@ class IndexReader(Protocol):
 
     def vector_models(self) -> Mapping[str, Sequence[str] | None]:
         """Return fingerprint → collections of the models in use, None for all: chosen ones, for others the last."""
-        chosen, last = chosen_models(self.facts()), [one.fingerprint for one in self.models()]
-        if not chosen:
-            return {last[-1] if last else "": None}
-        default = next((one for one in reversed(last) if one not in {own for _, own in chosen.values()}), "")
-        names = [(one.name, chosen.get(one.name, ("", default))[1]) for one in self.collections()]
-        return {model: [name for name, own in names if own == model] for model in (*(own for _, own in names), default)}
+        facts, read = self.facts(), dict[str, list[str]]()
+        for one in self.collections():
+            read.setdefault(model_of(facts, one.name)[1], []).append(one.name)
+        others = read.pop("", [])
+        default = next((one.fingerprint for one in reversed(self.models()) if one.fingerprint not in read), "")
+        return {**read, default: others} if read else {default: None}
 
     def vector_model(self, collection: str) -> str:
         """Return the fingerprint of a collection's model, empty without vectors."""
@@ -234,9 +234,8 @@ class IndexReader(Protocol):
     def collection_statuses(self, counts: Mapping[str, int]) -> tuple[CollectionStatus, ...]:
         """Return the status of each collection, given its number of documents."""
         facts = self.facts()
-        models = chosen_models(facts)
-        known = ((one, facts.get(f"updated_at:{one.name}"), models.get(one.name, (None,))) for one in self.collections())
-        return tuple(CollectionStatus.of(one, counts.get(one.name, 0), moment, model[0]) for one, moment, model in known)
+        known = [(one, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}")) for one in self.collections()]
+        return tuple(CollectionStatus.of(*one, model_of(facts, one[0].name)[0] or None) for one in known)
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
         """Yield every document's file record, some hundred at a time, in the order of storing."""

@@ -55,23 +55,21 @@ class OtherFiles(Struct, frozen=True):
         return {f"other_kinds:{collection}": " ".join(counts) or None, f"kinds_told:{collection}": reported or None}
 
 
-def chosen_models(facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return collection → (name, fingerprint) of models that collections have instead of the default one.
+def model_of(facts: Mapping[str, str], collection: str) -> tuple[str, str]:
+    """Return (name, fingerprint) of the model of a collection, empty for the default one.
 
-    Any other content is ignored, as the index may be untrusted.
+    Any other content than `embed` records is ignored, as the index may be untrusted.
     """
-    values = {key.removeprefix("model:"): value for key, value in facts.items() if key.startswith("model:")}
-    found = {name: re.fullmatch(r"([a-z0-9-]{1,40}) ([0-9a-f]{16})", value) for name, value in values.items()}
-    return {name: (one[1], one[2]) for name, one in found.items() if one is not None}
+    found = re.fullmatch(r"([a-z0-9-]{1,40}) ([0-9a-f]{16})", facts.get(f"model:{collection}", ""))
+    return (found[1], found[2]) if found else ("", "")
 
 
 def split_by_model(facts: Mapping[str, str], collections: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the name of each model, "" for the default one → those of the collections that have it."""
+    """Return the name of each model, "" for the default one, with its collections."""
     split: dict[str, tuple[str, ...]] = {}
-    chosen = chosen_models(facts)
-    for name in collections:
-        model = chosen.get(name, ("",))[0]
-        split[model] = (*split.get(model, ()), name)
+    for collection in collections:
+        name = model_of(facts, collection)[0]
+        split[name] = (*split.get(name, ()), collection)
     return split
 
 

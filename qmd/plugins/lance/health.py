@@ -26,7 +26,9 @@ class Health(Chunks):
         documents = tables.select("documents", ("collection", "hash", "n_chars"))
         counts = Counter(row["collection"] for row in documents)
         complete = {model: complete_hashes(tables, model) for model in models}
-        own = {name: complete[model] for model, names in models.items() for name in (counts if names is None else names)}
+        own = {
+            name: complete[model] for model, names in models.items() for name in (counts if names is None else names)
+        }
         return IndexStatus(
             path=self.path,
             size_bytes=sum(_size_bytes(table) for name in state.versions if (table := tables.table(name))),

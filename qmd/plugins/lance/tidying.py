@@ -108,7 +108,9 @@ def _can_index(table: LanceTable) -> bool:
     return not any(one.name == _TWO_BITS for one in table.list_indices())
 
 
-def unused_chunks(tables: Tables, models: Mapping[str, Sequence[str] | None], where: str = "true") -> dict[Model, list[str]]:
+def unused_chunks(
+    tables: Tables, models: Mapping[str, Sequence[str] | None], where: str = "true"
+) -> dict[Model, list[str]]:
     """Return the hash of each chunk of a text that its model does not read."""
     unused, documents = {}, tables.select("documents", ("hash", "collection"))
     for model in tables.state.models:
