@@ -11,8 +11,7 @@ from qmd.inference.base import Embedder
 from qmd.inference.records import CosineScale
 from qmd.store.base import IndexWriter
 
-_RANK = 3
-"""Rank of the second number among the 25 passages of a language, like the hundredth of a vault of 800 notes."""
+_RANK = 3  # of the 25 passages of a language, like the hundredth of 800 notes
 
 
 def store_scale(writer: IndexWriter, embedder: Embedder) -> None:

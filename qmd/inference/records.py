@@ -84,19 +84,14 @@ class CosineScale(Struct, frozen=True):
         return cls(float(found[1]), float(found[2])) if found else MINILM_SCALE
 
     def mapped(self, cosine: float) -> float:
-        """Return a cosine on the scale of the built-in English model, for which everything behind it is fitted."""
+        """Return a cosine on the scale of the built-in model; unchanged if all texts are nearly alike to this one."""
         spread = self.best - self.third
-        # A model that cannot tell texts apart keeps its own; NaN fails the test, too.
-        if self == MINILM_SCALE or not spread >= LEAST_SPREAD:
+        if self == MINILM_SCALE or not spread >= 0.02:  # also for NaN
             return cosine
-        slope = (MINILM_SCALE.best - MINILM_SCALE.third) / spread
-        return MINILM_SCALE.third + slope * (cosine - self.third)
+        return MINILM_SCALE.third + (MINILM_SCALE.best - MINILM_SCALE.third) / spread * (cosine - self.third)
 
 
 MINILM_SCALE = CosineScale(0.676, 0.138)
-
-LEAST_SPREAD = 0.005
-"""Least difference of the two numbers; a smaller one is chance."""
 
 
 class ModelRecord(Struct, frozen=True):

@@ -48,19 +48,15 @@ def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[Weighted
     head = list(ranked[: run.request.candidate_limit or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
     read = _score_passages(run, reranker, head, terms)
     if len(read) < len(head):
-        _warn_of_unread(run, reranker, len(read), len(head))
+        budget_ms = run.request.budget_ms
+        cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
+        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
     if len(read) < 2:
         return list(ranked)
     trace.record_model(reranker.description)
     done = _blend_scores(read, INFLUENCES["built-in reranker" if is_built_in else "reranker"].value)
     kept = {entry.fused.document_id for entry in done}
     return done + [entry for entry in ranked if entry.fused.document_id not in kept]
-
-
-def _warn_of_unread(run: Run, reranker: Reranker, n_read: int, n_all: int) -> None:
-    budget_ms = run.request.budget_ms
-    cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
-    run.trace.warn(f"{cause}: {n_read} of {n_all} passages reranked")
 
 
 def _blend_scores(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> list[RankedCandidate]:

@@ -55,7 +55,7 @@ def source(tmp_path: Path) -> Iterator[IndexReader]:
         writer.mirror_config(collections, "all of it", "digest")
         for collection in collections:
             update_collection(writer, collection)
-        for embedder in (HashingEmbedder(dim=64, fingerprint="an-older-model"), HashingEmbedder()):
+        for embedder in (HashingEmbedder(dim=64, fingerprint="an-older-model", scale=None), HashingEmbedder()):
             embed_pending(writer, embedder)
     with open_reader(tmp_path / "source.sqlite") as reader:
         yield reader
@@ -111,6 +111,10 @@ def test_a_copy_knows_of_documents_what_the_index_knows(source: IndexReader, cop
     for document in documents[0]:
         assert copy.links_from(document) == source.links_from(document)
         assert copy.links_to(document) == source.links_to(document)
+
+
+def test_a_copy_has_the_scales_of_the_models(source: IndexReader, copy: IndexReader) -> None:
+    assert copy.facts()["scale:an-older-model"] == source.facts()["scale:an-older-model"]
 
 
 def test_a_copy_has_the_collections_what_was_left_out_and_when_it_was_updated(

@@ -164,3 +164,13 @@ def test_hits_of_one_day_where_the_user_is_stay_in_order_of_relevance(set_zone: 
     index.add("2026-01-03.md", "# Diary\n\nbudget of one more\n")
     assert paths(ask(index, "budget sort:date")) == ["2026-01-03.md", "morning.md", "evening.md"]
     assert paths(ask(index, "sort:date")) == ["2026-01-03.md", "evening.md", "morning.md"]
+
+
+def test_a_month_is_no_evidence_that_a_note_of_it_answers() -> None:
+    index = journal(EMBEDDER)
+    found = ask(index, "zucchini recipe of November 2018", "hybrid", rerank=False)
+    assert (paths(found)[0], found.verdict) == ("2018-11/nov-2.md", "none")
+
+
+def test_a_day_remains_evidence() -> None:
+    assert ask(journal(EMBEDDER), "deployment of 2 November 2018", "hybrid", rerank=False).verdict == "good"

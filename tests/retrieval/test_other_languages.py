@@ -98,3 +98,16 @@ def test_a_query_gets_one_line_about_its_language() -> None:
     words, advice, _ = answer(german(fakes.HashingEmbedder()), "when was the release postponed").warnings
     assert words == "the query is read as English: no note has 'release', 'postponed'"
     assert "for German" in advice
+
+
+@pytest.mark.parametrize(
+    "text", ["wann ist eine Überfahrt im Winter", "как продлить паспорт", "渡船什么时候开", "Πότε φεύγει"]
+)
+def test_the_english_reranker_leaves_other_languages_alone_whatever_model_embeds(text: str) -> None:
+    reranker = fakes.OverlapReranker(tier="built-in")
+    index = german(fakes.HashingEmbedder())
+    for question, calls in ((text, 0), ("how is the bread baked in the oven", 1)):
+        engines = fakes.fake_engines(index.embedder, reranker)
+        found = search(index, engines, parse_query(question), SearchRequest(rerank=True))
+        assert len(reranker.calls) == calls
+        assert not any("rerank" in warning for warning in found.warnings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -103,18 +104,16 @@ class OnnxEmbedder(TokenizedEmbedder):
 
     @property
     def handling(self) -> tuple[str, ...]:
-        """Pooling, prompts and length, each with the file or rule that sets it; empty for the catalogue's models."""
-        record, graph = self.record, self.encoder.graph
-        if record.rules is None:
-            return ()
-        origins = dict(record.rules.origins)
+        """Pooling, prompts and length, each with the file or rule that sets it."""
+        record, graph, rules = self.record, self.encoder.graph, self.record.rules or FolderRules()
+        origins = defaultdict(lambda: "its record", rules.origins)
         how = (
             f"by the graph, output '{graph.output}'" if graph.is_pooled else f"{record.pooling} ({origins['pooling']})"
         )
         prompts = f"query {record.query_prompt!r}, document {record.document_prompt!r}"
         if not record.query_prompt and not record.document_prompt:
             prompts = "none"
-        cut = "" if record.rules.kept_dim is None else f", the first {self.dim} dimensions"
+        cut = "" if rules.kept_dim is None else f", the first {self.dim} dimensions"
         return (
             f"pooling: {how}{cut}",
             f"prompts: {prompts} ({origins['prompts']})",

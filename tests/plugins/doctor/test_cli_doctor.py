@@ -185,7 +185,7 @@ def test_missing_vectors_are_advised_and_present_ones_sampled(indexed: Qmd) -> N
     indexed("embed")
     checks = {check["name"]: check for check in indexed("doctor", "--json").json["checks"]}
     assert checks["vectors"]["ok"]
-    assert "3 chunks embedded again" in checks["vectors"]["detail"]
+    assert ", scale 0.676 to 0.138; 3 chunks embedded again" in checks["vectors"]["detail"]
 
 
 def test_vectors_of_another_model_are_told_from_missing_ones(

@@ -310,4 +310,8 @@ def test_how_a_folders_model_is_run_is_told_with_who_says_so(tmp_path: Path) -> 
     files = {"sentence_bert_config.json": {"max_seq_length": 8192}, "config.json": {}}
     long = opened(make_folder(tmp_path / "y", files))
     assert long.handling[2] == "length: 1024 tokens (sentence_bert_config.json allows 8192)"
-    assert load_embedder(locate_builtin(), MINILM).handling == ()
+    assert load_embedder(locate_builtin(), MINILM).handling == (
+        "pooling: mean (its record)",
+        "prompts: none (its record)",
+        "length: 256 tokens (its record)",
+    )

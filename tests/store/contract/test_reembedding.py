@@ -156,3 +156,17 @@ def test_embed_by_force_that_is_killed_leaves_the_old_vectors_and_can_go_on(plac
         assert run(writer, HashingEmbedder()).documents == 0
         assert len(writer.models()) == 1 and writer.check() == []
     assert answers(place, HashingEmbedder()) == before
+
+
+def test_the_scale_of_a_model_goes_with_its_vectors(place: Place, make: MakeDocument) -> None:
+    before, after = (HashingEmbedder(fingerprint=name * 16, scale=None) for name in "ab")
+    with place.writer() as writer:
+        put(writer, make, texts(3))
+        run(writer, before)
+        run(writer, after)
+        run(writer, before)
+        assert {"scale:" + 16 * "a", "scale:" + 16 * "b"} <= writer.facts().keys()
+        run(writer, after, FORCE)
+        facts = writer.facts()
+    assert [name for name in facts if name.startswith("scale:")] == ["scale:" + 16 * "b"]
+    assert "made_by:chunks:" + 16 * "a" not in facts
