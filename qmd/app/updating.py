@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection as Names, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Collection as Names
+from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
@@ -117,8 +118,7 @@ def nothing_to_embed(
 
 def _split(writer: IndexWriter, request: EmbedRequest, names: Names[str]) -> list[tuple[str, tuple[str, ...] | None]]:
     """Return the built-in models of these names that have collections in a run, with them; without any, one for all."""
-    collections = request.collections or writer.collections_with_documents()
-    split = split_by_model(writer.facts(), collections)
+    split = split_by_model(writer.facts(), request.collections or writer.collections_with_documents())
     return [(name, split[name]) for name in names if name in split] if names else [("", request.collections)]
 
 
@@ -133,90 +133,60 @@ def embed(
 ) -> EmbedReport:
     """Compute missing vectors, of one model after the other; computed ones are kept however it ends."""
     from qmd.indexing import reembedding
+    from qmd.indexing.embed import embed_pending
+    from qmd.indexing.model_choices import record_model
+    from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
     parts = []
     for name, own in _split(writer, request, engines.embedders):
         if (embedder := engines.embedders.get(name, engines.embedder)) is not None:
-            flags = {"force": request.force, "resumes": request.resumes}
-            key = reembedding.begin(writer, embedder.fingerprint, own, **flags)
+            begin = partial(reembedding.begin, writer, embedder.fingerprint, own, force=request.force)
             # `embed_pending` forgets them, too; here they would be counted as done.
-            forget_outdated_chunks(writer, key)
-            parts.append(_Part(name, embedder, own, key, *writer.count_pending(key, own)))
-    if on_start is not None:
-        models = [part.embedder.description for part in parts if part.n_texts] or [parts[0].embedder.description]
+            forget_outdated_chunks(writer, key := begin(resumes=request.resumes))
+            parts.append((name, embedder, own, key, *writer.count_pending(key, own)))
+    if on_start is not None and parts:
+        models = [one.description for _, one, *_, n_texts, _ in parts if n_texts] or [parts[0][1].description]
         shown = replace(models[0], model=" and ".join(one.model for one in models))
-        on_start(EmbeddingStart(shown, sum(part.n_texts for part in parts)))
+        on_start(EmbeddingStart(shown, sum(n_texts for *_, n_texts, _ in parts)))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
         return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
 
-    total, before, reports = sum(part.n_chars for part in parts), 0, []
-    for part in parts:
-        report = part.run(writer, request, on_progress and _shift(on_progress, before, total), is_over)
-        reports.append(report)
+    done = EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
+    before, total = 0, sum(n_chars for *_, n_chars in parts)
+    for name, embedder, own, key, _, n_chars in parts:
+        report = embed_pending(
+            writer,
+            embedder,
+            fingerprint=key,
+            collections=own,
+            on_progress=on_progress and partial(_report_part, on_progress, before, total),
+            should_stop=is_over,
+            cut_declarations=request.cut_declarations,
+        )
+        notes: tuple[str, ...] = ()
+        if key != embedder.fingerprint and not report.stopped:
+            notes = reembedding.finish(writer, embedder.fingerprint, own, force=request.force)
+        sums = {count: getattr(done, count) + getattr(report, count) for count in _SUMS}
+        done = replace(report, **sums, warnings=(*done.warnings, *report.warnings, *notes))
         if report.stopped:
             break
-        before += part.n_chars
-    sums = {name: sum(getattr(one, name) for one in reports) for name in _SUMS}
-    return replace(reports[-1], **sums, warnings=tuple(line for one in reports for line in one.warnings))
+        if not notes:
+            record_model(writer, own or writer.collections_with_documents(), name, embedder.fingerprint)
+        before += n_chars
+    return done
 
 
 _SUMS = ("documents", "chunks", "embedded", "reused", "elapsed_s")
 
 
-def _shift(on_progress: Callable[[Progress], None], before: int, total: int) -> Callable[[Progress], None]:
-    """Return a receiver of the progress of a part, `before` which others were done."""
-
-    def receive(now: Progress) -> None:
-        left_s = now.left_s if not now.rate else (total - before - now.done) / now.rate
-        on_progress(replace(now, done=before + now.done, total=total, left_s=left_s))
-
-    return receive
-
-
-class _Part(Struct, frozen=True):
-    """Part of a run: a model, its name if not all have it, its collections, the key of its vectors, and its work."""
-
-    name: str
-    embedder: Embedder
-    collections: tuple[str, ...] | None
-    key: str
-    n_texts: int
-    n_chars: int
-
-    def run(
-        self,
-        writer: IndexWriter,
-        request: EmbedRequest,
-        on_progress: Callable[[Progress], None] | None,
-        should_stop: Callable[[], bool],
-    ) -> EmbedReport:
-        """Embed its texts, and record the model of its collections."""
-        from qmd.indexing import reembedding
-        from qmd.indexing.embed import embed_pending
-
-        own, fingerprint = self.collections, self.embedder.fingerprint
-        notes: tuple[str, ...] = ()
-        report = embed_pending(
-            writer,
-            self.embedder,
-            fingerprint=self.key,
-            collections=own,
-            on_progress=on_progress,
-            should_stop=should_stop,
-            cut_declarations=request.cut_declarations,
-        )
-        if self.key != fingerprint and not report.stopped:
-            notes = reembedding.finish(writer, fingerprint, own, force=request.force)
-        if not (notes or report.stopped):
-            facts, value = writer.facts(), f"{self.name} {fingerprint}" if self.name else None
-            names = [f"model:{one}" for one in own or writer.collections_with_documents()]
-            if any(facts.get(name) != value for name in names):
-                writer.set_facts(dict.fromkeys(names, value))
-        return replace(report, warnings=(*report.warnings, *notes))
+def _report_part(on_progress: Callable[[Progress], None], before: int, total: int, now: Progress) -> None:
+    """Report the progress of a part of a run, `before` which others were done."""
+    left_s = (total - before - now.done) / now.rate if now.rate else now.left_s
+    on_progress(replace(now, done=before + now.done, total=total, left_s=left_s))
 
 
 class ThrottledEmbedder:

@@ -37,10 +37,18 @@ def choose_models(writer: IndexWriter, collections: Sequence[str], *, force: boo
         n_texts, n_chars = writer.count_pending("", (name,))
         if force or writer.count_pending(writer.vector_model(name), (name,))[0] == n_texts:
             found = encoder_fingerprint(folder, MULTILINGUAL, folder / "model.onnx") if folder and language else ""
-            writer.set_facts({f"model:{name}": f"{MULTILINGUAL.name} {found}" if found else None})
+            record_model(writer, (name,), MULTILINGUAL.name if found else "", found)
         elif language is not None:
             command = shlex.join(["qmd", "embed", "-c", name, "--force"])
             time = duration_text(n_chars / (_CHARS_A_CORE_SECOND * usable_cpus()))
             unread = f"mostly {LANGUAGES.get(language, language)}, which {MINILM.name} does not read"
             lines.append(f"{name}: {unread}; to embed again with {MULTILINGUAL.name}: {command} (about {time})")
     return tuple(lines)
+
+
+def record_model(writer: IndexWriter, collections: Sequence[str], name: str, fingerprint: str) -> None:
+    """Record whose vectors collections have; an empty name is the default model, or a configured one."""
+    facts, value = writer.facts(), f"{name} {fingerprint}" if name else None
+    changed = {f"model:{one}": value for one in collections if facts.get(f"model:{one}") != value}
+    if changed:
+        writer.set_facts(changed)
