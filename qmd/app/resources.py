@@ -228,7 +228,7 @@ class OpenedIndex:
 
     def need_models(self, reader: IndexReader, collections: Sequence[str] | None = None) -> None:
         """Have `engine_settings` open the built-in models of some collections, None for all, as well from now on."""
-        facts = reader.facts()
+        facts = {} if collections == () else reader.facts()
         if self._by_collection or any(key.startswith("model:") for key in facts):
             names = [one.name for one in reader.collections()] if collections is None else collections
             self._by_collection |= split_by_model(facts, names).keys()

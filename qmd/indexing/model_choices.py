@@ -32,12 +32,12 @@ def choose_models(writer: IndexWriter, collections: Sequence[str], *, force: boo
     facts = writer.facts()
     for name in collections if folder or any(key.startswith("model:") for key in facts) else ():
         language = writer.main_language(Scope((name,))) if folder else None
-        if (model_of(facts, name)[0] == MULTILINGUAL.name) == (language is not None):
+        if model_of(facts, name)[0] == (MULTILINGUAL.name if language else ""):
             continue
         n_texts, n_chars = writer.count_pending("", (name,))
         if force or writer.count_pending(writer.vector_model(name), (name,))[0] == n_texts:
             found = encoder_fingerprint(folder, MULTILINGUAL, folder / "model.onnx") if folder and language else ""
-            record_model(writer, (name,), MULTILINGUAL.name if found else "", found)
+            writer.set_facts({f"model:{name}": f"{MULTILINGUAL.name} {found}" if found else None})
         elif language is not None:
             command = shlex.join(["qmd", "embed", "-c", name, "--force"])
             time = duration_text(n_chars / (_CHARS_A_CORE_SECOND * usable_cpus()))
@@ -47,8 +47,8 @@ def choose_models(writer: IndexWriter, collections: Sequence[str], *, force: boo
 
 
 def record_model(writer: IndexWriter, collections: Sequence[str], name: str, fingerprint: str) -> None:
-    """Record whose vectors collections have; an empty name is the default model, or a configured one."""
+    """Record whose vectors collections have; an empty name is that of the default model, or a configured one."""
     facts, value = writer.facts(), f"{name} {fingerprint}" if name else None
-    changed = {f"model:{one}": value for one in collections if facts.get(f"model:{one}") != value}
-    if changed:
+    wanted = {f"model:{one}": value for one in collections} | ({} if name else {"embedded_by": fingerprint})
+    if changed := {key: one for key, one in wanted.items() if facts.get(key) != one}:
         writer.set_facts(changed)

@@ -17,7 +17,7 @@ from qmd.batching import batches
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile
-from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms, model_of
+from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms, model_of, models_in_use
 from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
@@ -205,12 +205,7 @@ class IndexReader(Protocol):
 
     def vector_models(self) -> Mapping[str, Sequence[str] | None]:
         """Return fingerprint → collections of the models in use, None for all: chosen ones, for others the last."""
-        facts, read = self.facts(), dict[str, list[str]]()
-        for one in self.collections():
-            read.setdefault(model_of(facts, one.name)[1], []).append(one.name)
-        others = read.pop("", [])
-        default = next((one.fingerprint for one in reversed(self.models()) if one.fingerprint not in read), "")
-        return {**read, default: others} if read else {default: None}
+        return models_in_use(self.facts(), [one.name for one in self.collections()], self.models())
 
     def vector_model(self, collection: str) -> str:
         """Return the fingerprint of a collection's model, empty without vectors."""

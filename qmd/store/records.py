@@ -141,6 +141,20 @@ class StoredModel(Struct, frozen=True):
     dim: int
 
 
+def models_in_use(
+    facts: Mapping[str, str], collections: Iterable[str], models: Sequence[StoredModel]
+) -> dict[str, list[str] | None]:
+    """Return the fingerprint of each model in use with its collections, None for all; see `IndexReader`."""
+    read: dict[str, list[str] | None] = {}
+    for name in collections:
+        own = model_of(facts, name)[1]
+        read[own] = [*(read.get(own) or ()), name]
+    others = read.pop("", None)
+    last = sorted((one.fingerprint for one in models), key=lambda one: one == facts.get("embedded_by"))
+    default = next((one for one in reversed(last) if one not in read), "")
+    return {**read, default: others or []} if read else {default: None}
+
+
 class PackedLinks(Struct, frozen=True):
     """The stored links of a document, in one piece: ten of them take less space than one alone."""
 
