@@ -148,7 +148,7 @@ class ReadingIndex(OpenedIndex):
         return replace(response, hits=hits, timings=timings + response.timings, warnings=refusal + response.warnings)
 
     @contextmanager
-    def _load(self, reader: IndexReader, query: Query, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:
+    def _load(self, roles: frozenset[Role], deadline: Deadline) -> Iterator[Engines]:
         """Yield the models of `roles`, loaded for as long as the block runs."""
         from qmd.inference.base import Engines
 

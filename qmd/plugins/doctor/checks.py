@@ -195,15 +195,13 @@ def _unused_cuda_remedy() -> str | None:
 
 
 def _vectors(index: OpenIndex) -> str:
-    from qmd.store.records import split_by_model
-
     if not index.exists():
         return "no index yet"
     with index.reader() as reader, index.engines(frozenset({"embed"})) as engines:
         if engines.embedder is None:
             return "not checked: there is no embedding model"
-        split = split_by_model(reader.facts(), [one.name for one in reader.collections()])
-        own = [(one, split[name]) for name, one in engines.embedders.items() if name in split]
+        read, embedders = reader.vector_models(), engines.embedders.values()
+        own = [(one, names) for one in embedders if (names := read.get(one.fingerprint))]
         found = [f"{', '.join(names)}: {_compare_vectors(reader, one, names)}" for one, names in own]
         return "; ".join(found) or _compare_vectors(reader, engines.embedder)
 
