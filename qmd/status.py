@@ -23,6 +23,8 @@ class CollectionStatus(Struct, frozen=True):
     include_by_default: bool
     language: str | None = None
     """Main language, if it is not English."""
+    model: str | None = None
+    """Built-in model that it has instead of the default one."""
 
 
 INDEXED = "indexed"
@@ -197,6 +199,11 @@ FACTS = (
     Fact("missingFolders", lambda index: ", ".join(index.missing) or None, "Missing"),
     Fact("problems", lambda index: len(index.problems) or None, "Problems"),
     Fact("copies", lambda one: f"{one.copies:,} with the text of another file" if one.copies else None, "Copies"),
+    Fact(
+        "collectionModels",
+        lambda one: ", ".join(f"{c.name} ({c.model})" for c in one.collections if c.model) or None,
+        "Models",
+    ),
     Fact("modelAdvice", lambda index: index.advice, "Model"),
 )
 """A row with a label is one more line in every form; the stores' `read_status` counts its values."""

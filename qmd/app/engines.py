@@ -175,6 +175,7 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
     return replace(
         engines,
         embedder=engines.embedder if "embed" in roles else None,
+        embedders=engines.embedders if "embed" in roles else {},
         reranker=engines.reranker if "rerank" in roles else None,
         expander=engines.expander if "expand" in roles else None,
     )

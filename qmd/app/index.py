@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
-    from qmd.inference.base import Embedder
+    from qmd.inference.base import Engines
     from qmd.progress import Progress
     from qmd.status import Runner
     from qmd.store.runs import EmbeddingLock
@@ -292,6 +292,7 @@ class Index(ReadingIndex):
         request = EmbedRequest(names, **options)
         lock = self._embedding_lock("watch" if request.resumes else "embed", names)
         with lock as run, self._configuration.open_writer() as writer:
+            self.choose_models(writer, request)
             if (nothing := nothing_to_embed(writer, self.engine_settings(), request, on_start)) is not None:
                 return nothing
 
@@ -303,8 +304,8 @@ class Index(ReadingIndex):
             def is_over() -> bool:
                 return run.is_wanted or (should_stop is not None and should_stop())
 
-            with self._embedder() as embedder:
-                done = embed(writer, embedder, request, on_start=on_start, on_progress=report, should_stop=is_over)
+            with self._embedders() as engines:
+                done = embed(writer, engines, request, on_start=on_start, on_progress=report, should_stop=is_over)
             if done.stopped and request.resumes:
                 run.pause()
             return done
@@ -326,24 +327,25 @@ class Index(ReadingIndex):
             StoreError: The index is damaged, or cannot be written.
         """
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import SLICE_S, ThrottledEmbedder, embed, refuse_another_model
+        from qmd.app.updating import SLICE_S, embed, refuse_another_model, throttle
         from qmd.store.opening import open_writer
 
-        if not self.embeds_in_background or is_words_only():
-            return False
-        if not os.access(self.path, os.W_OK) or machine_lacks_memory():
+        is_off = not self.embeds_in_background or is_words_only() or not os.access(self.path, os.W_OK)
+        if is_off or machine_lacks_memory():
             return False
         with self._readers.reader() as reader:
-            if not (known := reader.status(None)).pending_documents:
+            if not reader.status(None).pending_documents:
                 return False
         # A request that comes while the model is loaded would wait for it.
         self._idle_gate.wait(should_stop)
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
         # `open_writer` of the store: only commands delete the documents of collections that left the configuration.
-        with self._embedding_lock("server") as run, self._embedder() as embedder, open_writer(self.path) as writer:
-            refuse_another_model(embedder, known.fingerprint)
-            patient = ThrottledEmbedder(embedder, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
-            done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
+        with self._embedding_lock("server") as run, open_writer(self.path) as writer:
+            self.choose_models(writer, request)
+            with self._embedders() as engines:
+                refuse_another_model(writer, engines)
+                patient = throttle(engines, lambda: self._idle_gate.wait(lambda: should_stop() or run.is_wanted))
+                done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
             if done.stopped:
                 run.pause()
             return done.stopped
@@ -367,11 +369,6 @@ class Index(ReadingIndex):
             with self._embedding_lock("cleanup"):
                 return writer.cleanup()
 
-    @cached_property
-    def _known_notes(self) -> set[str]:
-        """Notes on the model that were already reported; they concern every slice of a run."""
-        return set()
-
     def _embedding_lock(self, by: Runner, collections: tuple[str, ...] | None = None) -> EmbeddingLock:
         """Return the lock for a run, the same one for every slice of it."""
         from qmd.store.runs import EmbeddingLock
@@ -383,17 +380,14 @@ class Index(ReadingIndex):
         return {}
 
     @contextmanager
-    def _embedder(self) -> Iterator[Embedder]:
+    def _embedders(self) -> Iterator[Engines]:
         with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
             if engines.embedder is None:
                 # The first note is the failure. Another model would fill the index with its own vectors.
                 reason = engines.notes[0] if engines.notes else "there is no embedding model"
                 raise ModelError(reason, "search by words works; see: qmd doctor")
-            for note in engines.notes:
-                if note not in self._known_notes:
-                    self._known_notes.add(note)
-                    self._notices.warn(note)
-            yield engines.embedder
+            self._warn_once(engines.notes)
+            yield engines
 
     def _edited(self, config: Config) -> Config:
         self.mirror_configuration()

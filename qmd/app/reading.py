@@ -138,6 +138,7 @@ class ReadingIndex(OpenedIndex):
             refusal = (f"budget of {budget_ms} ms: {_NO_TIME_TO_LOAD}",)
             roles, request = frozenset(), replace(request, mode="lexical")
         vectors = QueryTimeVectors()
+        self.need_models(reader, query.scope.collections if roles else ())
         with self._load(roles, deadline) as engines:
             response = search(reader, engines, query, request, deadline, open_source=vectors.open)
         if vectors.has_new and self._refresher.may_write():
@@ -366,9 +367,8 @@ class ReadingIndex(OpenedIndex):
 
     def health(self) -> IndexHealth:
         """Return whether the index needs an update or vectors."""
-        status = self.status()
-        days = None if status.updated_at is None else self.days_since_update()
-        return IndexHealth(status.documents, status.pending_documents, days)
+        now = self.status()
+        return IndexHealth(now.documents, now.pending_documents, self.days_since_update() if now.updated_at else None)
 
     def overview(self) -> Overview:
         """Return the overview that a client gets when a session opens.

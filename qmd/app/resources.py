@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +16,18 @@ from qmd.app.notices import Notices
 from qmd.app.queues import AT_ONCE, FifoSemaphore, IdleGate
 from qmd.errors import StoreError
 from qmd.retrieval.trace import CancelledSearch, Listener
+from qmd.store.records import split_by_model
 from qmd.switches import is_off
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.app.engines import EnginePool
+    from qmd.app.records import EmbedRequest
     from qmd.config.paths import Locations
     from qmd.inference.base import Engines
     from qmd.inference.records import Role
     from qmd.inference.settings import EngineSettings
-    from qmd.store.base import IndexReader
+    from qmd.store.base import IndexReader, IndexWriter
 
 _CLOSE_TIMEOUT_S = 2.0
 
@@ -143,6 +145,8 @@ class OpenedIndex:
         self._idle_gate = IdleGate()
         # A lexical search takes milliseconds and does not wait for models.
         self._words_line, self._models_line = FifoSemaphore(AT_ONCE), FifoSemaphore(AT_ONCE)
+        self._by_collection: frozenset[str] = frozenset()
+        self._known_lines: set[str] = set()
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -196,6 +200,7 @@ class OpenedIndex:
         return EngineSettings(
             models_dir=self._locations.models,
             embed=models.get("embed", "auto"),
+            by_collection=self._by_collection,
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
             options=models,
@@ -203,6 +208,30 @@ class OpenedIndex:
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )
+
+    def choose_models(self, writer: IndexWriter, request: EmbedRequest) -> None:
+        """Choose the built-in models of the collections of a run, unless one is configured, and need them."""
+        from qmd.indexing.model_choices import choose_models
+        from qmd.inference.loader import chooses_by_language
+
+        if chooses_by_language(self.engine_settings()):
+            names = request.collections or writer.collections_with_documents()
+            self._warn_once(choose_models(writer, names, force=request.force))
+        self.need_models(writer, request.collections)
+
+    def _warn_once(self, lines: Iterable[str]) -> None:
+        """Report lines that were not reported before: most concern every slice of a run."""
+        for line in lines:
+            if line not in self._known_lines:
+                self._known_lines.add(line)
+                self._notices.warn(line)
+
+    def need_models(self, reader: IndexReader, collections: Sequence[str] | None = None) -> None:
+        """Have `engine_settings` open the built-in models of some collections, None for all, as well from now on."""
+        facts = {} if collections == () else reader.facts()
+        if self._by_collection or any(key.startswith("model:") for key in facts):
+            names = [one.name for one in reader.collections()] if collections is None else collections
+            self._by_collection |= split_by_model(facts, names).keys()
 
     @contextmanager
     def reader(self) -> Iterator[IndexReader]:
@@ -212,6 +241,7 @@ class OpenedIndex:
             NotFoundError: There is no index.
         """
         with self._request() as (reader, _):
+            self.need_models(reader)
             yield reader
 
     @contextmanager

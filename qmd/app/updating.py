@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from collections.abc import Collection as Names
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,14 +19,14 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 from qmd.process import lower_thread_priority, usable_cpus
-from qmd.store.records import OtherFiles
+from qmd.store.records import OtherFiles, split_by_model
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from qmd.indexing.reports import EmbedReport
-    from qmd.inference.base import Embedder, EngineDescription
+    from qmd.inference.base import Embedder, EngineDescription, Engines
     from qmd.inference.settings import EngineSettings
     from qmd.progress import Progress
     from qmd.records import Collection
@@ -79,9 +81,8 @@ class Update:
         return found
 
     def pending(self) -> int:
-        """Count the texts without vectors of the model used last."""
-        models = self._writer.models()
-        return self._writer.vector_coverage(models[-1].fingerprint if models else "").pending
+        """Count the texts without vectors of the models in use."""
+        return sum(self._writer.vector_coverage(*one).pending for one in self._writer.vector_models().items())
 
 
 def nothing_to_embed(
@@ -94,63 +95,98 @@ def nothing_to_embed(
     from qmd.app.engines import is_words_only
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
-    from qmd.inference.loader import identify_embedder
+    from qmd.inference.loader import chooses_by_language, identify_embedder
     from qmd.store.records import STAGING
 
     if request.force or is_words_only():
         return None
-    model = identify_embedder(settings)
-    if model is None or not are_chunks_current(writer, model.fingerprint):
-        return None
-    if model.description.tier != "built-in" and f"scale:{model.fingerprint}" not in writer.facts():
-        return None
-    is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
-    if is_staged or writer.count_pending(model.fingerprint, request.collections)[0]:
-        return None
-    if on_start is not None:
-        on_start(EmbeddingStart(model.description, 0))
+    first = None
+    for name, collections in _split(writer, request, settings.by_collection if chooses_by_language(settings) else ()):
+        model = identify_embedder(settings, name)
+        if model is None or not are_chunks_current(writer, model.fingerprint):
+            return None
+        if model.description.tier != "built-in" and f"scale:{model.fingerprint}" not in writer.facts():
+            return None
+        is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
+        if is_staged or writer.count_pending(model.fingerprint, collections)[0]:
+            return None
+        first = first or model
+    if on_start is not None and first is not None:
+        on_start(EmbeddingStart(first.description, 0))
     return EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
+
+
+def _split(writer: IndexWriter, request: EmbedRequest, names: Names[str]) -> list[tuple[str, tuple[str, ...] | None]]:
+    """Return the built-in models of these names that have collections in a run, with them; without any, one for all."""
+    split = split_by_model(writer.facts(), request.collections or writer.collections_with_documents())
+    return [(name, split[name]) for name in names if name in split] if names else [("", request.collections)]
 
 
 def embed(
     writer: IndexWriter,
-    embedder: Embedder,
+    engines: Engines,
     request: EmbedRequest,
     *,
     on_start: Callable[[EmbeddingStart], None] | None,
     on_progress: Callable[[Progress], None] | None,
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
-    """Compute missing vectors; computed ones are kept however it ends."""
+    """Compute missing vectors, of one model after the other; computed ones are kept however it ends."""
     from qmd.indexing import reembedding
     from qmd.indexing.embed import embed_pending
+    from qmd.indexing.model_choices import record_model
+    from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
-    collections, force = request.collections, request.force
-    fingerprint = reembedding.begin(writer, embedder.fingerprint, collections, force=force, resumes=request.resumes)
-    if on_start is not None:
-        # `embed_pending` forgets them, too; here they would be counted as done.
-        forget_outdated_chunks(writer, fingerprint)
-        on_start(EmbeddingStart(embedder.description, writer.count_pending(fingerprint, collections)[0]))
+    parts = []
+    for name, own in _split(writer, request, engines.embedders):
+        if (embedder := engines.embedders.get(name, engines.embedder)) is not None:
+            begin = partial(reembedding.begin, writer, embedder.fingerprint, own, force=request.force)
+            # `embed_pending` forgets them, too; here they would be counted as done.
+            forget_outdated_chunks(writer, key := begin(resumes=request.resumes))
+            parts.append((name, embedder, own, key, *writer.count_pending(key, own)))
+    if on_start is not None and parts:
+        models = [one.description for _, one, *_, n_texts, _ in parts if n_texts] or [parts[0][1].description]
+        shown = replace(models[0], model=" and ".join(one.model for one in models))
+        on_start(EmbeddingStart(shown, sum(n_texts for *_, n_texts, _ in parts)))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
         return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
 
-    report = embed_pending(
-        writer,
-        embedder,
-        fingerprint=fingerprint,
-        collections=collections,
-        on_progress=on_progress,
-        should_stop=is_over,
-        cut_declarations=request.cut_declarations,
-    )
-    if fingerprint == embedder.fingerprint or report.stopped:
-        return report
-    notes = reembedding.finish(writer, embedder.fingerprint, collections, force=force)
-    return replace(report, warnings=(*report.warnings, *notes))
+    done = EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
+    before, total = 0, sum(n_chars for *_, n_chars in parts)
+    for name, embedder, own, key, _, n_chars in parts:
+        report = embed_pending(
+            writer,
+            embedder,
+            fingerprint=key,
+            collections=own,
+            on_progress=on_progress and partial(_report_part, on_progress, before, total),
+            should_stop=is_over,
+            cut_declarations=request.cut_declarations,
+        )
+        notes: tuple[str, ...] = ()
+        if key != embedder.fingerprint and not report.stopped:
+            notes = reembedding.finish(writer, embedder.fingerprint, own, force=request.force)
+        sums = {count: getattr(done, count) + getattr(report, count) for count in _SUMS}
+        done = replace(report, **sums, warnings=(*done.warnings, *report.warnings, *notes))
+        if report.stopped:
+            break
+        if not notes:
+            record_model(writer, own or writer.collections_with_documents(), name, embedder.fingerprint)
+        before += n_chars
+    return done
+
+
+_SUMS = ("documents", "chunks", "embedded", "reused", "elapsed_s")
+
+
+def _report_part(on_progress: Callable[[Progress], None], before: int, total: int, now: Progress) -> None:
+    """Report the progress of a part of a run, `before` which others were done."""
+    left_s = (total - before - now.done) / now.rate if now.rate else now.left_s
+    on_progress(replace(now, done=before + now.done, total=total, left_s=left_s))
 
 
 class ThrottledEmbedder:
@@ -205,17 +241,23 @@ class ThrottledEmbedder:
         return self._inner.embed_documents(texts)
 
 
-def refuse_another_model(embedder: Embedder, known: str | None) -> None:
+def refuse_another_model(writer: IndexWriter, engines: Engines) -> None:
     """Refuse a model that the user has not started with: its vectors take time, and a server gets every text.
-
-    Args:
-        embedder: The configured model.
-        known: Fingerprint of the model whose vectors the index has; None before there are any.
 
     Raises:
         ModelError: The index has vectors of another model, or none and a model server would compute them.
     """
-    if known is None and embedder.description.tier == "remote":
-        raise ModelError("a server's model computes vectors only on request", "begin with: qmd embed")
-    if known is not None and known != embedder.fingerprint:
-        raise ModelError("the index has vectors of another model than the configured one", "run: qmd embed")
+    models, present = writer.vector_models(), {one.fingerprint for one in writer.models()}
+    for name, own in _split(writer, EmbedRequest(), engines.embedders):
+        embedder = engines.embedders.get(name, engines.embedder)
+        known = {one for one, read in models.items() if read is None or own is None or set(read) & set(own)} & present
+        if embedder is not None and not known and embedder.description.tier == "remote":
+            raise ModelError("a server's model computes vectors only on request", "begin with: qmd embed")
+        if embedder is not None and known and embedder.fingerprint not in known:
+            raise ModelError("the index has vectors of another model than the configured one", "run: qmd embed")
+
+
+def throttle(engines: Engines, wait: Callable[[], None]) -> Engines:
+    """Return the engines with embedders that wait; see `ThrottledEmbedder`."""
+    patient = {name: ThrottledEmbedder(one, wait) for name, one in engines.embedders.items()}
+    return replace(engines, embedder=engines.embedder and ThrottledEmbedder(engines.embedder, wait), embedders=patient)

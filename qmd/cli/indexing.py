@@ -115,7 +115,7 @@ def _embed_if_possible(
     try:
         embed_index(invocation, opened, locations, names, cut_declarations=cut_declarations)
     except ModelError as exc:
-        if not is_words_only():
+        if not (is_words_only() or opened.engine_settings().by_collection):
             raise
         warn(f"no vectors: {exc.message}")
         say("to search by words: qmd search")

@@ -159,6 +159,8 @@ def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, 
     with writer.transaction():
         writer.put_skipped(name, reader.left_out(name))
         writer.record_folders(name, reader.recorded_folders(name))
-        writer.set_facts(OtherFiles(OtherFiles.of(reader.facts(), name).counts, frozenset()).as_facts(name))
+        facts = reader.facts()
+        writer.set_facts(OtherFiles(OtherFiles.of(facts, name).counts, frozenset()).as_facts(name))
+        writer.set_facts({f"model:{name}": facts.get(f"model:{name}")})
         writer.settle(name)
         stamp_analysis(writer, name, plain)

@@ -15,13 +15,13 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
     Staging is for vectors that replace another model's, or by `force` the model's own. A run continues existing staging
     also without `force`, but not if it only follows changes (`resumes`). `only` names the collections of the run.
     """
-    known, staging = [one.fingerprint for one in writer.models()], STAGING + fingerprint
+    (known, beside), staging = _models(writer, only), STAGING + fingerprint
     has_begun = writer.vector_coverage(staging).has_vectors
     if not (force or (has_begun and not resumes) if fingerprint in known else known):
         return fingerprint
     if not has_begun:
         with writer.transaction():
-            writer.keep_models({name: name for name in known})
+            writer.keep_models({name: name for one in (*known, *beside) for name in {one, STAGING + one} - {staging}})
             if only is not None:
                 others = Scope(collections=tuple(set(writer.collections_with_documents()) - set(only)))
                 kept = {one.hash for one in writer.iter_documents(others)}
@@ -31,23 +31,32 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
 
 
 def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool) -> tuple[str, ...]:
-    """Make staged vectors those of the model, in one step; with `force` the index keeps no others.
+    """Make staged vectors those of the model, in one step; with `force` these collections keep no others.
 
     Change nothing, and return a warning, if they are of `only` some collections and another model has more.
     """
     staging = STAGING + fingerprint
     with writer.transaction():
-        known = [one.fingerprint for one in writer.models()]
+        known, beside = _models(writer, only)
         is_part = fingerprint not in known and only is not None
         if is_part and writer.count_pending(staging)[0] > writer.count_pending(known[-1])[0]:
             return ("the new model's vectors are not used before all collections have them; run 'qmd embed'",)
         # Texts that arrived meanwhile may have vectors from a search; the next run examines them again.
         _copy(writer, fingerprint, staging, bool, is_complete=False)
         gone = [one for one in known if one != fingerprint and force]
-        writer.keep_models({staging: fingerprint, **{one: one for one in known if one != fingerprint and not force}})
+        kept = [name for one in beside for name in (one, STAGING + one)] + [one for one in known if one not in gone]
+        writer.keep_models({one: one for one in kept if one != fingerprint} | {staging: fingerprint})
         writer.set_facts({f"{fact}:{one}": None for fact in MODEL_FACTS for one in gone})
         writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{staging}") or "0")
     return ()
+
+
+def _models(writer: IndexWriter, only: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Return the models of the index: those that a run of `only` some collections may replace, and those of others."""
+    read = writer.vector_models().items()
+    others = {one for one, own in read if only is not None and own is not None and set(own).isdisjoint(only)}
+    known = [one.fingerprint for one in writer.models()]
+    return [one for one in known if one not in others], [one for one in known if one in others]
 
 
 def _copy(

@@ -108,7 +108,7 @@ def may_add_chunks(writer: IndexWriter, fingerprint: str) -> bool:
     """
     if writer.vector_coverage(fingerprint).has_vectors:
         return Stamp.parse(writer.version_stamp(f"chunks:{fingerprint}")).version == CHUNKING_VERSION
-    if writer.status(None).vectors:
+    if fingerprint not in writer.vector_models() and writer.status(None).vectors:
         return False
     forget_outdated_chunks(writer, fingerprint)
     return True

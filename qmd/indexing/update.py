@@ -346,6 +346,10 @@ def update_collection(
         others = OtherFiles.of(writer.facts(), name)
         if not below and others.counts != scan.others:
             writer.set_facts(OtherFiles(scan.others, others.reported).as_facts(name))
+        if writer.facts().get(f"updated_at:{name}") is None:
+            from qmd.indexing.model_choices import choose_models
+
+            choose_models(writer, (name,), force=True)
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)

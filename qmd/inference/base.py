@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -120,6 +120,7 @@ class Engines(Struct, frozen=True):
     """Opened engines; None for a role without a model, with the reason in `notes`."""
 
     embedder: Embedder | None = None
+    """The first of `embedders`, if there are any."""
     reranker: Reranker | None = None
     expander: Expander | None = None
     notes: tuple[str, ...] = ()
@@ -130,6 +131,8 @@ class Engines(Struct, frozen=True):
     """Time spent opening engines for this request; 0 if they were open."""
     lasting_notes: tuple[str, ...] = ()
     """The notes for users who come from tobi/qmd: `doctor` and indexing show them, answers do not."""
+    embedders: Mapping[str, Embedder] = {}
+    """Built-in embedders by name, "" for the default one; empty where `embedder` reads every collection."""
 
 
 class EngineProvider:

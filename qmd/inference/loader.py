@@ -39,14 +39,28 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     built-in model.
     """
     loading = _Loading(settings)
-    embedder = loading.attempt(loading.embedder, "embed") if "embed" in roles else None
+    is_split = bool(settings.by_collection) and chooses_by_language(settings)
+    # An index from elsewhere may name anything.
+    names = [name for name in ("", MULTILINGUAL.name) if name in settings.by_collection] if is_split else [""]
+    opened = {
+        name: loading.attempt(partial(loading.embedder, name), "embed", name) for name in names * ("embed" in roles)
+    }
+    embedders = {name: one for name, one in opened.items() if one is not None}
+    embedder = next(iter(embedders.values()), None)
     reranker = loading.attempt(loading.reranker, "rerank") if "rerank" in roles else None
     if reranker is None and "rerank" in roles:
-        reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
+        reranker = loading.attempt(lambda: loading.maxsim(embedders.get("")), None)
     expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
     failures, lasting_notes = tuple(loading.failures), tuple(loading.lasting_notes)
     notes = tuple(dict.fromkeys([*failures, *loading.notes]))
-    return Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes)
+    engines = Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes)
+    return replace(engines, embedders=embedders) if is_split else engines
+
+
+def chooses_by_language(settings: EngineSettings) -> bool:
+    """Return whether collections may have different built-in models: none is configured, or in the full tier."""
+    is_auto = settings.model_for("embed") == AUTO and settings.provider_for("embed") is None
+    return is_auto and choose_model(settings, "embed").record is None
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
@@ -129,11 +143,11 @@ class EmbedderIdentity(Struct, frozen=True):
     fingerprint: str
 
 
-def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
+def identify_embedder(settings: EngineSettings, name: str = "") -> EmbedderIdentity | None:
     """Return the identity of the embedder that `load_engines` would open, read from its files in milliseconds.
 
     None if only opening it can tell: for a model of another provider, for a model that runs on a GPU if there is one,
-    and for a model with a note or an error.
+    and for a model with a note or an error. `name` is another built-in model than the default one.
     """
     if settings.provider_for("embed") is not None:
         return None
@@ -143,7 +157,7 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     from qmd.inference.runtime.sessions import preferred_provider
 
     try:
-        choice = choose_model(settings, "embed")
+        choice = choose_model(replace(settings, embed=name or settings.embed), "embed")
         record, folder = choice.record or MINILM, choice.folder or locate_builtin()
         weights = choose_weights(folder, record, allow_gpu=False)
         if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
@@ -165,7 +179,7 @@ class _Loading:
         self.lasting_notes: list[str] = []
         self.failures: list[str] = []
 
-    def attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
+    def attempt(self, load: Callable[[], _Engine | None], role: Role | None, name: str = "") -> _Engine | None:
         """Return what `load` returns; None after a failure, which is noted with its remedy on one line."""
         try:
             return load()
@@ -174,12 +188,14 @@ class _Loading:
             reason = f"{exc}{hint}"
         # A missing package fails every role for one reason.
         if not any(line.endswith(reason) for line in self.failures):
-            what = f"{WORK[role]} model '{_shown(self._settings, role)}'" if role else "built-in reranking"
+            what = f"{WORK[role]} model '{name or _shown(self._settings, role)}'" if role else "built-in reranking"
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
-    def embedder(self) -> Embedder:
-        """Open the configured or full-tier embedder, else the built-in one."""
+    def embedder(self, name: str = "") -> Embedder:
+        """Open the configured or full-tier embedder, else the built-in one, or another built-in one by its name."""
+        if name:
+            return _open_embedder(*choose_model(replace(self._settings, embed=name), "embed").here, self._settings)
         choice, provider = self._choice("embed"), self._settings.provider_for("embed")
         if provider is not None:
             return engine_provider(provider).open_embedder(choice, self._settings)

@@ -65,6 +65,8 @@ class EngineSettings(Struct, frozen=True):
 
     models_dir: Path
     embed: str = AUTO
+    by_collection: frozenset[str] = frozenset()
+    """Built-in models that `auto` opens, by name, "" for the default one; empty where no collection has its own."""
     rerank: str = AUTO
     expand: str = AUTO
     sampling: Mapping[str, object] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fus
 from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
-from qmd.store.records import VectorCoverage, sort_candidates
+from qmd.store.records import VectorCoverage, sort_candidates, split_by_model
 
 if TYPE_CHECKING:
     from qmd.retrieval.lazy_vectors import ChunkSource, LazyVectors
@@ -25,6 +26,9 @@ EMBED_ESTIMATE_MS = 30.0
 
 MANY_PENDING = 0.1
 """Share of documents without vectors from which the notice is more than a tip (10 % in tobi/qmd)."""
+
+TRUSTED_DEPTH = 10
+"""Best candidates whose models' trust is that of a ranking of several models."""
 
 
 def search_dense(
@@ -37,12 +41,68 @@ def search_dense(
 ) -> DenseCandidates:
     """Return cosine rankings of several texts; without any, a warning gives the reason.
 
+    Each model searches the collections that it reads; rankings of one text meet on the scale of the built-in model.
+
     Args:
         words: The lexical search, whose best candidates get vectors first.
         also_score: Documents that every ranking contains in addition to its best.
         k: Length of a ranking.
         open_source: Splits the texts of candidates without vectors; None computes no vectors.
     """
+    found = [_search_model(part, texts, words, also_score, k, open_source) for part in _split_by_model(run)]
+    return found[0] if len(found) == 1 else _merge(found)
+
+
+def _split_by_model(run: Run) -> list[Run]:
+    """Return a run for each model that reads some of the searched collections, with these as its scope."""
+    engines, scope, reader = run.engines, run.query.scope, run.reader
+    if not engines.embedders:
+        return [run]
+    names = [one.name for one in reader.collections()] if scope.collections is None else scope.collections
+    parts = [
+        replace(
+            run,
+            engines=replace(engines, embedder=engines.embedders[model]),
+            query=replace(run.query, scope=replace(scope, collections=own)),
+        )
+        for model, own in split_by_model(reader.facts(), names).items()
+        if model in engines.embedders
+    ]
+    return parts or [replace(run, engines=replace(engines, embedder=None))]
+
+
+def _merge(parts: Sequence[DenseCandidates]) -> DenseCandidates:
+    """Return one ranking per text of those of several models, with the mean trust of its best candidates."""
+    texts: dict[tuple[str, str], list[DenseRanking]] = {}
+    for entry in (entry for part in parts for entry in part.rankings):
+        texts.setdefault((entry.ranking.kind, entry.ranking.query), []).append(entry)
+    merged = []
+    for entries in texts.values():
+        trusts = {one: entry.trust for entry in entries for one in entry.ranking.candidates}
+        best = tuple(sort_candidates(trusts))
+        trust = fmean(trusts[one] for one in best[:TRUSTED_DEPTH])
+        merged.append(DenseRanking(replace(entries[0].ranking, candidates=best), trust))
+    by_words = max((part.by_words for part in parts), key=len)
+    return DenseCandidates(tuple(merged), frozenset().union(*(part.pending for part in parts)), by_words)
+
+
+def _inside(run: Run, ids: Collection[int]) -> list[int]:
+    """Return the documents that the model reads among these, in order."""
+    if not run.engines.embedders:
+        return list(ids)
+    documents, names = run.reader.documents(list(ids)), run.query.scope.collections or ()
+    return [number for number in ids if number in documents and documents[number].collection in names]
+
+
+def _search_model(
+    run: Run,
+    texts: Sequence[SubQuery | str],
+    words: LexicalCandidates,
+    also_score: Set[int],
+    k: int,
+    open_source: Callable[[Embedder], ChunkSource] | None,
+) -> DenseCandidates:
+    """Return the cosine rankings of one model."""
     from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
 
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
@@ -51,7 +111,7 @@ def search_dense(
         failed = bool(run.engines.failures)
         trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
         return DenseCandidates()
-    coverage = _vector_coverage(reader, embedder, trace)
+    coverage = _vector_coverage(run, embedder)
     if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
         return DenseCandidates()
     by_words: tuple[int, ...] = ()
@@ -62,10 +122,10 @@ def search_dense(
         by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
         with trace.stage("embed"):
             source = open_source(embedder) if open_source is not None else None
-            embedded = embed_candidates(reader, embedder, source, by_words, words.terms, trace)
+            embedded = embed_candidates(reader, embedder, source, _inside(run, by_words), words.terms, trace)
     if not (coverage.has_vectors or embedded.vectors):
         return DenseCandidates()
-    found = _rank_texts(run, embedder, texts, sorted(also_score), k, embedded)
+    found = _rank_texts(run, embedder, texts, sorted(_inside(run, also_score)), k, embedded)
     if not _suggest_model(run, embedder, " ".join(map(_text, texts))) and not found:
         _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
     return DenseCandidates(found, embedded.pending, by_words)
@@ -111,9 +171,12 @@ def _can_read_any(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
     return any(embedder.query_trust(_text(item)) > 0 for item in texts)
 
 
-def _vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> VectorCoverage:
-    """Return the index's coverage with vectors of this model; warn about documents without any."""
-    coverage = reader.vector_coverage(embedder.fingerprint)
+def _vector_coverage(run: Run, embedder: Embedder) -> VectorCoverage:
+    """Return the coverage of what a model reads with its vectors; warn about documents without any."""
+    reader, trace = run.reader, run.trace
+    coverage = reader.vector_coverage(
+        embedder.fingerprint, run.query.scope.collections if run.engines.embedders else None
+    )
     pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
         percent = round(100 * pending / max(total, 1))
@@ -155,7 +218,7 @@ def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
         language = "ja" if of_notes == "ja" else "zh-ja"
     elif language not in LANGUAGES:
         language = of_notes if not is_unread else "" if letters else None
-    if language is None or embedder.description.tier != "built-in":
+    if language is None or embedder.description.tier != "built-in" or run.engines.embedders:
         return False
     from qmd.inference.models.catalogue import advice_on
 

@@ -17,7 +17,7 @@ from qmd.batching import batches
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, SkippedFile
-from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms
+from qmd.store.records import COLLECTION_FACTS, PendingContent, Terms, model_of, models_in_use
 from qmd.times import time_text, utc_now
 
 if TYPE_CHECKING:
@@ -200,11 +200,22 @@ class IndexReader(Protocol):
     def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
         """Return the top k documents, this one included, by the cosine of their best chunk with the mean of this one's.
 
-        Uses the vectors of the model used last; empty if the document has none of it.
+        Uses the vectors of its collection's model; empty if the document has none of it.
         """
 
-    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
-        """Return how many texts lack vectors of a model, and whether it has any."""
+    def vector_models(self) -> Mapping[str, Sequence[str] | None]:
+        """Return fingerprint → collections of the models in use, None for all: chosen ones, for others the last."""
+        return models_in_use(self.facts(), [one.name for one in self.collections()], self.models())
+
+    def vector_model(self, collection: str) -> str:
+        """Return the fingerprint of a collection's model, empty without vectors."""
+        return next((one for one, names in self.vector_models().items() if names is None or collection in names), "")
+
+    def vector_coverage(self, fingerprint: str, collections: Sequence[str] | None = None) -> VectorCoverage:
+        """Return how many texts, of some collections, lack vectors of a model, and whether it has any."""
+
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        """Count the contents without a complete chunk set, and their characters."""
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> Mapping[str, str]:
         """Return the contents without a complete chunk set: hash → the path that `pending` gives them."""
@@ -221,8 +232,8 @@ class IndexReader(Protocol):
         found = []
         for one in self.collections():
             known = (one.name, one.path, one.pattern, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}"))
-            language = self.main_language(Scope((one.name,)))
-            found.append(CollectionStatus(*known, one.include_by_default, language))
+            language, model = self.main_language(Scope((one.name,))), model_of(facts, one.name)[0] or None
+            found.append(CollectionStatus(*known, one.include_by_default, language, model))
         return tuple(found)
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
@@ -356,9 +367,6 @@ class IndexWriter(IndexReader, Protocol):
 
         File times of a freshly cloned or copied folder mean nothing; the dates still do.
         """
-
-    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        """Count (contents, characters) that `pending` would yield."""
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Return the keys that already have a vector."""

@@ -18,7 +18,7 @@ from qmd.records import Candidate, IndexTerms, LexicalTerm, Link, MetadataValue,
 from qmd.status import SkippedFile
 
 MODEL_FACTS = ("made_by:chunks", "scale")  # followed by a fingerprint
-COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told", "folder")
+COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told", "folder", "model")
 """Facts of the index that belong to a collection, whose name follows a colon."""
 
 Terms = Sequence[LexicalTerm]
@@ -51,6 +51,24 @@ class OtherFiles(Struct, frozen=True):
         counts = [f"{suffix}={n_files}" for suffix, n_files in sorted(self.counts.items())]
         reported = " ".join(sorted(self.reported))
         return {f"other_kinds:{collection}": " ".join(counts) or None, f"kinds_told:{collection}": reported or None}
+
+
+def model_of(facts: Mapping[str, str], collection: str) -> tuple[str, str]:
+    """Return (name, fingerprint) of the model of a collection, empty for the default one.
+
+    Any other content than `embed` records is ignored, as the index may be untrusted.
+    """
+    found = re.fullmatch(r"([a-z0-9-]{1,40}) ([0-9a-f]{16})", facts.get(f"model:{collection}", ""))
+    return (found[1], found[2]) if found else ("", "")
+
+
+def split_by_model(facts: Mapping[str, str], collections: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the name of each model, "" for the default one, with its collections."""
+    split: dict[str, tuple[str, ...]] = {}
+    for collection in collections:
+        name = model_of(facts, collection)[0]
+        split[name] = (*split.get(name, ()), collection)
+    return split
 
 
 def pack_skipped(file: SkippedFile) -> SkippedFile:
@@ -120,6 +138,20 @@ class StoredModel(Struct, frozen=True):
 
     fingerprint: str
     dim: int
+
+
+def models_in_use(
+    facts: Mapping[str, str], collections: Iterable[str], models: Sequence[StoredModel]
+) -> dict[str, list[str] | None]:
+    """Return the fingerprint of each model in use with its collections, None for all; see `IndexReader`."""
+    read: dict[str, list[str] | None] = {}
+    for name in collections:
+        own = model_of(facts, name)[1]
+        read[own] = [*(read.get(own) or ()), name]
+    others = read.pop("", None)
+    last = sorted((one.fingerprint for one in models), key=lambda one: one == facts.get("embedded_by"))
+    default = next((one for one in reversed(last) if one not in read), "")
+    return {**read, default: others or []} if read else {default: None}
 
 
 class PackedLinks(Struct, frozen=True):

@@ -116,6 +116,8 @@ def test_the_english_reranker_leaves_other_languages_alone_whatever_model_embeds
         found = search(index, engines, parse_query(question), SearchRequest(rerank=True))
         assert len(reranker.calls) == calls
         assert not any("rerank" in warning for warning in found.warnings)
+
+
 UNSPACED = {
     "th": ("แมวสีดำนอนอยู่บนหลังคาบ้านของเพื่อนบ้านทุกเช้า", "หลังคา"),
     "lo": ("ແມວສີດຳນອນຢູ່ເທິງຫຼັງຄາເຮືອນທຸກເຊົ້າ", "ຫຼັງຄາ"),

@@ -28,7 +28,7 @@ from qmd.inference.base import Embedder
 from qmd.store.base import IndexWriter
 from qmd.store.runs import EmbeddingLock
 from qmd.store.sqlite import schema
-from tests.fakes import HashingEmbedder
+from tests.fakes import HashingEmbedder, fake_engines
 from tests.old_schema import take_back
 from tests.robustness.recording import without_checksums
 
@@ -165,13 +165,15 @@ def _embed(world: World) -> None:
 
 def _embed_anew(world: World) -> None:
     with EmbeddingLock(world.locations.database), _writer(world) as writer:
-        embed(writer, EMBEDDER, EmbedRequest(force=True), on_start=None, on_progress=None, should_stop=None)
+        embed(
+            writer, fake_engines(EMBEDDER), EmbedRequest(force=True), on_start=None, on_progress=None, should_stop=None
+        )
 
 
 def _embed_by_another_model(world: World) -> None:
     other = cast("Embedder", HashingEmbedder(dim=24, fingerprint="fedcba9876543210"))
     with EmbeddingLock(world.locations.database), _writer(world) as writer:
-        embed(writer, other, EmbedRequest(), on_start=None, on_progress=None, should_stop=None)
+        embed(writer, fake_engines(other), EmbedRequest(), on_start=None, on_progress=None, should_stop=None)
 
 
 def _index(world: World) -> None:

@@ -200,10 +200,13 @@ def _vectors(index: OpenIndex) -> str:
     with index.reader() as reader, index.engines(frozenset({"embed"})) as engines:
         if engines.embedder is None:
             return "not checked: there is no embedding model"
-        return _compare_vectors(reader, engines.embedder)
+        read, embedders = reader.vector_models(), engines.embedders.values()
+        own = [(one, names) for one in embedders if (names := read.get(one.fingerprint))]
+        found = [f"{', '.join(names)}: {_compare_vectors(reader, one, names)}" for one, names in own]
+        return "; ".join(found) or _compare_vectors(reader, engines.embedder)
 
 
-def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
+def _compare_vectors(reader: IndexReader, embedder: Embedder, collections: Sequence[str] | None = None) -> str:
     """Return counts for the present model, and the distance of a sample that is embedded again.
 
     Raises:
@@ -218,9 +221,9 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
             f"{last.vectors} vectors belong to another model (fingerprint {last.fingerprint}), none to the current one",
             "run: qmd embed",
         )
-    if now.pending_documents:
+    if pending := reader.vector_coverage(embedder.fingerprint, collections).pending:
         advice = "run: qmd embed" if now.embedding is None else f"they are being computed ({now.embedding.state})"
-        raise QmdError(f"{now.pending_documents} of {now.documents} documents have none", advice)
+        raise QmdError(f"{pending} of {now.documents} documents have none", advice)
     sample = sample_vectors(reader, embedder)
     scale = embedder.scale or CosineScale.of(reader.facts(), embedder.fingerprint)
     found = f"{now.vectors} vectors, fingerprint {embedder.fingerprint}, scale {scale.best:.3f} to {scale.third:.3f}"

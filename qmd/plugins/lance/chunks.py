@@ -29,8 +29,11 @@ _DONE = "seq = -1"
 class Chunks(Documents):
     """Read methods for chunks and pending texts."""
 
-    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
-        return self._tables.once(("coverage", fingerprint), lambda: self._count_coverage(fingerprint))
+    def vector_coverage(self, fingerprint: str, collections: Sequence[str] | None = None) -> VectorCoverage:
+        found = self._tables.once(("coverage", fingerprint), lambda: self._count_coverage(fingerprint))
+        if collections is None:
+            return found
+        return VectorCoverage(self.count_pending(fingerprint, collections)[0], found.has_vectors)
 
     def _count_coverage(self, fingerprint: str) -> VectorCoverage:
         tables = self._tables
@@ -43,6 +46,10 @@ class Chunks(Documents):
         complete = None if model is None else tables.arrow("chunks", ("hash",), both(f"model = {model.id}", _DONE))
         n_done = 0 if complete is None else pc.sum(pc.is_in(contents, complete["hash"])).as_py() or 0
         return VectorCoverage(len(contents) - n_done, has_vectors)
+
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        rows = _read_pending(self._tables, fingerprint, collections)
+        return len(rows), sum(row["n_chars"] for row in rows)
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> dict[str, str]:
         tables = self._tables
@@ -80,10 +87,6 @@ class ChunkWriter(Chunks, IndexWriter):
 
     def pending_paths(self, fingerprint: str, collections: Sequence[str] | None) -> list[tuple[str, str]]:
         return [(row["hash"], row["path"]) for row in _read_pending(self._tables, fingerprint, collections)]
-
-    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        rows = _read_pending(self._tables, fingerprint, collections)
-        return len(rows), sum(row["n_chars"] for row in rows)
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         model = self._tables.state.model(fingerprint)

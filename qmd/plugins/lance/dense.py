@@ -77,9 +77,9 @@ class Dense(Documents):
 
     def search_like(self, document: StoredDocument, k: int, scope: Scope) -> list[Candidate]:
         tables = self._tables
-        if not tables.state.searched:
+        model = tables.state.model(self.vector_model(document.collection))
+        if model is None:
             return []
-        model = tables.state.searched[-1]
         keys = [row["key"] for row in _read_chunks(tables, model, {document.hash})]
         known, matrix = fetch_vectors(tables, model, list(set(keys)))
         row_of = {key: row for row, key in enumerate(known)}

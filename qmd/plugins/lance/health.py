@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lancedb.table import LanceTable
 
 from qmd.errors import StoreError
 from qmd.plugins.lance.chunks import Chunks, ChunkWriter, complete_hashes
 from qmd.plugins.lance.tables import REBUILD, STATE, Tables, both
-from qmd.plugins.lance.tidying import drop_unused, tidy, unused_keys
+from qmd.plugins.lance.tidying import drop_unused, tidy, unused_chunks, unused_keys
 from qmd.status import IndexStatus
 from qmd.store.runs import lock_holder
 
@@ -21,21 +21,24 @@ class Health(Chunks):
     def status(self, fingerprint: str | None) -> IndexStatus:
         tables = self._tables
         state = tables.state
-        model = state.model(fingerprint) if fingerprint else next(iter(state.searched[-1:]), None)
-        fingerprint = model.fingerprint if model else fingerprint
+        models = self.vector_models() if fingerprint is None else {fingerprint: None}
+        known = [model for one in models if (model := state.model(one))]
         documents = tables.select("documents", ("collection", "hash", "n_chars"))
         counts = Counter(row["collection"] for row in documents)
-        complete = complete_hashes(tables, fingerprint or "")
+        complete = {model: complete_hashes(tables, model) for model in models}
+        own = {
+            name: complete[model] for model, names in models.items() for name in (counts if names is None else names)
+        }
         return IndexStatus(
             path=self.path,
             size_bytes=sum(_size_bytes(table) for name in state.versions if (table := tables.table(name))),
             documents=len(documents),
-            embedded_documents=sum(row["hash"] in complete for row in documents),
-            pending_documents=len({row["hash"] for row in documents} - complete),
-            chunks=tables.count("chunks", both(f"model = {model.id}", "seq >= 0")) if model else 0,
-            vectors=tables.count(model.table) if model else 0,
+            embedded_documents=sum(row["hash"] in own.get(row["collection"], ()) for row in documents),
+            pending_documents=sum(self.vector_coverage(*one).pending for one in models.items()),
+            chunks=sum(tables.count("chunks", both(f"model = {one.id}", "seq >= 0")) for one in known),
+            vectors=sum(tables.count(one.table) for one in known),
             updated_at=self.updated_at(),
-            fingerprint=fingerprint,
+            fingerprint=next(iter(models)) or None,
             collections=self.collection_statuses(counts),
             left_out=tuple(self.left_out(None)),
             holder=lock_holder(self.path),
@@ -84,10 +87,11 @@ class HealthWriter(Health, ChunkWriter):
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         if dry_run:
-            return count_unused(self._tables)
+            return count_unused(self._tables, self.vector_models())
         with self.transaction():
-            counts = count_unused(self._open)
-            drop_unused(self._open)
+            models = self.vector_models()
+            counts = count_unused(self._open, models)
+            drop_unused(self._open, models)
             return counts
 
 
@@ -110,12 +114,11 @@ def _find_unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, Stor
     return found
 
 
-def count_unused(tables: Tables) -> Mapping[str, int]:
-    texts = {row["hash"] for row in tables.select("documents", ("hash",))}
+def count_unused(tables: Tables, models: Mapping[str, Sequence[str] | None]) -> Mapping[str, int]:
     return {
         # A text is a part of its document.
         "unused texts": 0,
-        "unused chunks": sum(row["hash"] not in texts for row in tables.select("chunks", ("hash",), "seq >= 0")),
+        "unused chunks": sum(map(len, unused_chunks(tables, models, "seq >= 0").values())),
         "unused vectors": sum(map(len, unused_keys(tables).values())),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from lancedb.index import IvfRq
@@ -9,7 +10,7 @@ from lancedb.table import LanceTable
 
 from qmd.errors import StoreError
 from qmd.plugins.lance.state import Model
-from qmd.plugins.lance.tables import REBUILD, STATE, UNINDEXED, OpenTables, Tables
+from qmd.plugins.lance.tables import REBUILD, STATE, UNINDEXED, OpenTables, Tables, both
 
 _VERSIONS = 100
 """Changes of a table after which its many small files are joined: as many again for each `_ROWS`, since joining
@@ -51,10 +52,10 @@ def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
         tables.connection.open_state().optimize(cleanup_older_than=_STATES_KEPT)
 
 
-def drop_unused(tables: OpenTables) -> None:
-    """Delete unused content, and compact all tables."""
-    texts = {row["hash"] for row in tables.select("documents", ("hash",))}
-    tables.delete_in("chunks", "hash", sorted({row["hash"] for row in tables.select("chunks", ("hash",))} - texts))
+def drop_unused(tables: OpenTables, models: Mapping[str, Sequence[str] | None]) -> None:
+    """Delete unused content, and compact all tables; `models` are those in use, with their collections."""
+    for model, hashes in unused_chunks(tables, models).items():
+        tables.delete_in("chunks", "hash", sorted({*hashes}), f"model = {model.id}")
     for model, keys in unused_keys(tables).items():
         tables.delete_in(model.table, "key", sorted(keys))
     for name in list(tables.state.versions):
@@ -105,6 +106,19 @@ def _can_index(table: LanceTable) -> bool:
     if "vector" not in table.schema.names or table.schema.field("vector").type.list_size % _WHOLE_BYTES:
         return False
     return not any(one.name == _TWO_BITS for one in table.list_indices())
+
+
+def unused_chunks(
+    tables: Tables, models: Mapping[str, Sequence[str] | None], where: str = "true"
+) -> dict[Model, list[str]]:
+    """Return the hash of each chunk of a text that its model does not read."""
+    unused, documents = {}, tables.select("documents", ("hash", "collection"))
+    for model in tables.state.models:
+        names = models.get(model.fingerprint)
+        texts = {row["hash"] for row in documents if names is None or row["collection"] in names}
+        rows = tables.select("chunks", ("hash",), both(f"model = {model.id}", where))
+        unused[model] = [row["hash"] for row in rows if row["hash"] not in texts]
+    return unused
 
 
 def unused_keys(tables: Tables) -> dict[Model, set[bytes]]:

@@ -20,14 +20,26 @@ SEARCHED = f"fingerprint NOT GLOB '{STAGING}*'"
 class Chunks(Documents):
     """Read methods for chunks and pending texts."""
 
-    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
+    def vector_coverage(self, fingerprint: str, collections: Sequence[str] | None = None) -> VectorCoverage:
         """See `IndexReader`; costs a twentieth of a whole status."""
         with self.database.snapshot():
             model = known_model(self.database, fingerprint)
+            has_vectors = self.database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
+            if collections is not None:
+                return VectorCoverage(self.count_pending(fingerprint, collections)[0], bool(has_vectors))
             contents = self.database.value("SELECT count(DISTINCT hash) FROM documents")
             done = self.database.value("SELECT count(*) FROM embedded WHERE model = ?", (model,))
-            has_vectors = self.database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
         return VectorCoverage(contents - done, bool(has_vectors))
+
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        inside, names = collections_clause(collections)
+        [(contents, characters)] = self.database.rows(
+            "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
+            "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+            f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
+            (known_model(self.database, fingerprint), *names),
+        )
+        return contents, characters
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> dict[str, str]:
         sql = (
@@ -68,7 +80,7 @@ class ChunkWriter(Chunks, IndexWriter):
     """Write methods for chunks."""
 
     def pending_paths(self, fingerprint: str, collections: Sequence[str] | None) -> list[Row]:
-        inside, names = _collections_clause(collections)
+        inside, names = collections_clause(collections)
         return self.database.rows(
             "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
             "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
@@ -76,16 +88,6 @@ class ChunkWriter(Chunks, IndexWriter):
             "ORDER BY max(coalesce(documents.date, documents.modified_at)) DESC, path",
             (known_model(self.database, fingerprint), *names),
         )
-
-    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        inside, names = _collections_clause(collections)
-        [(contents, characters)] = self.database.rows(
-            "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
-            "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
-            f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
-            (known_model(self.database, fingerprint), *names),
-        )
-        return contents, characters
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         return frozenset(slots_of(self.database, known_model(self.database, fingerprint), keys))
@@ -160,7 +162,7 @@ def known_model(database: Database, fingerprint: str) -> int:
     return -1 if model is None else int(model)
 
 
-def _collections_clause(collections: Sequence[str] | None) -> tuple[str, Sequence[str]]:
+def collections_clause(collections: Sequence[str] | None) -> tuple[str, Sequence[str]]:
     """Return a further condition on `documents`, with its bindings."""
     if collections is None:
         return "", ()

@@ -14,7 +14,6 @@ from msgspec import Struct
 from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
 from qmd.store.records import sort_candidates
-from qmd.store.sqlite.chunks import SEARCHED
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.documents import SqlCondition, scope_condition
 from qmd.store.sqlite.quantisation import Floats, as_words, dequantise, hamming, pack_signs, score_rows, sign_products
@@ -109,12 +108,11 @@ class VectorCache:
         scores, kept.scales = score_rows(kept.rows, vector, kept.scales)
         return self._rank_documents(model, kept.slots, scores, k, condition)
 
-    def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
-        """Return the top `k` by the mean of a document's chunks, of the model used last; empty without any."""
-        sql = f"SELECT id, fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id DESC LIMIT 1"
-        if (found := self._database.row(sql)) is None:
+    def search_like(self, document_id: int, k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
+        """Return the top `k` by the mean of a document's chunks; empty without any of this model."""
+        if (found := self._database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))) is None:
             return []
-        model, fingerprint, dim = found
+        model, dim = found
         chunks = self._database.rows(f"{_BY_DOCUMENT} AND documents.id = ?", (model, document_id))
         slots = np.array([chunk[0] for chunk in chunks], dtype=np.int64)
         mean = dequantise(self._read_slots(model, dim, slots)).sum(axis=0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from qmd.status import IndexStatus
 from qmd.store.runs import lock_holder
-from qmd.store.sqlite.chunks import SEARCHED, Chunks
+from qmd.store.sqlite.chunks import Chunks, collections_clause, known_model
 from qmd.store.sqlite.connection import DamagedIndexError, Database, forget_verified
 from qmd.store.sqlite.files import add_checksums
 
@@ -18,17 +18,19 @@ _STEPS = (
 
 
 def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
-    """Return counts of the stored content; vectors only of the given model, None for the one used last."""
+    """Return counts of the stored content; vectors only of the given model, None for those in use."""
     database = reader.database
-    wanted = "fingerprint = ?1" if fingerprint else f"?1 IS NULL AND {SEARCHED} ORDER BY id DESC LIMIT 1"
-    model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
-    model_id, fingerprint = model if model else (-1, fingerprint)
-    coverage = reader.vector_coverage(fingerprint or "")
-    embedded = database.value(
-        "SELECT count(*) FROM embedded JOIN content ON content.id = embedded.content"
-        " JOIN documents ON documents.hash = content.hash WHERE embedded.model = ?",
-        (model_id,),
-    )
+    models = reader.vector_models() if fingerprint is None else {fingerprint: None}
+    ids = {model: known_model(database, model) for model in models}
+    embedded = 0
+    for model, names in models.items():
+        inside, bound = collections_clause(names)
+        embedded += database.value(
+            "SELECT count(*) FROM embedded JOIN content ON content.id = embedded.content"
+            f" JOIN documents ON documents.hash = content.hash WHERE embedded.model = ? {inside}",
+            (ids[model], *bound),
+        )
+    of_models = f"WHERE model IN ({','.join(map(str, ids.values()))})"
     counts: dict[str, int] = dict(database.rows("SELECT collection, count(*) FROM documents GROUP BY collection"))
     wal = database.path.with_name(f"{database.path.name}-wal")
     return IndexStatus(
@@ -36,11 +38,11 @@ def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
         size_bytes=database.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0),
         documents=sum(counts.values()),
         embedded_documents=embedded,
-        pending_documents=coverage.pending,
-        chunks=database.value("SELECT count(*) FROM chunks WHERE model = ?", (model_id,)),
-        vectors=database.value("SELECT count(*) FROM vector_keys WHERE model = ?", (model_id,)),
+        pending_documents=sum(reader.vector_coverage(*one).pending for one in models.items()),
+        chunks=database.value(f"SELECT count(*) FROM chunks {of_models}"),
+        vectors=database.value(f"SELECT count(*) FROM vector_keys {of_models}"),
         updated_at=reader.updated_at(),
-        fingerprint=fingerprint,
+        fingerprint=next(iter(models)) or None,
         collections=reader.collection_statuses(counts),
         left_out=tuple(reader.left_out(None)),
         holder=lock_holder(database.path),
@@ -88,11 +90,14 @@ def _chunks_without_vector(database: Database, model: int, dim: int) -> int:
     return int(database.value(f"SELECT count(*) FROM chunks WHERE model = ? AND slot NOT IN ({there})", (model,)))
 
 
-def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
+def cleanup(
+    database: Database, models: Mapping[str, Sequence[str] | None] = {}, *, dry_run: bool = False
+) -> Mapping[str, int]:
     """Delete unused content, then shrink the file; return the number removed per kind.
 
     Args:
         database: Open for writing, no transaction begun.
+        models: Models in use with their collections; chunks of other texts are unused.
         dry_run: Only count.
     """
     counts: dict[str, int] = {}
@@ -101,6 +106,14 @@ def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
         if counts[what] and not dry_run:
             with database.transaction():
                 database.run(";".join(f"DELETE FROM {table} WHERE {unused}" for table in tables))
+    for model, names in models.items():
+        if names is not None:
+            inside, bound = collections_clause(names)
+            read = f"SELECT id FROM content WHERE hash IN (SELECT hash FROM documents WHERE true {inside})"
+            unused, values = f"WHERE model = ? AND content NOT IN ({read})", (known_model(database, model), *bound)
+            counts["unused chunks"] += database.value(f"SELECT count(*) FROM chunks {unused}", values)
+            for table in () if dry_run else ("chunks", "embedded"):
+                database.run(f"DELETE FROM {table} {unused}", values)
     from qmd.store.sqlite import vectors
 
     counts["unused vectors"] = vectors.drop_unused(database, dry_run=dry_run)

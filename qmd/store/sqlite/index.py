@@ -5,6 +5,7 @@ It inherits the methods that plain searches need and imports the modules of othe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -39,17 +40,18 @@ class SqliteReader(Lexical, Chunks):
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:
         with self.database.snapshot():
-            return self._vectors.search(vector, k, scope, fingerprint)
+            return self._vectors[fingerprint].search(vector, k, scope, fingerprint)
 
     def dense_scores(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
     ) -> Mapping[int, Candidate]:
         with self.database.snapshot():
-            return self._vectors.score(vector, document_ids, fingerprint)
+            return self._vectors[fingerprint].score(vector, document_ids, fingerprint)
 
     def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
         with self.database.snapshot():
-            return self._vectors.search_like(document.id, k, scope)
+            model = self.vector_model(document.collection)
+            return self._vectors[model].search_like(document.id, k, scope, model)
 
     def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> Mapping[bytes, npt.NDArray[np.float32]]:
         from qmd.store.sqlite import vectors
@@ -74,7 +76,8 @@ class SqliteReader(Lexical, Chunks):
         return health.check(self.database, thorough=thorough)
 
     @cached_property
-    def _vectors(self) -> VectorCache:
+    def _vectors(self) -> dict[str, VectorCache]:
+        """Cache of each model by fingerprint."""
         from qmd.store.sqlite.dense import VectorCache
 
-        return VectorCache(self.database)
+        return defaultdict(lambda: VectorCache(self.database))

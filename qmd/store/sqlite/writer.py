@@ -176,7 +176,7 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         from qmd.store.sqlite import health
 
-        return health.cleanup(self.database, dry_run=dry_run)
+        return health.cleanup(self.database, self.vector_models(), dry_run=dry_run)
 
     def _remove_rows(
         self, collection: str, paths: Sequence[str], successors: Mapping[str, NewDocument] = {}

@@ -14,7 +14,7 @@ from qmd.app.updating import embed
 from qmd.indexing.reports import EmbedReport
 from qmd.records import Scope
 from qmd.store.base import IndexWriter
-from tests.fakes import HashingEmbedder
+from tests.fakes import HashingEmbedder, fake_engines
 from tests.store.conftest import MakeDocument
 from tests.store.contract.conftest import Place
 
@@ -32,7 +32,7 @@ def put(writer: IndexWriter, make: MakeDocument, notes: dict[str, str], collecti
 
 
 def run(writer: IndexWriter, embedder: HashingEmbedder, request: EmbedRequest = EmbedRequest()) -> EmbedReport:
-    return embed(writer, embedder, request, on_start=None, on_progress=None, should_stop=None)
+    return embed(writer, fake_engines(embedder), request, on_start=None, on_progress=None, should_stop=None)
 
 
 def answers(place: Place, embedder: HashingEmbedder) -> Answers:
@@ -124,7 +124,7 @@ import qmd.indexing.embed as embedding
 from qmd.app.records import EmbedRequest
 from qmd.app.updating import embed
 from qmd.store.opening import open_writer
-from tests.fakes import HashingEmbedder
+from tests.fakes import HashingEmbedder, fake_engines
 embedding._GROUP_CHUNKS = 6
 steps = int(sys.argv[3])
 def die():
@@ -135,7 +135,7 @@ def die():
     return False
 with open_writer(Path(sys.argv[1]), sys.argv[2] or None) as writer:
     request = EmbedRequest(force=True)
-    embed(writer, HashingEmbedder(), request, on_start=None, on_progress=lambda _: die(), should_stop=None)
+    embed(writer, fake_engines(HashingEmbedder()), request, on_start=None, on_progress=lambda _: die(), should_stop=None)
 """
 
 
