@@ -14,7 +14,7 @@ from qmd.records import Candidate, Explanation, Hit, LexicalTerm, Mention, Passa
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import FusedCandidate
-from qmd.retrieval.literal_matches import LITERAL, MAX_WORDS
+from qmd.retrieval.literal_matches import LITERAL
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import (
     WINDOW_CHARS,
@@ -167,17 +167,16 @@ def _collect_evidence(
     in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
     window = coverage(matched.occurrences, scale.terms, WINDOW_CHARS)
     return Evidence(
-        coverage=coverage(matched.occurrences, scale.terms),
         window=window,
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         in_names=coverage(in_names, scale.terms),
         n_terms=len(scale.terms),
-        n_documents=scale.n_documents,
         lead=entry.blended_score - rival.blended_score,
-        fused=sum(part.contribution for part in parts if part.source in ("bm25", "dense")),
         is_named=any(part.source == NAME and part.kind != PART for part in parts),
-        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(scale.terms) > MAX_WORDS),
+        is_quoted=window > 1 - 1e-9
+        and any(part.source == LITERAL for part in parts)
+        and any(one.term.required for one in scale.terms),
     )
 
 
