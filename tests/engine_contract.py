@@ -32,6 +32,7 @@ def check_embedder(embedder: Embedder, tolerance: float = 1e-4) -> None:
     """
     assert embedder.description.role == "embed" and embedder.description.tier in get_args(Tier)
     assert re.fullmatch("[0-9a-f]{16}", embedder.fingerprint)
+    assert embedder.scale is None or embedder.scale.best > embedder.scale.third
     assert embedder.dim > 0 and embedder.max_tokens > 0
     done: list[int] = []
     vectors = embedder.embed_documents(TEXTS, done.append)

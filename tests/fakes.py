@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Expansion, Reranker
+from qmd.inference.records import MINILM_SCALE, CosineScale
 from qmd.records import SubQuery
 
 _WORD = re.compile(r"\w+")
@@ -26,6 +27,7 @@ class HashingEmbedder:
     fingerprint: str = "0123456789abcdef"
     max_tokens: int = 200
     trust: float = 1.0
+    scale: CosineScale | None = MINILM_SCALE
     synonyms: Mapping[str, str] = field(default_factory=dict)
     failure: str | None = None
     texts: list[str] = field(default_factory=list)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
+    from qmd.inference.records import CosineScale
     from qmd.inference.settings import EngineSettings
     from qmd.progress import Progress
     from qmd.records import Collection
@@ -95,12 +96,15 @@ def nothing_to_embed(
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
+    from qmd.inference.records import CosineScale
     from qmd.store.records import STAGING
 
     if request.force or is_words_only():
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
+        return None
+    if model.description.tier != "built-in" and CosineScale.of(writer.facts(), model.fingerprint) is None:
         return None
     is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
     if is_staged or writer.count_pending(model.fingerprint, request.collections)[0]:
@@ -180,6 +184,10 @@ class ThrottledEmbedder:
     @property
     def max_tokens(self) -> int:
         return self._inner.max_tokens
+
+    @property
+    def scale(self) -> CosineScale | None:
+        return self._inner.scale
 
     def token_starts(self, text: str) -> Sequence[int]:
         # Texts are cut in Python, which blocks every other thread.

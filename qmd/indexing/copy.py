@@ -14,6 +14,7 @@ from qmd.errors import GrammarError, QmdError, UsageError
 from qmd.file_names import suffix_of
 from qmd.indexing.reading import failure_line, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
+from qmd.inference.records import CosineScale
 from qmd.ingest.document import parse_text
 from qmd.ingest.outline import kind_of
 from qmd.store.base import IndexReader, IndexWriter
@@ -154,6 +155,9 @@ def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgr
         stamp = reader.version_stamp(part)
         if stamp is not None:
             writer.set_version_stamp(part, stamp)
+        scale = CosineScale.of(reader.facts(), model.fingerprint)
+        if scale is not None:
+            writer.set_facts(scale.as_fact(model.fingerprint))
     return done
 
 

@@ -17,6 +17,7 @@ from qmd.errors import GrammarError, QmdError
 from qmd.file_names import suffix_of
 from qmd.indexing.reading import failure_line, find_declarations
 from qmd.indexing.reports import EmbedReport
+from qmd.indexing.scales import store_scale
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_text
 from qmd.ingest.outline import kind_of
@@ -200,6 +201,7 @@ def embed_pending(
     """
     started = time.monotonic()
     fingerprint = fingerprint or embedder.fingerprint
+    store_scale(writer, embedder)
     plain = forget_outdated_chunks(writer, fingerprint)
     chunker = Chunker(embedder, cut_declarations, set(plain))
     n_chars = writer.count_pending(fingerprint, collections)[1] if on_progress else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.records import ModelChoice, ModelRecord, Role, Tier, Vectors
+from qmd.inference.records import CosineScale, ModelChoice, ModelRecord, Role, Tier, Vectors
 from qmd.plugins import ENGINES, find, load
 from qmd.records import SubQuery
 
@@ -46,6 +46,10 @@ class Embedder(Protocol):
     @property
     def max_tokens(self) -> int:
         """Token budget of one chunk's body; names, headings and special tokens are not counted."""
+
+    @property
+    def scale(self) -> CosineScale | None:
+        """Scale of its cosines; None where an index has to measure it."""
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Return the code-point offset of the first character of every token of `text`, ascending."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -69,6 +71,38 @@ class EmbedOverrides(Struct, frozen=True):
     """For a folder's model: the leading values that are kept; for a server's: the required size of its vectors."""
 
 
+class CosineScale(Struct, frozen=True):
+    """Two cosines of a model, measured without labels: means over questions of the best and the third passage."""
+
+    best: float
+    third: float
+
+    @classmethod
+    def of(cls, facts: Mapping[str, str], fingerprint: str) -> CosineScale | None:
+        """Decode the fact of an index on a model; None for any other content, as the index may be untrusted."""
+        found = re.fullmatch(r"(-?\d\.\d{1,6}) (-?\d\.\d{1,6})", facts.get(f"scale:{fingerprint}", ""))
+        return cls(float(found[1]), float(found[2])) if found else None
+
+    def as_fact(self, fingerprint: str) -> dict[str, str]:
+        """Encode the fact that `of` decodes."""
+        return {f"scale:{fingerprint}": f"{self.best:.4f} {self.third:.4f}"}
+
+    def mapped(self, cosine: float) -> float:
+        """Return a cosine on the scale of the built-in English model, for which everything behind it is fitted."""
+        spread = self.best - self.third
+        # A model that cannot tell texts apart keeps its own; NaN fails the test, too.
+        if self == MINILM_SCALE or not spread >= LEAST_SPREAD:
+            return cosine
+        slope = (MINILM_SCALE.best - MINILM_SCALE.third) / spread
+        return MINILM_SCALE.third + slope * (cosine - self.third)
+
+
+MINILM_SCALE = CosineScale(0.676, 0.138)
+
+LEAST_SPREAD = 0.005
+"""Least difference of the two numbers; a smaller one is chance."""
+
+
 class ModelRecord(Struct, frozen=True):
     """A model: identity, files, and everything that changes what it computes."""
 
@@ -102,6 +136,8 @@ class ModelRecord(Struct, frozen=True):
     """The network, if `qmd.plugins.models` can write its graph."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
+    scale: CosineScale | None = None
+    """Scale of its cosines; None for models whose scale is measured when an index gets their vectors."""
 
     @property
     def prompt_style(self) -> PromptStyle:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
+from qmd.inference.records import CosineScale
 from qmd.records import Ranking, Scope, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
@@ -88,6 +91,7 @@ def _rank_texts(
     vectors = embedder.embed_queries([_text(item) for item, _ in known])
     run.trace.record_model(embedder.description)
     rankings = []
+    scale = embedder.scale or CosineScale.of(run.reader.facts(), embedder.fingerprint)
     for (item, trust), vector in zip(known, vectors, strict=True):
         found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
         # Computed vectors include those that the index already has of these texts.
@@ -97,6 +101,8 @@ def _rank_texts(
         rest = [number for number in also_score if number not in best]
         if rest:
             best |= run.reader.dense_scores(vector, rest, embedder.fingerprint)
+        if scale is not None:
+            best = {number: replace(one, score=scale.mapped(one.score)) for number, one in best.items()}
         kind = "original" if isinstance(item, str) else item.kind
         rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(sort_candidates(best.values()))), trust))
     return tuple(rankings)

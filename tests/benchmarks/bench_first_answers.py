@@ -56,6 +56,7 @@ class RecalledEmbedder:
         self.dim = embedder.dim
         self.fingerprint = embedder.fingerprint
         self.max_tokens = embedder.max_tokens
+        self.scale = embedder.scale
         self.token_starts = embedder.token_starts
         self.embed_queries = embedder.embed_queries
         self.embeds = embedder.embeds

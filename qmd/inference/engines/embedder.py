@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.analysis.scripts import script_of
-from qmd.analysis.stopwords import LANGUAGES, language_of
+from qmd.analysis.stopwords import language_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.encoder_graph import BatchRuns, EncoderGraph, read_encoder_graph
@@ -73,6 +73,7 @@ class TokenizedEmbedder:
 
     def __init__(self, record: ModelRecord, tokenizer: Tokenizer) -> None:
         self.record = record
+        self.scale = record.scale
         self._tokenizer = tokenizer
 
     def token_starts(self, text: str) -> Sequence[int]:
@@ -83,11 +84,12 @@ class TokenizedEmbedder:
         return foreign_share(text, self.record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
 
     def query_trust(self, text: str) -> float:
-        """Return 0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1."""
+        """Return 0 for foreign scripts or unknown words, 0.5 for another language by its words, else near 1."""
         foreign = foreign_share(text, self.record.scripts)
         if foreign > MAX_FOREIGN_QUERY_SHARE or self._tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
             return 0.0
-        if self.record.languages == ("en",) and language_of(text, 2) in LANGUAGES:
+        known = self.record.languages
+        if known and "*" not in known and (language_of(text, 2) or known[0]) not in known:
             return OTHER_LATIN_TRUST
         return 1.0 - foreign
 

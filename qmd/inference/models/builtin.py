@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord
+from qmd.inference.records import MINILM_SCALE, UNPINNED, CosineScale, ModelFile, ModelFormat, ModelRecord
 
 MINILM = ModelRecord(
     name="all-MiniLM-L6-v2",
@@ -36,6 +36,7 @@ MINILM = ModelRecord(
     batches=ModelFile(
         "model_batches.onnx", 105_261, "aa4631044e89b4da45c36308c1f8b2534291ed45adf38c6ba882a94a932f42c4"
     ),
+    scale=MINILM_SCALE,
 )
 
 MULTILINGUAL = ModelRecord(
@@ -56,6 +57,7 @@ MULTILINGUAL = ModelRecord(
     document_prompt="passage: ",
     query_prompt="query: ",
     is_fused=True,
+    scale=CosineScale(0.898, 0.812),
 )
 """The model of the package `qmd-search-multilingual`, which contains it as `qmd_multilingual`."""
 

@@ -72,7 +72,7 @@ def read_imported(folder: Path) -> ImportedModel | None:
         raise ModelError(f"'{folder / IMPORT_FILE}' is damaged", "import the model again: qmd models import")
     if not is_model_name(name) or find_model(name) is not None:
         raise ModelError(f"'{short(name)}' cannot be the name of an imported model", "import the file it was made of")
-    return replace(found, record=replace(record, name=name, tier="full", repository=f"{OWNER}/{name}"))
+    return replace(found, record=replace(record, name=name, tier="full", repository=f"{OWNER}/{name}", scale=None))
 
 
 def is_model_name(name: str) -> bool:

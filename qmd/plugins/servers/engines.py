@@ -109,6 +109,7 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
     """An `Embedder` over a server."""
 
     role = "embed"
+    scale = None
 
     def __init__(self, client: RemoteClient) -> None:
         super().__init__(client, EMBED_APIS, read_vectors)
