@@ -41,6 +41,8 @@ _LONG_DATES = "below what all other words agree on; not fitted"
 INFLUENCES: Mapping[str, Influence] = {
     # For a text that the model fully understands.
     "dense": Influence(0.5, "share", "nDCG@10 of ten collections, stable when one is left out"),
+    # Words of which no passage has that much are chance meetings; their weight falls in proportion.
+    "words found": Influence(0.6, "share", "right first of 240 English questions on German notes 207 instead of 167"),
     # A clear first of one list is not outvoted by a likely one of the other: it gains a share of its distance to the
     # second.
     "lead of a list": Influence(

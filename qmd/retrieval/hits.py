@@ -87,6 +87,10 @@ class RelevanceScale(Struct, frozen=True):
     """Text known of a document in addition to its own, such as its date: whole lines, by id."""
     searched: Sequence[LexicalTerm] = ()
     """Terms without those that no document contains; for explanations."""
+    texts: Mapping[str, str] = {}
+    """Texts that an earlier stage read, by hash,"""
+    matched: Mapping[int, MatchedText] = {}
+    """and what it matched, by document id."""
 
 
 def group_copies(documents: Iterable[StoredDocument], missing: Sequence[str] = ()) -> dict[int, tuple[str, ...]]:
@@ -116,13 +120,14 @@ def build_hits(
     shown: list[Hit] = []
     raw: list[float] = []
     for batch in batches(wanted, BATCH):
-        texts = reader.texts([entry.document.hash for entry in batch])
+        unread = {entry.document.hash for entry in batch} - scale.texts.keys()
+        texts = {**scale.texts, **reader.texts(sorted(unread))}
         for entry in batch:
             document, text = entry.document, texts.get(entry.document.hash)
             if text is None:
                 continue
             names = header_lines(document) + scale.known_text.get(document.id, "")
-            matched = match_text(text, scale.terms, before=names)
+            matched = scale.matched.get(document.id) or match_text(text, scale.terms, before=names)
             rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
             evidence = _collect_evidence(matched, len(names), entry, rival, scale)
             raw.append(scale.judge(evidence))

@@ -15,7 +15,7 @@ from qmd.analysis.query import analyze_query, has_user_operators, parse_lex, pre
 from qmd.analysis.scripts import has_cjk, without_accents
 from qmd.analysis.stopwords import LANGUAGES, language_of, stop_words_of
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
-from qmd.retrieval.matching import WeightedTerm, weigh_terms
+from qmd.retrieval.matching import MatchedText, WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
 from qmd.store.records import sort_candidates
@@ -78,6 +78,10 @@ class LexicalCandidates(Struct, frozen=True):
 
     queries: tuple[LexicalQuery, ...]
     rankings: tuple[Ranking, ...] = ()
+    texts: Mapping[str, str] = {}
+    """Texts of the very best, by hash,"""
+    matched: Mapping[int, MatchedText] = {}
+    """and what `terms` match in them, by document id; read only where the weight of words depends on it."""
 
     @property
     def terms(self) -> tuple[WeightedTerm, ...]:

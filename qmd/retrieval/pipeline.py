@@ -21,6 +21,7 @@ from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, DenseCandidates, Fused
 from qmd.retrieval.hits import RankedCandidate, RelevanceScale, build_hits, group_copies
 from qmd.retrieval.lexical import LexicalCandidates, filter_by_terms, lexical_query, lexical_ranking, read_operators
 from qmd.retrieval.literal_matches import LITERAL, match_literal
+from qmd.retrieval.matching import WINDOW_CHARS, coverage, header_lines, match_text
 from qmd.retrieval.name_matches import NAME, find_named
 from qmd.retrieval.query import NOTHING_INDEXED
 from qmd.retrieval.request import CANDIDATES, SearchRequest
@@ -36,6 +37,9 @@ KNOWN_DEPTH = 5
 """Best lexical candidates that should have vectors: the weight of dense rankings falls with the square root of their
 share with vectors. Without it an index that has a tenth of its vectors, and no time to compute more, answers worse than
 words alone (mean nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
+
+FOUND_DEPTH = 3
+"""Best lexical candidates that show how much of the query words find."""
 
 _MAX_TAGS = 8
 _MISREAD = {
@@ -106,7 +110,7 @@ def _answer(
         if request.mode == "lexical"
         else _search_with_models(run, words, dates, depth, open_source)
     )
-    words = found.words
+    words = _match_first(reader, found.words, dates) if found.dense.rankings else found.words
     ranked = _select_candidates(run, words, found.dense, dates)
     if request.mode == "hybrid" and request.rerank is not False and len(ranked) > 1:
         from qmd.retrieval.reranking import rerank
@@ -115,7 +119,8 @@ def _answer(
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):
         n_documents = reader.count_documents(query.scope)
-        scale = RelevanceScale(words.terms, n_documents, judge, dates.known_text, words.searched)
+        read = (words.texts, words.matched)
+        scale = RelevanceScale(words.terms, n_documents, judge, dates.known_text, words.searched, *read)
         hits, relevances = build_hits(reader, ranked, scale, request)
     if not hits:
         _explain_no_hits(run, relevances)
@@ -130,6 +135,19 @@ def _answer(
         models=tuple(trace.models),
         terms=words.searched,
     )
+
+
+def _match_first(reader: IndexReader, words: LexicalCandidates, dates: DateMatches) -> LexicalCandidates:
+    """Return the lexical search with what the best candidates contain of the query."""
+    best = [one.document_id for ranking in words.rankings[:1] for one in ranking.candidates[:FOUND_DEPTH]]
+    documents = reader.documents(best).values()
+    texts = reader.texts([one.hash for one in documents])
+    matched = {
+        one.id: match_text(texts[one.hash], words.terms, header_lines(one) + dates.known_text.get(one.id, ""))
+        for one in documents
+        if one.hash in texts
+    }
+    return replace(words, texts=texts, matched=matched)
 
 
 class _RetrievalResult(Struct, frozen=True):
@@ -249,9 +267,10 @@ def _fuse(
 def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidates, unknown: Set[int]) -> list[float]:
     """Return the weights of the rankings, lexical first, that sum to 1.
 
-    Dense rankings get their share times the model's trust in the texts, less where the best lexical candidates are
-    unknown to them; lexical rankings get the rest. Within both the user's own words count 1 and proposed sub-queries
-    less.
+    Lexical rankings get their share as far as the query's terms meet in a passage of the best candidate: standardised
+    scores do not show that a reworded question, or one in another language than the notes, found two common words.
+    Dense rankings get the rest times the model's trust in the texts, less where the best lexical candidates are unknown
+    to them. Within both the user's own words count 1 and proposed sub-queries less.
     """
     proposed = 1.0 if query.subqueries else INFLUENCES["expansion"].value
     lex = [1.0 if ranking.kind == "original" else proposed for ranking in words.rankings]
@@ -261,8 +280,10 @@ def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidat
         trust = sum(w * entry.trust for w, entry in zip(vec, dense.rankings, strict=True)) / sum(vec)
         best = dense.by_words[:KNOWN_DEPTH]
         known = 1.0 - sum(number in unknown for number in best) / max(len(best), 1)
+        found = max((coverage(one.occurrences, words.terms, WINDOW_CHARS) for one in words.matched.values()), default=0)
         has_words = any(ranking.candidates for ranking in words.rankings)
-        share = INFLUENCES["dense"].value * trust * math.sqrt(known) if has_words else 1.0
+        by_words = (1 - INFLUENCES["dense"].value) * min(found / INFLUENCES["words found"].value, 1.0)
+        share = trust * math.sqrt(known) * (1 - by_words) if has_words else 1.0
     return [(1 - share) * w / sum(lex) for w in lex] + [share * w / sum(vec) for w in vec]
 
 

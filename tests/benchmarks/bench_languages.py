@@ -1,11 +1,13 @@
 """Answers to questions in other languages than English, and their number of warnings.
 
-    python -m tests.benchmarks.bench_languages INDEX=QUESTIONS… [--modes lexical,hybrid] [--save FILE] [--compare FILE]
+    python -m tests.benchmarks.bench_languages INDEX=QUESTIONS… [--modes lexical,hybrid] [--embed MODEL]
+        [--index-dir DIR] [--save FILE] [--compare FILE]
 
 Prints for each language (the type of a question) and mode the share of questions whose page is first and within three,
 the mean reciprocal rank (10), the same first with the English original of a page counted as well, and the lines of
-warnings for each question. A fixture with `notes` needs no index: `=QUESTIONS` indexes them. --compare prints
-differences to a saved run with 95 % intervals (paired bootstrap).
+warnings for each question. A fixture with `notes` needs no index: `=QUESTIONS` indexes them. Two files of XQuAD are a
+fixture as well: every paragraph of the first is a note, and the first question about it in the second is asked; their
+indexes are kept in --index-dir. --compare prints differences to a saved run with 95 % intervals (paired bootstrap).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -45,20 +48,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="INDEX=QUESTIONS")
     parser.add_argument("--modes", default="lexical,hybrid")
+    parser.add_argument("--embed", default="built-in")
+    parser.add_argument("--index-dir", type=Path, default=Path(".bench"))
     parser.add_argument("--save", type=Path)
     parser.add_argument("--compare", type=Path)
     parser.add_argument("--show", action="store_true", help="each question with its rank and its warnings")
     options = parser.parse_args(argv)
-    settings = EngineSettings(models_dir=Path("no-full-tier"), embed="built-in", rerank="built-in")
+    settings = EngineSettings(models_dir=Path("no-full-tier"), embed=options.embed, rerank="built-in")
     engines = load_engines(settings, ("embed", "rerank"))
     old = json.loads(options.compare.read_text()) if options.compare else {}
     kept: dict[str, dict[str, float]] = {}
     for index, _, questions in (one.partition("=") for one in options.sets):
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(index) if index else index_notes(Path(questions), Path(folder) / "index.sqlite", engines)
+            path, fixture = Path(index), Path(questions)
+            if path.suffix == ".json":
+                notes, asked = path, fixture
+                path = options.index_dir / f"{notes.stem}.{options.embed}.sqlite"
+                fixture = Path(folder) / f"{notes.stem}={asked.stem}.json"
+                fixture.write_text(json.dumps(join_squad(notes, asked)))
+            path = path if index else Path(folder) / "index.sqlite"
+            if not path.exists():
+                index_notes(fixture, path, engines)
             with open_reader(path) as reader:
                 for mode in options.modes.split(","):
-                    kept |= ask(reader, engines, Path(questions), mode, shows=options.show)
+                    kept |= ask(reader, engines, fixture, mode, shows=options.show)
     for name, values in kept.items():
         mean = average(list(values.values()))
         line = f"{name:44} {mean:6.3f} ({len(values)})"
@@ -71,8 +84,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def index_notes(fixture: Path, database: Path, engines: Engines) -> Path:
-    """Return an index of the notes in a fixture, with vectors."""
+def join_squad(notes: Path, questions: Path) -> dict[str, object]:
+    """Return a fixture of the paragraphs of one file of SQuAD and the first question of another about each."""
+    found: dict[str, str] = {}
+    queries = []
+    pairs = zip(read_paragraphs(notes), read_paragraphs(questions), strict=True)
+    for number, (own, other) in enumerate(pairs):
+        path = f"{number:03}.md"
+        found[path] = own["context"]
+        asked = other["qas"][0]
+        queries.append({"id": asked["id"], "type": "asked", "query": asked["question"], "expected_files": [path]})
+    return {"notes": found, "queries": queries}
+
+
+def read_paragraphs(file: Path) -> list[dict[str, Any]]:
+    """Return the paragraphs of a file of SQuAD, with their questions."""
+    articles = json.loads(file.read_text(encoding="utf-8"))["data"]
+    return [paragraph for article in articles for paragraph in article["paragraphs"]]
+
+
+def index_notes(fixture: Path, database: Path, engines: Engines) -> None:
+    """Make an index of the notes in a fixture, with vectors."""
     with open_writer(database) as writer:
         writer.mirror_config([Collection("notes", database.parent)], None, "bench")
         with writer.transaction():
@@ -82,7 +114,6 @@ def index_notes(fixture: Path, database: Path, engines: Engines) -> Path:
             writer.settle("notes")
         assert engines.embedder is not None
         embed_pending(writer, engines.embedder)
-    return database
 
 
 def ask(
