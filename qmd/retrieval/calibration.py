@@ -31,9 +31,9 @@ class Evidence(Struct, frozen=True):
         cosine: Cosine of the best chunk, None without vectors.
         in_names: Weighted share in title, aliases and path, in [0, 1].
         n_terms: Terms of the query.
-        lead: Distance to the best other document of the ranking, in deviations; below 0 behind the first, 0 alone.
+        lead: Distance to the best other document that is no version of it, in deviations; below 0 behind the first.
         is_named: Whether the query is the name of the document or of a part of it.
-        is_quoted: Whether one window of the document contains the query's quoted phrases as typed, and all other words.
+        is_typed: Whether the query is one word or phrase, which the document contains as typed.
     """
 
     window: float
@@ -43,22 +43,24 @@ class Evidence(Struct, frozen=True):
     n_terms: int = 3
     lead: float = 0.0
     is_named: bool = False
-    is_quoted: bool = False
+    is_typed: bool = False
 
 
 NAMED = 0.95
 """Relevance of a document that the query names."""
 
-QUOTED = 0.55
-"""Lowest relevance of a document with the quoted phrase: likely, despite all other evidence."""
+TYPED = 0.55
+"""Lowest relevance of a document with the only word or phrase as typed: likely, despite all other evidence. For two or
+three words, it called more wrong first hits good than right ones."""
 
-LEAD_SPAN = (-1.0, 1.5)
-"""Range of a lead, in deviations, that counts: one stray word in one document makes it large."""
+LEAD_SPAN = (-1.0, 1.0)
+"""Range of a lead, in deviations, that counts: one stray word in one document makes it large. Without
+another document it is the upper end."""
 
 # Fitted by tests/benchmarks/fit_relevance.py on first hits: of questions about three vaults (wrong hits weigh like
 # right ones), unanswerable questions, headings, topics, judged requests and nonsense. Cosines of all-MiniLM-L6-v2.
-BY_WORDS = (-4.84, 4.31, 2.32, 1.88, 2.46, -1.72, -0.34, 0.34, 0.0)
-WITH_COSINE = (-5.1, 3.64, 1.42, 1.34, 1.83, -2.26, -0.13, 0.0, 0.22, 3.7)
+BY_WORDS = (-4.6, 2.9, 1.8, 2.7, -0.9, 1.1)
+WITH_COSINE = (-4.6, 2.9, 1.8, 2.7, -0.9, 1.1, 1.8)
 
 
 def relevance(
@@ -75,7 +77,7 @@ def relevance(
     if evidence.is_named:
         return NAMED
     weights = by_words if evidence.cosine is None else with_cosine
-    return max(_logistic(weights, features(evidence)), QUOTED if evidence.is_quoted else 0.0)
+    return max(_logistic(weights, features(evidence)), TYPED if evidence.is_typed else 0.0)
 
 
 def features(evidence: Evidence) -> list[float]:

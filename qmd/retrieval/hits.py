@@ -128,7 +128,7 @@ def build_hits(
                 continue
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = scale.matched.get(document.id) or match_text(text, scale.terms, before=names)
-            rival = ranked[1] if entry is ranked[0] and len(ranked) > 1 else ranked[0]
+            rival = _find_rival(ranked, texts) if entry is ranked[0] else ranked[0]
             evidence = _collect_evidence(matched, len(names), entry, rival, scale)
             raw.append(scale.judge(evidence))
             if len(shown) < request.limit:
@@ -163,25 +163,33 @@ def build_hits(
     return hits, tuple(relevances)
 
 
+def _find_rival(ranked: Sequence[RankedCandidate], texts: Mapping[str, str]) -> RankedCandidate | None:
+    """Return the best candidate that is no version of the first, with more than half of its lines by length."""
+    lines = set(texts[ranked[0].document.hash].split("\n"))
+    for other in ranked[1 : calibration.POOL]:
+        shared = lines.intersection(texts.get(other.document.hash, "").split("\n"))
+        if 2 * sum(map(len, shared)) <= sum(map(len, lines)):
+            return other
+    return None
+
+
 def _collect_evidence(
-    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: RelevanceScale
+    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate | None, scale: RelevanceScale
 ) -> Evidence:
-    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other."""
+    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other, if any."""
     chunk, parts = entry.chunk, entry.fused.contributions
     # Folding may move that border by a letter or two, which hardly changes the evidence.
     in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
-    window = coverage(matched.occurrences, scale.terms, WINDOW_CHARS)
     return Evidence(
-        window=window,
+        window=coverage(matched.occurrences, scale.terms, WINDOW_CHARS),
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         in_names=coverage(in_names, scale.terms),
         n_terms=len(scale.terms),
-        lead=entry.blended_score - rival.blended_score,
+        lead=entry.blended_score - rival.blended_score if rival is not None else calibration.LEAD_SPAN[1],
         is_named=any(part.source == NAME and part.kind != PART for part in parts),
-        is_quoted=window > 1 - 1e-9
-        and any(part.source == LITERAL for part in parts)
-        and any(one.term.required for one in scale.terms),
+        is_typed=any(part.source == LITERAL for part in parts)
+        and sum(not one.term.is_part for one in scale.terms) == 1,
     )
 
 

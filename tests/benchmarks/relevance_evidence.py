@@ -209,7 +209,7 @@ def ask_all(writer: IndexWriter, engines: Engines, asked: Sequence[Asked]) -> di
 
 def _ask_one(reader: IndexReader, engines: Engines, one: Asked, query: str, mode: Mode) -> list[Row]:
     is_answerable = bool(one.answers) and not one.is_hidden
-    rows = [Row(one.group, query, is_answerable, 0, Evidence(0.0, 0.0, 0.0), False)]
+    rows = [Row(one.group, query, is_answerable, 0, Evidence(0.0, 0.0), False)]
     for rank, (document, evidence) in enumerate(observe(reader, engines, one.text, mode), start=1):
         is_relevant = is_answerable and document.path in one.answers
         rows.append(Row(one.group, query, is_answerable, rank, evidence, is_relevant, document.path))
