@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
-    from qmd.inference.records import CosineScale
     from qmd.inference.settings import EngineSettings
     from qmd.progress import Progress
     from qmd.records import Collection
@@ -96,7 +95,6 @@ def nothing_to_embed(
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
-    from qmd.inference.records import CosineScale
     from qmd.store.records import STAGING
 
     if request.force or is_words_only():
@@ -104,7 +102,7 @@ def nothing_to_embed(
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
         return None
-    if model.description.tier != "built-in" and CosineScale.of(writer.facts(), model.fingerprint) is None:
+    if model.description.tier != "built-in" and f"scale:{model.fingerprint}" not in writer.facts():
         return None
     is_staged = writer.vector_coverage(STAGING + model.fingerprint).has_vectors and not request.resumes
     if is_staged or writer.count_pending(model.fingerprint, request.collections)[0]:
@@ -165,6 +163,8 @@ class ThrottledEmbedder:
 
     def __init__(self, inner: Embedder, wait: Callable[[], None]) -> None:
         self._inner = inner
+        self.scale, self.dim, self.max_tokens = inner.scale, inner.dim, inner.max_tokens
+        self.embed_queries, self.embeds, self.query_trust = inner.embed_queries, inner.embeds, inner.query_trust
         self._wait = wait
         self._batch = 1 if inner.description.provider == "cpu" else _PATIENT_BATCH
         self._threads = max(1, usable_cpus() // 2) if self._batch == 1 else 1
@@ -174,20 +174,8 @@ class ThrottledEmbedder:
         return self._inner.description
 
     @property
-    def dim(self) -> int:
-        return self._inner.dim
-
-    @property
     def fingerprint(self) -> str:
         return self._inner.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        return self._inner.max_tokens
-
-    @property
-    def scale(self) -> CosineScale | None:
-        return self._inner.scale
 
     def token_starts(self, text: str) -> Sequence[int]:
         # Texts are cut in Python, which blocks every other thread.
@@ -211,15 +199,6 @@ class ThrottledEmbedder:
                 if on_progress is not None:
                     on_progress(sum(map(len, done)))
         return np.concatenate(done)
-
-    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return self._inner.embed_queries(texts)
-
-    def embeds(self, text: str) -> bool:
-        return self._inner.embeds(text)
-
-    def query_trust(self, text: str) -> float:
-        return self._inner.query_trust(text)
 
     def _embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         self._wait()

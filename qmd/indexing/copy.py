@@ -14,12 +14,11 @@ from qmd.errors import GrammarError, QmdError, UsageError
 from qmd.file_names import suffix_of
 from qmd.indexing.reading import failure_line, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
-from qmd.inference.records import CosineScale
 from qmd.ingest.document import parse_text
 from qmd.ingest.outline import kind_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
-from qmd.store.records import KnownFile, NewDocument, OtherFiles, StoredFile
+from qmd.store.records import MODEL_FACTS, KnownFile, NewDocument, OtherFiles, StoredFile
 
 OnProgress = Callable[[str, int, int], None]
 """Receives the copied part (`Texts`, `Vectors`), the number done and the total."""
@@ -151,13 +150,8 @@ def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgr
             on_progress("Vectors", done, total)
         for contents in reader.chunk_sets(model.fingerprint):
             writer.put_chunks(model.fingerprint, model.dim, contents)
-        part = f"chunks:{model.fingerprint}"
-        stamp = reader.version_stamp(part)
-        if stamp is not None:
-            writer.set_version_stamp(part, stamp)
-        scale = CosineScale.of(reader.facts(), model.fingerprint)
-        if scale is not None:
-            writer.set_facts(scale.as_fact(model.fingerprint))
+        names = [f"{fact}:{model.fingerprint}" for fact in MODEL_FACTS]
+        writer.set_facts({name: reader.facts().get(name) for name in names})
     return done
 
 

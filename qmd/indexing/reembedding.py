@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from qmd.records import Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import STAGING
+from qmd.store.records import MODEL_FACTS, STAGING
 
 
 def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool, resumes: bool) -> str:
@@ -43,7 +43,9 @@ def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *,
             return ("the new model's vectors are not used before all collections have them; run 'qmd embed'",)
         # Texts that arrived meanwhile may have vectors from a search; the next run examines them again.
         _copy(writer, fingerprint, staging, bool, is_complete=False)
+        gone = [one for one in known if one != fingerprint and force]
         writer.keep_models({staging: fingerprint, **{one: one for one in known if one != fingerprint and not force}})
+        writer.set_facts({f"{fact}:{one}": None for fact in MODEL_FACTS for one in gone})
         writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{staging}") or "0")
     return ()
 

@@ -78,29 +78,20 @@ class CosineScale(Struct, frozen=True):
     third: float
 
     @classmethod
-    def of(cls, facts: Mapping[str, str], fingerprint: str) -> CosineScale | None:
-        """Decode the fact of an index on a model; None for any other content, as the index may be untrusted."""
-        found = re.fullmatch(r"(-?\d\.\d{1,6}) (-?\d\.\d{1,6})", facts.get(f"scale:{fingerprint}", ""))
-        return cls(float(found[1]), float(found[2])) if found else None
-
-    def as_fact(self, fingerprint: str) -> dict[str, str]:
-        """Encode the fact that `of` decodes."""
-        return {f"scale:{fingerprint}": f"{self.best:.4f} {self.third:.4f}"}
+    def of(cls, facts: Mapping[str, str], fingerprint: str) -> CosineScale:
+        """Decode the fact of an index, which may be untrusted; without one a model keeps its cosines."""
+        found = re.fullmatch(r"(-?\d\.\d{4}) (-?\d\.\d{4})", facts.get(f"scale:{fingerprint}", ""))
+        return cls(float(found[1]), float(found[2])) if found else MINILM_SCALE
 
     def mapped(self, cosine: float) -> float:
-        """Return a cosine on the scale of the built-in English model, for which everything behind it is fitted."""
+        """Return a cosine on the scale of the built-in English model, or as it is if all texts are alike to the model."""
         spread = self.best - self.third
-        # A model that cannot tell texts apart keeps its own; NaN fails the test, too.
-        if self == MINILM_SCALE or not spread >= LEAST_SPREAD:
+        if self == MINILM_SCALE or not spread >= 0.02:  # also for NaN
             return cosine
-        slope = (MINILM_SCALE.best - MINILM_SCALE.third) / spread
-        return MINILM_SCALE.third + slope * (cosine - self.third)
+        return MINILM_SCALE.third + (MINILM_SCALE.best - MINILM_SCALE.third) / spread * (cosine - self.third)
 
 
 MINILM_SCALE = CosineScale(0.676, 0.138)
-
-LEAST_SPREAD = 0.005
-"""Least difference of the two numbers; a smaller one is chance."""
 
 
 class ModelRecord(Struct, frozen=True):

@@ -101,10 +101,9 @@ def _rank_texts(
         rest = [number for number in also_score if number not in best]
         if rest:
             best |= run.reader.dense_scores(vector, rest, embedder.fingerprint)
-        if scale is not None:
-            best = {number: replace(one, score=scale.mapped(one.score)) for number, one in best.items()}
+        mapped = [replace(one, score=scale.mapped(one.score)) for one in best.values()]
         kind = "original" if isinstance(item, str) else item.kind
-        rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(sort_candidates(best.values()))), trust))
+        rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(sort_candidates(mapped))), trust))
     return tuple(rankings)
 
 

@@ -81,6 +81,8 @@ class RelevanceScale(Struct, frozen=True):
     """Basis of relevance: the query's terms, the size of the collection, and the calibration."""
 
     terms: Sequence[WeightedTerm]
+    n_judged: int
+    """The first of the terms, which are evidence; a month or longer behind them selects and orders only."""
     n_documents: int
     judge: Callable[[Evidence], float]
     known_text: Mapping[int, str] = {}
@@ -179,17 +181,18 @@ def _collect_evidence(
     """Return the evidence for one document; its names end at `names_end`, `rival` is the best other, if any."""
     chunk, parts = entry.chunk, entry.fused.contributions
     # Folding may move that border by a letter or two, which hardly changes the evidence.
-    in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
+    terms = scale.terms[: scale.n_judged]
+    occurrences = [occurrence for occurrence in matched.occurrences if occurrence.term < len(terms)]
+    in_names = [occurrence for occurrence in occurrences if occurrence.offset < names_end]
     return Evidence(
-        window=coverage(matched.occurrences, scale.terms, WINDOW_CHARS),
-        mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
+        window=coverage(occurrences, terms, WINDOW_CHARS),
+        mass=sum(term.weight for term in terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
-        in_names=coverage(in_names, scale.terms),
-        n_terms=len(scale.terms),
+        in_names=coverage(in_names, terms),
+        n_terms=len(terms),
         lead=entry.blended_score - rival.blended_score if rival is not None else calibration.LEAD_SPAN[1],
         is_named=any(part.source == NAME and part.kind != PART for part in parts),
-        is_typed=any(part.source == LITERAL for part in parts)
-        and sum(not one.term.is_part for one in scale.terms) == 1,
+        is_typed=any(part.source == LITERAL for part in parts) and sum(not one.term.is_part for one in terms) == 1,
     )
 
 

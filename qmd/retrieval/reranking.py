@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from qmd.analysis.scripts import cjk_share
-from qmd.inference.base import Embedder, Reranker
+from qmd.inference.base import Reranker
+from qmd.inference.models.builtin import MINILM
 from qmd.records import LexicalTerm, Scope
-from qmd.retrieval.expansion import CJK_SHARE
 from qmd.retrieval.fusion import INFLUENCES, blend_rerank
 from qmd.retrieval.hits import RankedCandidate
 from qmd.retrieval.matching import WeightedTerm, best_span, inverse_frequency, match_text
@@ -49,19 +48,15 @@ def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[Weighted
     head = list(ranked[: run.request.candidate_limit or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
     read = _score_passages(run, reranker, head, terms)
     if len(read) < len(head):
-        _warn_of_unread(run, reranker, len(read), len(head))
+        budget_ms = run.request.budget_ms
+        cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
+        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
     if len(read) < 2:
         return list(ranked)
     trace.record_model(reranker.description)
     done = _blend_scores(read, INFLUENCES["built-in reranker" if is_built_in else "reranker"].value)
     kept = {entry.fused.document_id for entry in done}
     return done + [entry for entry in ranked if entry.fused.document_id not in kept]
-
-
-def _warn_of_unread(run: Run, reranker: Reranker, n_read: int, n_all: int) -> None:
-    budget_ms = run.request.budget_ms
-    cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
-    run.trace.warn(f"{cause}: {n_read} of {n_all} passages reranked")
 
 
 def _blend_scores(read: Sequence[tuple[RankedCandidate, float]], weight: float) -> list[RankedCandidate]:
@@ -75,18 +70,20 @@ def _blend_scores(read: Sequence[tuple[RankedCandidate, float]], weight: float) 
 
 
 def _choose_reranker(run: Run) -> Reranker | None:
-    """Return the model that reads the query; None after a warning with the reason."""
+    """Return the model that reads the query; the built-in one reads English only. None without a model warns."""
     reranker, trace = run.engines.reranker, run.trace
     if reranker is None:
         # Without an embedder too, another warning reports a search by words only.
         if run.engines.embedder is not None:
             trace.warn("not reranked: no reranking model")
         return None
-    if _can_read(reranker, run.engines.embedder, run.query.text):
+    if reranker.description.tier != "built-in":
         return reranker
-    if not any("query's script" in warning for warning in trace.warnings):
-        trace.warn(f"not reranked: {reranker.description.model} cannot read the query's script")
-    return None
+    from qmd.inference.engines.embedder import OTHER_LATIN_TRUST, trust_of
+
+    # Chinese questions, a token for each character, took twenty times as long as English ones and did not improve (BM25
+    # alone has .993 nDCG@10 on cmrc).
+    return reranker if trust_of(MINILM, run.query.text) > OTHER_LATIN_TRUST else None
 
 
 def _score_passages(
@@ -111,19 +108,6 @@ def _score_passages(
     )
     listener.check()
     return [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
-
-
-def _can_read(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
-    """Return whether a reranker knows the script of a query. The built-in one uses the built-in embedding model.
-
-    Chinese questions, a token for each character, took it twenty times as long as English ones and did not improve
-    (BM25 alone has .993 nDCG@10 on cmrc).
-    """
-    if reranker.description.tier != "built-in":
-        return True
-    if embedder is not None and embedder.description.tier == "built-in":
-        return embedder.query_trust(text) > 0
-    return cjk_share(text) <= CJK_SHARE
 
 
 def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> list[float]:

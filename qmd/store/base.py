@@ -385,14 +385,7 @@ class IndexWriter(IndexReader, Protocol):
         """Store vectors ahead of the chunks that will refer to them, so that a long text can be resumed half-way."""
 
     def keep_models(self, names: Mapping[str, str]) -> None:
-        """Delete all vectors except those of these fingerprints, and rename these; forget the scales of the others."""
-        with self.transaction():
-            gone = {one.fingerprint for one in self.models()} - set(names.values())
-            self.set_facts({f"scale:{fingerprint}": None for fingerprint in gone})
-            self.keep_vectors(names)
-
-    def keep_vectors(self, names: Mapping[str, str]) -> None:
-        """Do `keep_models` except for facts."""
+        """Delete all vectors except those of these fingerprints, and rename these."""
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         """Delete unused content, optimise, vacuum; return the number removed per kind."""

@@ -209,6 +209,7 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
     Raises:
         QmdError: The vectors are another model's, or differ from the model's present ones.
     """
+    from qmd.inference.records import CosineScale
     from qmd.plugins.doctor.vector_sample import sample_vectors
 
     now, last = reader.status(embedder.fingerprint), reader.status(None)
@@ -221,14 +222,16 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
         advice = "run: qmd embed" if now.embedding is None else f"they are being computed ({now.embedding.state})"
         raise QmdError(f"{now.pending_documents} of {now.documents} documents have none", advice)
     sample = sample_vectors(reader, embedder)
+    scale = embedder.scale or CosineScale.of(reader.facts(), embedder.fingerprint)
+    found = f"{now.vectors} vectors, fingerprint {embedder.fingerprint}, scale {scale.best:.3f} to {scale.third:.3f}"
     if sample is None:
-        return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}"
+        return found
     distance = f"{sample.n_chunks} chunks embedded again differ by at most {sample.largest_distance:.5f}"
     if not sample.agrees:
         raise QmdError(
             f"{distance}: the stored vectors differ from what the model computes now", "run: qmd embed --force"
         )
-    return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}; {distance}"
+    return f"{found}; {distance}"
 
 
 def _in_force(

@@ -94,7 +94,7 @@ class EngineReport(Struct, frozen=True, rename=_JSON_NAMES):
     nodes: Mapping[str, int] = field(default_factory=dict)
     """Graph nodes by provider; empty if unknown."""
     handling: tuple[str, ...] = ()
-    """Settings that run an embedding model in a folder, and their sources, a line each; empty for the others."""
+    """Settings that run an embedding model, and their sources, a line each; empty for other roles."""
     sampling: Mapping[str, str] = field(default_factory=dict)
     """Settings with which a local expander draws tokens, as far as they are not neutral."""
     facts: ModelFacts = ModelFacts()

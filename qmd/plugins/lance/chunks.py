@@ -154,7 +154,7 @@ class ChunkWriter(Chunks, IndexWriter):
             columns = [pa.array(new, pa.binary(16)), pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), dim)]
             tables.add(model.table, pa.Table.from_arrays(columns, schema=schema), schema)
 
-    def keep_vectors(self, names: Mapping[str, str]) -> None:
+    def keep_models(self, names: Mapping[str, str]) -> None:
         with self.transaction():
             tables = self._open
             state, kept = tables.state, []

@@ -116,7 +116,13 @@ class RemoteEmbedder(ServerEngine[list[Vector]]):
         self._dim = client.settings.dim
         self._asks_for_dim = self._truncates = False
         self._cut: str | None = None
-        self.max_tokens = client.settings.max_tokens
+        settings = client.settings
+        self.max_tokens = settings.max_tokens
+        self.handling = (
+            "pooling: the server's",
+            f"prompts: query {settings.query_prompt!r}, document {settings.document_prompt!r} (your settings)",
+            f"length: {settings.max_tokens} tokens a chunk (QMD_EMBED_MAX_TOKENS)",
+        )
 
     @property
     def dim(self) -> int:

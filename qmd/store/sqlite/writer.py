@@ -167,7 +167,7 @@ class SqliteWriter(SqliteReader, ChunkWriter, LinkWriter):
         with self.database.transaction():
             vectors.put_vectors(self.database, fingerprint, dim, new_vectors)
 
-    def keep_vectors(self, names: Mapping[str, str]) -> None:
+    def keep_models(self, names: Mapping[str, str]) -> None:
         from qmd.store.sqlite import vectors
 
         with self.database.transaction():
