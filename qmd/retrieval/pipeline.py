@@ -119,7 +119,7 @@ def _answer(
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):
         n_documents = reader.count_documents(query.scope)
-# The date is the last term, or the only one. Without a day as evidence 5 of 26 right first notes are weak.
+        # The date is the last term, or the only one. Without a day as evidence 5 of 26 right first notes are weak.
         n_judged = max(len(words.terms) - (dates.group == "long date"), 1)
         read = (words.texts, words.matched)
         scale = RelevanceScale(words.terms, n_judged, n_documents, judge, dates.known_text, words.searched, *read)
@@ -269,8 +269,9 @@ def _fuse(
 def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidates, unknown: Set[int]) -> list[float]:
     """Return the weights of the rankings, lexical first, that sum to 1.
 
-    Lexical rankings get their share as far as the query's terms meet in a passage of the best candidate: standardised
-    scores do not show that a reworded question, or one in another language than the notes, found two common words.
+    Lexical rankings get their share where half of the query's term weight meets in a passage of one of the best, and
+    less with the square of what meets: standardised scores do not show that a reworded question, or one in another
+    language than the notes, found a single word.
     Dense rankings get the rest times the model's trust in the texts, less where the best lexical candidates are unknown
     to them. Within both the user's own words count 1 and proposed sub-queries less.
     """
@@ -284,7 +285,7 @@ def _weigh_rankings(query: Query, words: LexicalCandidates, dense: DenseCandidat
         known = 1.0 - sum(number in unknown for number in best) / max(len(best), 1)
         found = max((coverage(one.occurrences, words.terms, WINDOW_CHARS) for one in words.matched.values()), default=0)
         has_words = any(ranking.candidates for ranking in words.rankings)
-        by_words = (1 - INFLUENCES["dense"].value) * min(found / INFLUENCES["words found"].value, 1.0)
+        by_words = (1 - INFLUENCES["dense"].value) * min(found / INFLUENCES["words found"].value, 1.0) ** 2
         share = trust * math.sqrt(known) * (1 - by_words) if has_words else 1.0
     return [(1 - share) * w / sum(lex) for w in lex] + [share * w / sum(vec) for w in vec]
 
