@@ -189,7 +189,6 @@ def _collect_evidence(
         mass=sum(term.weight for term in terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         in_names=coverage(in_names, terms),
-        n_terms=len(terms),
         lead=entry.blended_score - rival.blended_score if rival is not None else calibration.LEAD_SPAN[1],
         is_named=any(part.source == NAME and part.kind != PART for part in parts),
         is_typed=any(part.source == LITERAL for part in parts) and sum(not one.term.is_part for one in terms) == 1,

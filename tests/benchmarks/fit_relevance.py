@@ -31,7 +31,7 @@ from qmd.retrieval.calibration import GOOD, WEAK, Evidence
 from qmd.retrieval.request import Mode
 from tests.benchmarks.bootstrap import compare_runs
 from tests.benchmarks.metrics import average
-from tests.benchmarks.relevance_evidence import MODES, Row, of_vault, read_questions
+from tests.benchmarks.relevance_evidence import Row, of_vault, read_questions
 
 RIDGE = 2.0
 REFUSED = 0.975
@@ -43,7 +43,7 @@ HIDDEN_GOOD = 0.2
 SMALL = 0.2
 """Weight of queries of 1 to 30 notes: they show how relevance depends on the number of notes, and little else."""
 
-SIGNS = (0, 1, 1, 1, -1, 1, 1)
+SIGNS = (0, 1, 1, 1, 1, 1)
 """Signs of the weights of `calibration.features`; 0 for either."""
 
 WEIGHTS = {
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folds: dict[str, Judge] = {}
     for name in {} if options.check else gathered:
         folds[name] = fit_both({other: rows for other, rows in gathered.items() if other != name})[0]
-    for mode in MODES:
+    for mode in next(iter(gathered.values())):
         print(f"\n== {mode}")
         show({name: rows[mode] for name, rows in gathered.items()}, before, folds or before)
     if not options.check:

@@ -37,7 +37,7 @@ SMALL_SIZES = (1, 3, 3, 10, 30)
 JUDGED = 10
 """Judged hits of a query, as many as the pipeline judges at least."""
 
-N_ELSEWHERE, N_NONSENSE, N_OWN, N_SMALL = 60, 100, 30, 10
+N_ELSEWHERE, N_NONSENSE, N_OWN, N_SMALL = 30, 66, 15, 5
 """Queries of each kind for a vault, and small parts of it."""
 
 FOREIGN = (

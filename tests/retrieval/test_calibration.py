@@ -50,11 +50,11 @@ def test_a_first_note_with_a_clear_lead_is_more_relevant_than_one_of_several_ali
 
 
 def test_an_identifier_of_one_note_needs_no_vector() -> None:
-    assert relevance(Evidence(1.0, 1.0, 0.1, n_terms=1, lead=1.5)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 0.1, lead=1.5)) > GOOD
 
 
 def test_the_only_word_or_phrase_as_typed_needs_no_vector_and_no_lead() -> None:
-    assert relevance(Evidence(1.0, 1.0, 0.1, n_terms=1, is_typed=True)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 0.1, is_typed=True)) > GOOD
 
 
 def test_half_of_some_random_words_is_no_answer_where_the_meaning_is_far() -> None:
@@ -62,11 +62,11 @@ def test_half_of_some_random_words_is_no_answer_where_the_meaning_is_far() -> No
     assert relevance(Evidence(0.5, 3.0, 0.6)) > WEAK
 
 
-def test_nothing_found_is_weak_and_everything_found_together_is_good_in_every_mode() -> None:
+def test_nothing_found_is_weak_and_everything_found_together_before_all_others_is_good_in_every_mode() -> None:
     for cosine in (None, 0.3):
         assert relevance(Evidence(0.0, 3.0, cosine)) < WEAK
     for cosine in (None, 0.7):
-        assert relevance(Evidence(1.0, 1.0, cosine)) > GOOD
+        assert relevance(Evidence(1.0, 1.0, cosine, lead=1.0)) > GOOD
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0.9, "good"), (0.3, "weak"), (0.1, "none")])
@@ -83,8 +83,8 @@ def test_a_note_that_the_query_names_is_an_answer() -> None:
 
 
 def test_a_topic_in_the_title_is_an_answer() -> None:
-    assert relevance(Evidence(1.0, 0.6, in_names=1.0, n_terms=1)) > GOOD
-    assert relevance(Evidence(1.0, 0.6, 0.4, in_names=1.0, n_terms=1)) > GOOD
+    assert relevance(Evidence(1.0, 0.6, in_names=1.0)) > GOOD
+    assert relevance(Evidence(1.0, 0.6, 0.4, in_names=1.0)) > GOOD
 
 
 @given(st.lists(SHARE, min_size=1))
