@@ -26,46 +26,39 @@ class Evidence(Struct, frozen=True):
     """Evidence for one document.
 
     Attributes:
-        coverage: Weighted share of the query's terms anywhere in names, path and text, in [0, 1].
-        window: Weighted share inside the best 400 code points, in [0, 1].
+        window: Weighted share of the query's terms inside the best 400 code points, in [0, 1].
         mass: Weight of all the query's terms, in units of the rarest possible term's: about the number of rare words.
         cosine: Cosine of the best chunk, None without vectors.
         in_names: Weighted share in title, aliases and path, in [0, 1].
-        n_terms: Terms of the query.
-        n_documents: Documents in scope.
-        lead: Distance to the best other document of the ranking, in deviations; below 0 behind the first, 0 alone.
-        fused: Sum of all lists for the document, in deviations above their mean.
+        lead: Distance to the best other document that is no version of it, in deviations; below 0 behind the first.
         is_named: Whether the query is the name of the document or of a part of it.
-        is_whole: Whether one window of the document contains every word of the query.
+        is_typed: Whether the query is one word or phrase, which the document contains as typed.
     """
 
-    coverage: float
     window: float
     mass: float
     cosine: float | None = None
     in_names: float = 0.0
-    n_terms: int = 3
-    n_documents: int = 1_000
     lead: float = 0.0
-    fused: float = 0.0
     is_named: bool = False
-    is_whole: bool = False
+    is_typed: bool = False
 
 
 NAMED = 0.95
 """Relevance of a document that the query names."""
 
-WHOLE = 0.55
-"""Lowest relevance of a document with every word of the query in one window: likely, despite all other evidence."""
+TYPED = 0.55
+"""Lowest relevance of a document with the only word or phrase as typed: likely, despite all other evidence. For two or
+three words the floor called as many other notes good as right ones."""
 
-LEAD_SPAN = (-1.0, 1.5)
-FUSED_SPAN = (-1.0, 6.0)
-"""Ranges of a lead and a fused score, in deviations, that count: one stray word in one document makes both large."""
+LEAD_SPAN = (-1.0, 1.0)
+"""Range of a lead, in deviations, that counts: one stray word in one document makes it large. Without
+another document it is the upper end."""
 
-# Fitted by tests/benchmarks/fit_relevance.py on first hits: of questions about three vaults (wrong hits weigh like
-# right ones), unanswerable questions, headings, topics, judged requests and nonsense. Cosines of all-MiniLM-L6-v2.
-BY_WORDS = (-4.84, 4.31, 2.32, 1.88, 2.46, -1.72, -0.34, 0.34, 0.0)
-WITH_COSINE = (-5.1, 3.64, 1.42, 1.34, 1.83, -2.26, -0.13, 0.0, 0.22, 3.7)
+# Fitted by tests/benchmarks/fit_relevance.py on the first hits of questions about six vaults, asked with their answers
+# and without them, of questions about other vaults, headings, topics and nonsense. Cosines of all-MiniLM-L6-v2.
+BY_WORDS = (-4.96, 2.95, 1.97, 1.65, 1.23)
+WITH_COSINE = (-5.84, 2.83, 1.92, 1.66, 1.91, 1.73)
 
 
 def relevance(
@@ -82,27 +75,22 @@ def relevance(
     if evidence.is_named:
         return NAMED
     weights = by_words if evidence.cosine is None else with_cosine
-    return max(_logistic(weights, features(evidence)), WHOLE if evidence.is_whole else 0.0)
+    return max(_logistic(weights, features(evidence)), TYPED if evidence.is_typed else 0.0)
 
 
 def features(evidence: Evidence) -> list[float]:
     """Return the inputs of the logistic regressions, 1 first for their intercept.
 
-    Next to the shares there are logarithms of the found weight: a share alone would make one word of a two-word noise
+    Next to the share there is a logarithm of the found weight: a share alone would make one word of a two-word noise
     more relevant than six words of a long question. The share found anywhere is not an input: long minutes contain most
     words of any question.
     """
-    mass = evidence.mass
     values = [
         1.0,
         evidence.window,
         evidence.in_names,
-        math.log1p(evidence.coverage * mass),
-        math.log1p(evidence.window * mass),
-        math.log1p(evidence.n_documents) / 10.0,
-        math.log1p(evidence.n_terms),
+        math.log1p(evidence.window * evidence.mass),
         _clamp(evidence.lead, LEAD_SPAN),
-        _clamp(evidence.fused, FUSED_SPAN),
     ]
     return values if evidence.cosine is None else [*values, evidence.cosine]
 

@@ -14,7 +14,7 @@ from qmd.records import Candidate, Explanation, Hit, LexicalTerm, Mention, Passa
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import FusedCandidate
-from qmd.retrieval.literal_matches import LITERAL, MAX_WORDS
+from qmd.retrieval.literal_matches import LITERAL
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import (
     WINDOW_CHARS,
@@ -130,7 +130,7 @@ def build_hits(
                 continue
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = scale.matched.get(document.id) or match_text(text, scale.terms, before=names)
-            rival = ranked[min(1, len(ranked) - 1)] if entry is ranked[0] else ranked[0]
+            rival = _find_rival(ranked, texts) if entry is ranked[0] else ranked[0]
             evidence = _collect_evidence(matched, len(names), entry, rival, scale)
             raw.append(scale.judge(evidence))
             if len(shown) < request.limit:
@@ -165,28 +165,33 @@ def build_hits(
     return hits, tuple(relevances)
 
 
+def _find_rival(ranked: Sequence[RankedCandidate], texts: Mapping[str, str]) -> RankedCandidate | None:
+    """Return the best candidate that is no version of the first, with more than half of its lines by length."""
+    lines = set(texts[ranked[0].document.hash].split("\n"))
+    for other in ranked[1 : calibration.POOL]:
+        shared = lines.intersection(texts.get(other.document.hash, "").split("\n"))
+        if 2 * sum(map(len, shared)) <= sum(map(len, lines)):
+            return other
+    return None
+
+
 def _collect_evidence(
-    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate, scale: RelevanceScale
+    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate | None, scale: RelevanceScale
 ) -> Evidence:
-    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other."""
+    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other, if any."""
     chunk, parts = entry.chunk, entry.fused.contributions
     # Folding may move that border by a letter or two, which hardly changes the evidence.
     terms = scale.terms[: scale.n_judged]
     occurrences = [occurrence for occurrence in matched.occurrences if occurrence.term < len(terms)]
     in_names = [occurrence for occurrence in occurrences if occurrence.offset < names_end]
-    window = coverage(occurrences, terms, WINDOW_CHARS)
     return Evidence(
-        coverage=coverage(occurrences, terms),
-        window=window,
+        window=coverage(occurrences, terms, WINDOW_CHARS),
         mass=sum(term.weight for term in terms) / inverse_frequency(0, scale.n_documents),
         cosine=min(chunk.score, 1.0) if chunk is not None else None,
         in_names=coverage(in_names, terms),
-        n_terms=len(terms),
-        n_documents=scale.n_documents,
-        lead=entry.blended_score - rival.blended_score,
-        fused=sum(part.contribution for part in parts if part.source in ("bm25", "dense")),
+        lead=entry.blended_score - rival.blended_score if rival is not None else calibration.LEAD_SPAN[1],
         is_named=any(part.source == NAME for part in parts),
-        is_whole=window > 1 - 1e-9 and (any(part.source == LITERAL for part in parts) or len(terms) > MAX_WORDS),
+        is_typed=any(part.source == LITERAL for part in parts) and sum(not one.term.is_part for one in terms) == 1,
     )
 
 

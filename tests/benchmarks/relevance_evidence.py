@@ -1,46 +1,44 @@
-"""Evidence of relevance from real searches, on which `fit_relevance.py` fits the calibration.
+"""Evidence of relevance from real searches in vaults of notes, on which `fit_relevance.py` fits the calibration.
 
-The queries are the judged ones of test collections, and of folders of notes their names, headings and topics of one or
-two words with questions that a person wrote; all of it once more in collections of 1 to 30 notes drawn from those.
-Unanswerable queries are questions without an answer, every second question about another folder (`elsewhere`: some of
-them have an answer), random words, keyboard noise and other languages.
+Each question that a person wrote is asked of its vault, and once more with its accepted notes deleted (`hidden`): a
+transaction removes them, with their vectors and their share of every word count, and is rolled back. Other questions
+without an answer are those written as such (`unanswerable`), those about other vaults (`elsewhere`: a few have an
+answer by chance), and random words, keyboard noise and other languages (`nonsense`). Headings and topics are queries
+that no one wrote; and some questions are asked again where only 1 to 30 of the vault's notes are left.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from qmd.indexing.embed import embed_pending
-from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
-from qmd.ingest.document import parse_text
-from qmd.ingest.outline import kind_of
-from qmd.plugins.bench.fixture import read_fixture, same_file
-from qmd.records import Collection, StoredDocument
+from qmd.plugins.bench.fixture import same_file
+from qmd.records import StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.query import parse_query
 from qmd.retrieval.request import Mode, SearchRequest
-from qmd.store.base import IndexReader
-from qmd.store.opening import open_reader, open_writer
-from tests.benchmarks.answers import cases_of_names
-from tests.benchmarks.corpus_index import COLLECTION, entry_id
-from tests.benchmarks.judged import read_beir, read_corpus
+from qmd.store.base import IndexReader, IndexWriter
+from qmd.store.opening import open_writer
 from tests.benchmarks.known_items import known_item_queries
 
-MODES: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
+MODES: tuple[Mode, ...] = ("hybrid", "lexical", "dense")
 SMALL_SIZES = (1, 3, 3, 10, 30)
-SMALL_NOTE = 20_000
-"""Most bytes of a note in a small collection: the vectors of long minutes would take an hour."""
 
 JUDGED = 10
 """Judged hits of a query, as many as the pipeline judges at least."""
+
+N_ELSEWHERE, N_NONSENSE, N_OWN, N_SMALL = 30, 66, 15, 5
+"""Queries of each kind for a vault, and small parts of it."""
 
 FOREIGN = (
     "où acheter du pain frais près de la gare demain matin",
@@ -68,6 +66,16 @@ FOREIGN = (
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A query and the paths of its answers; `is_hidden` deletes these while it is asked."""
+
+    group: str
+    text: str
+    answers: frozenset[str]
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True)
 class Row:
     """A judged hit.
 
@@ -78,6 +86,7 @@ class Row:
         rank: From 1; 0 for the row that records a query.
         evidence: As the pipeline measured it.
         is_relevant: Whether the hit is an answer.
+        path: Of the hit.
     """
 
     group: str
@@ -86,77 +95,56 @@ class Row:
     rank: int
     evidence: Evidence
     is_relevant: bool
+    path: str = ""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A query with the paths that answer it; none for an unanswerable one."""
+def read_questions(file: Path, vault: str) -> dict[str, tuple[str, ...]]:
+    """Return the questions about a vault with the names of their answers, of a fixture of `qmd bench` or of a file
+    about several vaults (`tree`, `accept`)."""
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    if "queries" in raw:
+        return {row["query"]: tuple(row["expected_files"]) for row in raw["queries"]}
+    return {row["query"]: tuple(row["accept"]) for row in raw["questions"] if row["tree"] == vault}
 
-    group: str
-    text: str
-    answers: frozenset[str]
 
-
-def of_collection(
-    engines: Engines, folder: Path, index: Path, n_queries: int, n_nonsense: int
+def of_vault(
+    engines: Engines, index: Path, questions: Mapping[str, Sequence[str]], elsewhere: Sequence[str], seed: int = 5
 ) -> dict[Mode, list[Row]]:
-    """Return the evidence of a test collection whose index `bench_quality.py` made."""
-    judged = read_beir(folder)
-    names = list(judged.queries)
-    step = max(1, len(names) // n_queries)
-    asked = [
-        Asked("judged", judged.queries[name], frozenset(one for one, grade in judged.qrels[name].items() if grade > 0))
-        for name in names[::step][:n_queries]
-    ]
-    own = " ".join(f"{row.title} {row.text}" for row in read_corpus(folder))
-    asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
-    with open_reader(index) as reader:
-        rows = ask_all(reader, engines, asked, entry_id)
-        by_name = {entry_id(document): (document, text) for document, text in _documents(reader)}
-    return with_small_parts(engines, rows, asked, by_name, entry_id, n_queries // 2)
+    """Return the evidence of a vault in every mode; `elsewhere` are questions about others."""
+    generator = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "index.sqlite"
+        shutil.copyfile(index, copy)
+        with open_writer(copy) as writer:
+            documents = list(writer.iter_documents())
+            asked = [_ask(documents, text, names) for text, names in questions.items()]
+            asked += [replace(one, group="hidden", is_hidden=True) for one in asked if one.answers]
+            chosen = generator.sample(list(elsewhere), min(N_ELSEWHERE, len(elsewhere)))
+            asked += [Asked("elsewhere", text, frozenset()) for text in chosen]
+            own = " ".join(writer.texts([document.hash for document in documents]).values())
+            asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, N_NONSENSE)]
+            asked += own_queries(writer, documents, N_OWN, seed)
+            rows = ask_all(writer, engines, asked)
+            for number in range(N_SMALL):
+                size = SMALL_SIZES[number % len(SMALL_SIZES)]
+                for mode, more in _ask_small(writer, engines, documents, asked, size, generator).items():
+                    rows[mode] += more
+    return rows
 
 
-def of_notes(
-    engines: Engines,
-    index: Path,
-    fixtures: Sequence[Path],
-    elsewhere: Sequence[Path],
-    n_queries: int,
-    n_nonsense: int,
-    seed: int = 5,
-) -> dict[Mode, list[Row]]:
-    """Return the evidence of a folder of notes, as a whole and in small parts; `elsewhere` are questions about other
-    folders."""
-    with open_reader(index) as reader:
-        texts = {document.id: text for document, text in _documents(reader)}
-        asked = own_queries(reader, n_queries, seed)
-        paths = [document.path for document in reader.iter_documents()]
-        for query in (one for fixture in fixtures for one in read_fixture(fixture).cases.values()):
-            answers = {path for path in paths for name in query.expected_files if same_file(path, name)}
-            asked.append(Asked("question" if answers else "unanswerable", query.query, frozenset(answers)))
-        for other in elsewhere:
-            asked += [
-                Asked("elsewhere", one.query, frozenset()) for one in list(read_fixture(other).cases.values())[::2]
-            ]
-        own = " ".join(texts.values())
-        asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
-        rows = ask_all(reader, engines, asked, path_of)
-        short = [one for one in reader.iter_documents() if one.size <= SMALL_NOTE]
-        by_path = {document.path: (document, texts[document.id]) for document in short}
-    questions = [one for one in asked if one.group != "name"]
-    return with_small_parts(engines, rows, questions, by_path, path_of, n_queries)
+def _ask(documents: Sequence[StoredDocument], text: str, names: Sequence[str]) -> Asked:
+    answers = frozenset(one.path for one in documents for name in names if same_file(one.path, name))
+    return Asked("question" if answers else "unanswerable", text, answers)
 
 
-def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
-    """Return names, headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
-    asked = []
-    for case in cases_of_names(reader, count, seed).values():
-        asked.append(Asked("name", case.query, frozenset(one.partition("/")[2] for one in case.expected_files)))
+def own_queries(reader: IndexReader, documents: Sequence[StoredDocument], count: int, seed: int) -> list[Asked]:
+    """Return headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
     judged = known_item_queries(reader, limit=count, seed=seed)
+    asked = []
     for name, text in judged.queries.items():
         asked.append(Asked("heading", text, frozenset(one.partition("/")[2] for one in judged.qrels[name])))
     topics: dict[str, set[str]] = {}
-    for document in reader.iter_documents():
+    for document in documents:
         words = re.findall(r"[a-z]{4,}", document.title.lower())
         tags = document.metadata.get("tags", ())
         labels = {*words, *(" ".join(pair) for pair in pairwise(words))}
@@ -168,78 +156,64 @@ def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
     return asked + [Asked("topic", label, frozenset(topics[label])) for label in chosen]
 
 
-def with_small_parts(
+def _ask_small(
+    writer: IndexWriter,
     engines: Engines,
-    rows: dict[Mode, list[Row]],
+    documents: Sequence[StoredDocument],
     asked: Sequence[Asked],
-    by_name: Mapping[str, tuple[StoredDocument, str]],
-    name_of: Callable[[StoredDocument], str],
-    count: int,
-    seed: int = 5,
-) -> dict[Mode, list[Row]]:
-    """Return `rows` with those of `count` small collections drawn from the same documents."""
-    generator = random.Random(seed)
-    for number in range(count):
-        part = small_part(asked, by_name, SMALL_SIZES[number % len(SMALL_SIZES)], generator)
-        for mode, more in _of_small(engines, part, asked, name_of, generator).items():
-            rows[mode] += more
-    return rows
-
-
-def path_of(document: StoredDocument) -> str:
-    """Return the name of a document in fixtures."""
-    return document.path
-
-
-def small_part(
-    asked: Sequence[Asked], by_path: Mapping[str, tuple[StoredDocument, str]], size: int, generator: random.Random
-) -> list[tuple[StoredDocument, str]]:
-    """Return `size` notes, of which one at least answers a query."""
-    answered = generator.choice([one for one in asked if one.answers & by_path.keys()])
-    answer = generator.choice(sorted(answered.answers & by_path.keys()))
-    others = [path for path in generator.sample(sorted(by_path), size) if path != answer]
-    return [by_path[path] for path in (answer, *others[: size - 1])]
-
-
-def _of_small(
-    engines: Engines,
-    part: Sequence[tuple[StoredDocument, str]],
-    asked: Sequence[Asked],
-    name_of: Callable[[StoredDocument], str],
+    size: int,
     generator: random.Random,
 ) -> dict[Mode, list[Row]]:
-    names = {name_of(document) for document, _ in part}
-    answered = [one for one in asked if one.answers & names]
-    others = [one for one in asked if not one.answers]
+    """Return the rows of eight queries where `size` notes are left, of which one at least answers one."""
+    shown = [one for one in asked if not one.is_hidden]
+    answered = generator.choice([one for one in shown if one.group == "question"])
+    paths = [document.path for document in documents]
+    kept = {generator.choice(sorted(answered.answers)), *generator.sample(paths, size - 1)}
+    right = [one for one in shown if one.answers & kept]
+    wrong = [one for one in shown if not one.answers & kept and one.group != "topic"]
     chosen = [
-        Asked(f"{one.group} of {len(part)}", one.text, one.answers & names)
-        for one in (*generator.sample(answered, min(4, len(answered))), *generator.sample(others, min(4, len(others))))
+        Asked(f"{one.group if one.answers & kept or not one.answers else 'elsewhere'} of {size}", one.text, one.answers)
+        for one in (*generator.sample(right, min(4, len(right))), *generator.sample(wrong, 4))
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        index = Path(folder) / "index.sqlite"
-        with open_writer(index) as writer:
-            writer.mirror_config([Collection(COLLECTION, Path(folder))], None, "bench")
-            parsed = [parse_text(document.path, kind_of(document.path), text) for document, text in part]
-            writer.put_documents(COLLECTION, [stored_form(document, 0, 0, 0, 0) for document in parsed])
-            if engines.embedder is not None:
-                embed_pending(writer, engines.embedder)
-        with open_reader(index) as reader:
-            return ask_all(reader, engines, chosen, name_of)
+    with deleted(writer, [path for path in paths if path not in kept]):
+        return ask_all(writer, engines, [replace(one, answers=one.answers & kept) for one in chosen])
 
 
-def ask_all(
-    reader: IndexReader, engines: Engines, asked: Sequence[Asked], name_of: Callable[[StoredDocument], str]
-) -> dict[Mode, list[Row]]:
+class _RollbackError(Exception):
+    pass
+
+
+@contextmanager
+def deleted(writer: IndexWriter, paths: Sequence[str]) -> Iterator[None]:
+    """Ask without some notes: delete them, and undo it."""
+    try:
+        with writer.transaction():
+            for name in writer.collections_with_documents():
+                writer.remove_documents(name, paths)
+            yield
+            raise _RollbackError
+    except _RollbackError:
+        # Caches in memory compare a counter that a rollback does not turn back.
+        writer.set_facts({"rolled_back": None})
+
+
+def ask_all(writer: IndexWriter, engines: Engines, asked: Sequence[Asked]) -> dict[Mode, list[Row]]:
     """Return the rows of every query in every mode."""
     found: dict[Mode, list[Row]] = {mode: [] for mode in MODES}
     for number, one in enumerate(asked):
-        query = f"{number} {one.text}"
-        for mode in MODES:
-            found[mode].append(Row(one.group, query, bool(one.answers), 0, Evidence(0.0, 0.0, 0.0), False))
-            for rank, (document, evidence) in enumerate(observe(reader, engines, one.text, mode), start=1):
-                is_relevant = name_of(document) in one.answers
-                found[mode].append(Row(one.group, query, bool(one.answers), rank, evidence, is_relevant))
+        with deleted(writer, sorted(one.answers)) if one.is_hidden else nullcontext():
+            for mode in MODES:
+                found[mode] += _ask_one(writer, engines, one, f"{number} {one.text}", mode)
     return found
+
+
+def _ask_one(reader: IndexReader, engines: Engines, one: Asked, query: str, mode: Mode) -> list[Row]:
+    is_answerable = bool(one.answers) and not one.is_hidden
+    rows = [Row(one.group, query, is_answerable, 0, Evidence(0.0, 0.0), False)]
+    for rank, (document, evidence) in enumerate(observe(reader, engines, one.text, mode), start=1):
+        is_relevant = is_answerable and document.path in one.answers
+        rows.append(Row(one.group, query, is_answerable, rank, evidence, is_relevant, document.path))
+    return rows
 
 
 def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> list[tuple[StoredDocument, Evidence]]:
@@ -295,8 +269,3 @@ COMMON = tuple(_COMMON_WORDS.split(" "))
 def _noise(generator: random.Random) -> str:
     row = generator.choice(("qwertyuiop", "asdfghjkl", "zxcvbnm", "abcdefghijklmnopqrstuvwxyz"))
     return "".join(generator.choice(row) for _ in range(generator.randint(3, 9)))
-
-
-def _documents(reader: IndexReader) -> Iterator[tuple[StoredDocument, str]]:
-    for document in reader.iter_documents():
-        yield document, reader.texts([document.hash]).get(document.hash, "")

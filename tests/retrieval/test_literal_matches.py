@@ -108,5 +108,15 @@ def test_words_far_apart_are_no_whole_answer() -> None:
     assert by_name["apart.md"] < GOOD
 
 
+def test_an_older_version_of_a_note_takes_no_relevance_from_it() -> None:
+    draft = TYPED + "A draft.\n"
+    alone = ask(index_of(relative=RELATIVE, typed=TYPED), "patients adherence").hits[0]
+    with_draft = ask(index_of(relative=RELATIVE, typed=TYPED, draft=draft), "patients adherence").hits[0]
+    other = TYPED.replace(". ", ".\n")
+    with_rival = ask(index_of(relative=RELATIVE, typed=TYPED, rival=other), "patients adherence").hits[0]
+    assert alone.relevance == pytest.approx(with_draft.relevance, abs=0.1)
+    assert with_rival.relevance < alone.relevance - 0.1
+
+
 def _terms(text: str, *, lex_syntax: bool = False) -> tuple[LexicalTerm, ...]:
     return parse_lex(text) if lex_syntax else analyze_query(text)
