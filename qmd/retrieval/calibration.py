@@ -30,7 +30,8 @@ class Evidence(Struct, frozen=True):
         mass: Weight of all the query's terms, in units of the rarest possible term's: about the number of rare words.
         cosine: Cosine of the best chunk, None without vectors.
         in_names: Weighted share in title, aliases and path, in [0, 1].
-        lead: Distance to the best other document that is no version of it, in deviations; below 0 behind the first.
+        lead: Distance of the first document to the next one that is no version of it, in deviations; of others at most
+            half of `MAX_LEAD`.
         is_named: Whether the query is the name of the document or of a part of it.
         is_typed: Whether the query is one word or phrase, which the document contains as typed.
     """
@@ -51,14 +52,14 @@ TYPED = 0.55
 """Lowest relevance of a document with the only word or phrase as typed: likely, despite all other evidence. For two or
 three words the floor called as many other notes good as right ones."""
 
-LEAD_SPAN = (-1.0, 1.0)
-"""Range of a lead, in deviations, that counts: one stray word in one document makes it large. Without
-another document it is the upper end."""
+MAX_LEAD = 1.0
+"""Lead, in deviations, above which more does not count, as one stray word in one document makes it large; also that of
+the only document."""
 
 # Fitted by tests/benchmarks/fit_relevance.py on the first hits of questions about six vaults, asked with their answers
 # and without them, of questions about other vaults, headings, topics and nonsense. Cosines of all-MiniLM-L6-v2.
-BY_WORDS = (-4.96, 2.95, 1.97, 1.65, 1.23)
-WITH_COSINE = (-5.84, 2.83, 1.92, 1.66, 1.91, 1.73)
+BY_WORDS = (-5.07, 2.88, 1.87, 1.79, 1.23)
+WITH_COSINE = (-5.32, 2.63, 1.40, 1.76, 1.22, 2.07)
 
 
 def relevance(
@@ -90,7 +91,7 @@ def features(evidence: Evidence) -> list[float]:
         evidence.window,
         evidence.in_names,
         math.log1p(evidence.window * evidence.mass),
-        _clamp(evidence.lead, LEAD_SPAN),
+        _clamp(evidence.lead, (0.0, MAX_LEAD)),
     ]
     return values if evidence.cosine is None else [*values, evidence.cosine]
 

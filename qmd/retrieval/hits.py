@@ -121,6 +121,7 @@ def build_hits(
     global_context = reader.global_context()
     shown: list[Hit] = []
     raw: list[float] = []
+    lead = 0.0
     for batch in batches(wanted, BATCH):
         unread = {entry.document.hash for entry in batch} - scale.texts.keys()
         texts = {**scale.texts, **reader.texts(sorted(unread))}
@@ -130,8 +131,9 @@ def build_hits(
                 continue
             names = header_lines(document) + scale.known_text.get(document.id, "")
             matched = scale.matched.get(document.id) or match_text(text, scale.terms, before=names)
-            rival = _find_rival(ranked, texts) if entry is ranked[0] else ranked[0]
-            evidence = _collect_evidence(matched, len(names), entry, rival, scale)
+            # Without a first note ahead, the next ones are as doubtful; otherwise they may be further answers.
+            lead = _measure_lead(ranked, texts) if entry is ranked[0] else min(lead, calibration.MAX_LEAD / 2)
+            evidence = _collect_evidence(matched, len(names), entry, lead, scale)
             raw.append(scale.judge(evidence))
             if len(shown) < request.limit:
                 passage, passages = choose_passages(
@@ -165,20 +167,20 @@ def build_hits(
     return hits, tuple(relevances)
 
 
-def _find_rival(ranked: Sequence[RankedCandidate], texts: Mapping[str, str]) -> RankedCandidate | None:
-    """Return the best candidate that is no version of the first, with more than half of its lines by length."""
+def _measure_lead(ranked: Sequence[RankedCandidate], texts: Mapping[str, str]) -> float:
+    """Return the distance of the first to the next that is no version of it, with more than half of its lines."""
     lines = set(texts[ranked[0].document.hash].split("\n"))
     for other in ranked[1 : calibration.POOL]:
         shared = lines.intersection(texts.get(other.document.hash, "").split("\n"))
         if 2 * sum(map(len, shared)) <= sum(map(len, lines)):
-            return other
-    return None
+            return ranked[0].blended_score - other.blended_score
+    return calibration.MAX_LEAD
 
 
 def _collect_evidence(
-    matched: MatchedText, names_end: int, entry: RankedCandidate, rival: RankedCandidate | None, scale: RelevanceScale
+    matched: MatchedText, names_end: int, entry: RankedCandidate, lead: float, scale: RelevanceScale
 ) -> Evidence:
-    """Return the evidence for one document; its names end at `names_end`, `rival` is the best other, if any."""
+    """Return the evidence for one document; its names end at `names_end`."""
     chunk, parts = entry.chunk, entry.fused.contributions
     # Folding may move that border by a letter or two, which hardly changes the evidence.
     terms = scale.terms[: scale.n_judged]
@@ -189,7 +191,7 @@ def _collect_evidence(
         mass=sum(term.weight for term in terms) / inverse_frequency(0, scale.n_documents),
         cosine=min(chunk.score, 1.0) if chunk is not None else None,
         in_names=coverage(in_names, terms),
-        lead=entry.blended_score - rival.blended_score if rival is not None else calibration.LEAD_SPAN[1],
+        lead=lead,
         is_named=any(part.source == NAME for part in parts),
         is_typed=any(part.source == LITERAL for part in parts) and sum(not one.term.is_part for one in terms) == 1,
     )

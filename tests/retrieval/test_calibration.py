@@ -58,8 +58,8 @@ def test_the_only_word_or_phrase_as_typed_needs_no_vector_and_no_lead() -> None:
 
 
 def test_half_of_some_random_words_is_no_answer_where_the_meaning_is_far() -> None:
-    assert relevance(Evidence(0.5, 3.0, 0.1)) < WEAK
-    assert relevance(Evidence(0.5, 3.0, 0.6)) > WEAK
+    assert relevance(Evidence(0.5, 3.0, 0.1, lead=0.5)) < WEAK
+    assert relevance(Evidence(0.5, 3.0, 0.6, lead=0.5)) > WEAK
 
 
 def test_nothing_found_is_weak_and_everything_found_together_before_all_others_is_good_in_every_mode() -> None:
