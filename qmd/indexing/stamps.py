@@ -60,8 +60,10 @@ def _readers() -> dict[str, int]:
     return {suffix: kind.version for suffix, kind in KINDS.items() if kind.version}
 
 
-def analysed_otherwise(reader: IndexReader, collection: str) -> Iterator[str]:
+def analysed_otherwise(reader: IndexReader, collection: str, stamp: Stamp) -> Iterator[str]:
     """Yield the paths of documents to which `SIMILAR_VERSION` gave other terms, after reading the texts of all."""
+    if stamp.version != SIMILAR_VERSION:
+        return
     from qmd.analysis.index import is_analysed_otherwise
 
     for part in batches(list(reader.iter_documents(Scope(collections=(collection,)))), 64):

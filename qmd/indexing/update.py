@@ -313,9 +313,9 @@ def update_collection(
     started = time.monotonic()
     name = collection.name
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{name}"))
-    is_similar = stamp.version == SIMILAR_VERSION
-    plain = stamp.still_plain(SIMILAR_VERSION if is_similar else ANALYSIS_VERSION)
-    by_text = islice(analysed_otherwise(writer, name), QUICK_FILES + 1 if only_if_quick else None) if is_similar else ()
+    # `SIMILAR_VERSION` saw the same files as plain text.
+    plain = stamp.still_plain(max(stamp.version, SIMILAR_VERSION))
+    by_text = islice(analysed_otherwise(writer, name, stamp), QUICK_FILES + 1 if only_if_quick else None)
     outdated = stamp.outdated(ANALYSIS_VERSION, by_text)
     is_current = outdated is None
     below = below if is_current else ""

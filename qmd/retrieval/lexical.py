@@ -125,8 +125,7 @@ def _find_alternatives(
 ) -> tuple[Mapping[LexicalTerm, LexicalTerm], dict[LexicalTerm, list[LexicalTerm]]]:
     """Return forms of words of other languages than English, and substitutes for unknown words."""
     typed = language_of(text, 2, is_listed=True)
-    of_notes = reader.main_language(scope) if typed in (None, "en") else None
-    of_notes = of_notes if of_notes in STEMMED else None
+    of_notes = next(iter(STEMMED & {reader.main_language(scope)}), None) if typed in (None, "en") else None
     language = typed or of_notes or "en"
     forms = {} if language == "en" else _find_forms(reader, frequencies, scope, language)
     unknown = [term for term, frequency in frequencies.items() if not frequency and _is_single_word(term)]
