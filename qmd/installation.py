@@ -74,20 +74,21 @@ def install_command(extra: str | None, prefix: Path = Path(sys.prefix), platform
             name, place = TWINS[0][1], place.replace("qmd_search-", "qmd_search_cpu-")
     if is_built and (extra is None or here.is_cpu):
         start += '$env:QMD_RUNTIME="cpu"; ' if is_windows else "QMD_RUNTIME=cpu "
-    wanted = [_requirement(name, place, sorted(map(str, extras)))]
-    if extra == MODEL:
-        tool = [*wanted, "--with"] if program == "uv tool" else []  # alone it would get its own environment
-        wanted = [*tool, _model_source(place)]
-    quoted = (f'"{one}"' if is_windows else shlex.quote(one) for one in wanted)
-    return f"{start}{program} install{here.flag} {' '.join(quoted)}"
+    wanted = _words(_requirement(name, place, sorted(map(str, extras))), place, program, is_model=extra == MODEL)
+    return f"{start}{program} install{here.flag} " + " ".join(map('"{}"'.format if is_windows else shlex.quote, wanted))
 
 
-def _model_source(place: str) -> str:
-    """Return the multilingual model's project in the source at `place`, or in a clone."""
+def _words(requirement: str, place: str, program: str, *, is_model: bool) -> list[str]:
+    """Return the words for qmd, or for the multilingual model's project in the source at `place` or in a clone."""
+    if not is_model:
+        return [requirement]
+    source = f"{_requirement('', place, ())}/models/{MODEL}"
     if "+" in place:
-        return f"{place}#subdirectory=models/{MODEL}"
-    folder = f"{_requirement('', place, ())}/models/{MODEL}"
-    return folder if place.startswith("file:") and Path(folder).is_dir() else f"./models/{MODEL}"
+        source = f"{place}#subdirectory=models/{MODEL}"
+    elif not (place.startswith("file:") and Path(source).is_dir()):
+        source = f"./models/{MODEL}"
+    # As a tool of its own it would get its own environment.
+    return [requirement, "--with", source] if program == "uv tool" else [source]
 
 
 def _requirement(name: str, place: str, extras: Sequence[str]) -> str:

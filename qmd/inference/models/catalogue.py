@@ -280,9 +280,8 @@ def advice_on(language: str, *, is_unread: bool = False) -> str:
     """Return the advice for a language other than English; `is_unread` means that only words were searched."""
     name = {"zh": "Chinese", "zh-ja": "Chinese or Japanese", **LANGUAGES}.get(language, "other languages")
     reads = "cannot read the query's script: searched by words only" if is_unread else "reads English"
-    step = "qmd embed --force"
-    if find_builtin(MULTILINGUAL) is None:
-        step = f"the package {PACKAGE}, see: qmd models pull {MULTILINGUAL.name}"
+    package = f"the package {PACKAGE}, see: qmd models pull {MULTILINGUAL.name}"
+    step = "qmd embed --force" if find_builtin(MULTILINGUAL) else package
     return f"{MINILM.name} {reads}; for {name}: {step}"
 
 

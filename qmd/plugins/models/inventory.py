@@ -94,6 +94,8 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
     """
     folder = model_path(record, models_dir)
     manifest = read_manifest(folder)
+    if record.tier == "built-in":
+        manifest = Manifest(record.repository, None, (*record.files, *(item.weights for item in record.formats)))
     expected = {file.path: file for file in expected_files(record, folder, manifest)}
     listed = {file.path: file for file in manifest.files} if manifest else {}
     for form in prepared_forms(record, folder):
@@ -159,8 +161,6 @@ def expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None)
         known = (*record.files, *(item.weights for item in record.formats))
         pinned = {item.path: item for item in known if item.sha256 is not None}
         return [pinned.get(item.path, item) for item in manifest.files]
-    if record.tier == "built-in":
-        return [*record.files, *(item.weights for item in record.formats)]
     weights = [item.weights for item in record.formats if (folder / item.weights.path).is_file()]
     tokenizer = [item for item in record.files if item.path == "tokenizer.json"]
     others = [ModelFile(item.path) for item in record.files if item not in tokenizer and (folder / item.path).is_file()]
