@@ -30,6 +30,7 @@ class Evidence(Struct, frozen=True):
         mass: Weight of all the query's terms, in units of the rarest possible term's: about the number of rare words.
         cosine: Cosine of the best chunk, None without vectors.
         in_names: Weighted share in title, aliases and path, in [0, 1].
+        n_documents: Documents in scope.
         lead: Distance of the first document to the next one that is no version of it, in deviations; of others at most
             half of `MAX_LEAD`.
         is_named: Whether the query is the name of the document or of a part of it.
@@ -40,6 +41,7 @@ class Evidence(Struct, frozen=True):
     mass: float
     cosine: float | None = None
     in_names: float = 0.0
+    n_documents: int = 1_000
     lead: float = 0.0
     is_named: bool = False
     is_typed: bool = False
@@ -58,8 +60,8 @@ the only document."""
 
 # Fitted by tests/benchmarks/fit_relevance.py on the first hits of questions about six vaults, asked with their answers
 # and without them, of questions about other vaults, headings, topics and nonsense. Cosines of all-MiniLM-L6-v2.
-BY_WORDS = (-5.07, 2.88, 1.87, 1.79, 1.23)
-WITH_COSINE = (-5.32, 2.63, 1.40, 1.76, 1.22, 2.07)
+BY_WORDS = (-4.68, 3.48, 2.05, 1.98, -1.24, 1.23)
+WITH_COSINE = (-4.71, 2.75, 1.55, 1.73, -1.23, 1.22, 2.52)
 
 
 def relevance(
@@ -91,6 +93,7 @@ def features(evidence: Evidence) -> list[float]:
         evidence.window,
         evidence.in_names,
         math.log1p(evidence.window * evidence.mass),
+        math.log1p(evidence.n_documents) / 10.0,
         _clamp(evidence.lead, (0.0, MAX_LEAD)),
     ]
     return values if evidence.cosine is None else [*values, evidence.cosine]

@@ -191,6 +191,7 @@ def _collect_evidence(
         mass=sum(term.weight for term in terms) / inverse_frequency(0, scale.n_documents),
         cosine=min(chunk.score, 1.0) if chunk is not None else None,
         in_names=coverage(in_names, terms),
+        n_documents=scale.n_documents,
         lead=lead,
         is_named=any(part.source == NAME for part in parts),
         is_typed=any(part.source == LITERAL for part in parts) and sum(not one.term.is_part for one in terms) == 1,

@@ -43,7 +43,7 @@ HIDDEN_GOOD = 0.2
 SMALL = 0.2
 """Weight of queries of 1 to 30 notes: they show how relevance depends on the number of notes, and little else."""
 
-SIGNS = (0, 1, 1, 1, 1, 1)
+SIGNS = (0, 1, 1, 1, 0, 1, 1)
 """Signs of the weights of `calibration.features`; 0 for either."""
 
 WEIGHTS = {

@@ -49,11 +49,7 @@ def test_a_first_note_with_a_clear_lead_is_more_relevant_than_one_of_several_ali
         assert relevance(replace(alike, lead=1.0)) > relevance(alike)
 
 
-def test_an_identifier_of_one_note_needs_no_vector() -> None:
-    assert relevance(Evidence(1.0, 1.0, 0.1, lead=1.5)) > GOOD
-
-
-def test_the_only_word_or_phrase_as_typed_needs_no_vector_and_no_lead() -> None:
+def test_an_identifier_found_literally_needs_no_vector() -> None:
     assert relevance(Evidence(1.0, 1.0, 0.1, is_typed=True)) > GOOD
 
 
@@ -85,6 +81,12 @@ def test_a_note_that_the_query_names_is_an_answer() -> None:
 def test_a_topic_in_the_title_is_an_answer() -> None:
     assert relevance(Evidence(1.0, 0.6, in_names=1.0)) > GOOD
     assert relevance(Evidence(1.0, 0.6, 0.4, in_names=1.0)) > GOOD
+
+
+def test_less_evidence_will_do_among_a_few_notes() -> None:
+    few, many = Evidence(0.5, 4.0, 0.4, n_documents=3, lead=1.0), Evidence(0.5, 4.0, 0.4, n_documents=5_000, lead=1.0)
+    assert relevance(few) > GOOD > relevance(many)
+    assert relevance(Evidence(0.0, 3.0, 0.1, n_documents=3)) < WEAK
 
 
 @given(st.lists(SHARE, min_size=1))
