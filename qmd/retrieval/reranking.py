@@ -47,10 +47,6 @@ def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[Weighted
         return list(ranked)
     head = list(ranked[: run.request.candidate_limit or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
     read = _score_passages(run, reranker, head, terms)
-    if len(read) < len(head):
-        budget_ms = run.request.budget_ms
-        cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
-        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
     if len(read) < 2:
         return list(ranked)
     trace.record_model(reranker.description)
@@ -89,7 +85,7 @@ def _choose_reranker(run: Run) -> Reranker | None:
 def _score_passages(
     run: Run, reranker: Reranker, head: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]
 ) -> list[tuple[RankedCandidate, float]]:
-    """Return the candidates that the model read in time, and their scores."""
+    """Return the candidates that the model read in time, and their scores; warn about the others."""
     query, trace = run.query, run.trace
     passages = _select_passages(run.reader, head, terms)
     if reranker.description.tier == "built-in":
@@ -107,7 +103,12 @@ def _score_passages(
         is_cancelled=lambda: listener.is_cancelled,
     )
     listener.check()
-    return [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
+    read = [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
+    if len(read) < len(head):
+        limit = run.request.budget_ms
+        cause = reranker.description.model if limit is None else f"budget of {limit} ms"
+        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
+    return read
 
 
 def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> list[float]:

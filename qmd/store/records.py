@@ -18,7 +18,6 @@ from qmd.records import Candidate, IndexTerms, LexicalTerm, Link, MetadataValue,
 from qmd.status import SkippedFile
 
 MODEL_FACTS = ("made_by:chunks", "scale")  # followed by a fingerprint
-
 COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told", "folder", "model")
 """Facts of the index that belong to a collection, whose name follows a colon."""
 

@@ -168,7 +168,7 @@ def test_hits_of_one_day_where_the_user_is_stay_in_order_of_relevance(set_zone: 
 
 def test_a_month_is_no_evidence_that_a_note_of_it_answers() -> None:
     index = journal(EMBEDDER)
-    found = ask(index, "zucchini recipe of November 2018", "hybrid", rerank=False)
+    found = ask(index, "why rollback price weather November 2018", "hybrid", rerank=False)
     assert (paths(found)[0], found.verdict) == ("2018-11/nov-2.md", "none")
 
 
