@@ -235,20 +235,20 @@ class QueryTimeVectors:
     """Chunks and vectors of texts that a search finds without vectors."""
 
     def __init__(self) -> None:
-        self._precomputed: PrecomputedChunks | None = None
+        self._precomputed: list[PrecomputedChunks] = []
 
     def open(self, embedder: Embedder) -> PrecomputedChunks:
         """Return the source of chunks for a model."""
         # Parsers and splitters take 60 ms to import; an index with all its vectors does not need them.
         from qmd.indexing.precomputed import PrecomputedChunks
 
-        self._precomputed = PrecomputedChunks(embedder)
-        return self._precomputed
+        self._precomputed.append(PrecomputedChunks(embedder))
+        return self._precomputed[-1]
 
     @property
     def has_new(self) -> bool:
         """Whether there are vectors to store."""
-        return self._precomputed is not None and self._precomputed.has_vectors
+        return any(one.has_vectors for one in self._precomputed)
 
     def store(self, database: Path) -> None:
         """Store computed vectors, unless another process is writing or the index cannot be written.
@@ -257,10 +257,9 @@ class QueryTimeVectors:
         """
         from qmd.store.opening import open_writer
 
-        if self._precomputed is None:
-            return
         try:
             with open_writer(database, busy_timeout_ms=0) as writer:
-                self._precomputed.store(writer)
+                for one in self._precomputed:
+                    one.store(writer)
         except (QmdError, OSError):
             return

@@ -16,7 +16,7 @@ from qmd.app.notices import Notices
 from qmd.app.queues import AT_ONCE, FifoSemaphore, IdleGate
 from qmd.errors import StoreError
 from qmd.retrieval.trace import CancelledSearch, Listener
-from qmd.store.records import split_by_model
+from qmd.store.records import model_of
 from qmd.switches import is_off
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class OpenedIndex:
         facts = {} if collections == () else reader.facts()
         if self._by_collection or any(key.startswith("model:") for key in facts):
             names = [one.name for one in reader.collections()] if collections is None else collections
-            self._by_collection |= split_by_model(facts, names).keys()
+            self._by_collection |= {model_of(facts, name)[0] for name in names}
 
     @contextmanager
     def reader(self) -> Iterator[IndexReader]:

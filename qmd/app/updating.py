@@ -13,13 +13,14 @@ from collections.abc import Collection as Names
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 from qmd.process import lower_thread_priority, usable_cpus
-from qmd.store.records import OtherFiles, split_by_model
+from qmd.store.records import OtherFiles, model_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,8 +119,11 @@ def nothing_to_embed(
 
 def _split(writer: IndexWriter, request: EmbedRequest, names: Names[str]) -> list[tuple[str, tuple[str, ...] | None]]:
     """Return the built-in models of these names that have collections in a run, with them; without any, one for all."""
-    split = split_by_model(writer.facts(), request.collections or writer.collections_with_documents())
-    return [(name, split[name]) for name in names if name in split] if names else [("", request.collections)]
+    if not names:
+        return [("", request.collections)]
+    facts, collections = writer.facts(), request.collections or writer.collections_with_documents()
+    found = [(name, tuple(one for one in collections if model_of(facts, one)[0] == name)) for name in names]
+    return [(name, own) for name, own in found if own]
 
 
 def embed(
@@ -132,55 +136,92 @@ def embed(
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
     """Compute missing vectors, of one model after the other; computed ones are kept however it ends."""
-    from qmd.indexing import reembedding
-    from qmd.indexing.embed import embed_pending
-    from qmd.indexing.model_choices import record_model
     from qmd.indexing.reports import EmbedReport
-    from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
-    parts = []
-    for name, own in _split(writer, request, engines.embedders):
-        if (embedder := engines.embedders.get(name, engines.embedder)) is not None:
-            begin = partial(reembedding.begin, writer, embedder.fingerprint, own, force=request.force)
-            # `embed_pending` forgets them, too; here they would be counted as done.
-            forget_outdated_chunks(writer, key := begin(resumes=request.resumes))
-            parts.append((name, embedder, own, key, *writer.count_pending(key, own)))
+    parts = [
+        _begin_part(writer, name, embedder, own, request)
+        for name, own in _split(writer, request, engines.embedders)
+        if (embedder := engines.embedders.get(name, engines.embedder)) is not None
+    ]
     if on_start is not None and parts:
-        models = [one.description for _, one, *_, n_texts, _ in parts if n_texts] or [parts[0][1].description]
-        shown = replace(models[0], model=" and ".join(one.model for one in models))
-        on_start(EmbeddingStart(shown, sum(n_texts for *_, n_texts, _ in parts)))
+        on_start(_describe_start(parts))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
         return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
 
     done = EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
-    before, total = 0, sum(n_chars for *_, n_chars in parts)
-    for name, embedder, own, key, _, n_chars in parts:
-        report = embed_pending(
-            writer,
-            embedder,
-            fingerprint=key,
-            collections=own,
-            on_progress=on_progress and partial(_report_part, on_progress, before, total),
-            should_stop=is_over,
-            cut_declarations=request.cut_declarations,
-        )
-        notes: tuple[str, ...] = ()
-        if key != embedder.fingerprint and not report.stopped:
-            notes = reembedding.finish(writer, embedder.fingerprint, own, force=request.force)
+    before, total = 0, sum(part.n_chars for part in parts)
+    for part in parts:
+        report = part.run(writer, request, on_progress and partial(_report_part, on_progress, before, total), is_over)
         sums = {count: getattr(done, count) + getattr(report, count) for count in _SUMS}
-        done = replace(report, **sums, warnings=(*done.warnings, *report.warnings, *notes))
-        if report.stopped:
+        done = replace(report, **sums, warnings=(*done.warnings, *report.warnings))
+        if done.stopped:
             break
-        if not notes:
-            record_model(writer, own or writer.collections_with_documents(), name, embedder.fingerprint)
-        before += n_chars
+        before += part.n_chars
     return done
 
 
 _SUMS = ("documents", "chunks", "embedded", "reused", "elapsed_s")
+
+
+def _describe_start(parts: Sequence[_Part]) -> EmbeddingStart:
+    models = [part.embedder.description for part in parts if part.n_texts] or [parts[0].embedder.description]
+    shown = replace(models[0], model=" and ".join(one.model for one in models))
+    return EmbeddingStart(shown, sum(part.n_texts for part in parts))
+
+
+def _begin_part(
+    writer: IndexWriter, name: str, embedder: Embedder, own: tuple[str, ...] | None, request: EmbedRequest
+) -> _Part:
+    from qmd.indexing.reembedding import begin
+    from qmd.indexing.stamps import forget_outdated_chunks
+
+    key = begin(writer, embedder.fingerprint, own, force=request.force, resumes=request.resumes)
+    # `embed_pending` forgets them, too; here they would be counted as done.
+    forget_outdated_chunks(writer, key)
+    return _Part(name, embedder, own, key, *writer.count_pending(key, own))
+
+
+class _Part(Struct, frozen=True):
+    """Part of a run: a model, its name unless it reads all, its collections, the key of its vectors, and its work."""
+
+    name: str
+    embedder: Embedder
+    collections: tuple[str, ...] | None
+    key: str
+    n_texts: int
+    n_chars: int
+
+    def run(
+        self,
+        writer: IndexWriter,
+        request: EmbedRequest,
+        on_progress: Callable[[Progress], None] | None,
+        should_stop: Callable[[], bool],
+    ) -> EmbedReport:
+        """Embed its texts, and record the model of its collections."""
+        from qmd.indexing.embed import embed_pending
+        from qmd.indexing.model_choices import record_model
+        from qmd.indexing.reembedding import finish
+
+        own, fingerprint = self.collections, self.embedder.fingerprint
+        report = embed_pending(
+            writer,
+            self.embedder,
+            fingerprint=self.key,
+            collections=own,
+            on_progress=on_progress,
+            should_stop=should_stop,
+            cut_declarations=request.cut_declarations,
+        )
+        if report.stopped:
+            return report
+        notes = finish(writer, fingerprint, own, force=request.force) if self.key != fingerprint else ()
+        if not notes:
+            record_model(writer, own or writer.collections_with_documents(), self.name, fingerprint)
+        return replace(report, warnings=(*report.warnings, *notes))
 
 
 def _report_part(on_progress: Callable[[Progress], None], before: int, total: int, now: Progress) -> None:

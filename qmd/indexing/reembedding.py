@@ -44,8 +44,8 @@ def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *,
         # Texts that arrived meanwhile may have vectors from a search; the next run examines them again.
         _copy(writer, fingerprint, staging, bool, is_complete=False)
         gone = [one for one in known if one != fingerprint and force]
-        kept = [name for one in beside for name in (one, STAGING + one)] + [one for one in known if one not in gone]
-        writer.keep_models({one: one for one in kept if one != fingerprint} | {staging: fingerprint})
+        kept = {*beside, *map(STAGING.__add__, beside), *known} - {fingerprint, *gone}
+        writer.keep_models({staging: fingerprint, **{one: one for one in kept}})
         writer.set_facts({f"{fact}:{one}": None for fact in MODEL_FACTS for one in gone})
         writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{staging}") or "0")
     return ()

@@ -16,7 +16,7 @@ from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fus
 from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
-from qmd.store.records import VectorCoverage, sort_candidates, split_by_model
+from qmd.store.records import VectorCoverage, model_of, sort_candidates
 
 if TYPE_CHECKING:
     from qmd.retrieval.lazy_vectors import ChunkSource, LazyVectors
@@ -49,8 +49,39 @@ def search_dense(
         k: Length of a ranking.
         open_source: Splits the texts of candidates without vectors; None computes no vectors.
     """
-    found = [_search_model(part, texts, words, also_score, k, open_source) for part in _split_by_model(run)]
-    return found[0] if len(found) == 1 else _merge(found)
+    from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
+
+    if len(parts := _split_by_model(run)) > 1:
+        return _merge([search_dense(part, texts, words, also_score, k, open_source) for part in parts])
+    run = parts[0]
+    reader, trace, embedder = run.reader, run.trace, run.engines.embedder
+    if embedder is None:
+        # The failure of a model that does not load has its own warning.
+        failed = bool(run.engines.failures)
+        trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
+        return DenseCandidates()
+    coverage = _vector_coverage(run, embedder)
+    if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
+        return DenseCandidates()
+    by_words: tuple[int, ...] = ()
+    embedded = LazyVectors()
+    if coverage.pending and _can_read_any(embedder, texts):
+        by_words = _order_by_words(run, words)
+        with trace.stage("embed"):
+            source = open_source(embedder) if open_source is not None else None
+            embedded = embed_candidates(reader, embedder, source, _inside(run, by_words), words.terms, trace)
+    if not (coverage.has_vectors or embedded.vectors):
+        return DenseCandidates()
+    found = _rank_texts(run, embedder, texts, sorted(_inside(run, also_score)), k, embedded)
+    if not _suggest_model(run, embedder, " ".join(map(_text, texts))) and not found:
+        _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
+    return DenseCandidates(found, embedded.pending, by_words)
+
+
+def _order_by_words(run: Run, words: LexicalCandidates) -> tuple[int, ...]:
+    """Return the lexical candidates, which are needed in mode `dense` as well."""
+    rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
+    return tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
 
 
 def _split_by_model(run: Run) -> list[Run]:
@@ -58,16 +89,13 @@ def _split_by_model(run: Run) -> list[Run]:
     engines, scope, reader = run.engines, run.query.scope, run.reader
     if not engines.embedders:
         return [run]
-    names = [one.name for one in reader.collections()] if scope.collections is None else scope.collections
-    parts = [
-        replace(
-            run,
-            engines=replace(engines, embedder=engines.embedders[model]),
-            query=replace(run.query, scope=replace(scope, collections=own)),
-        )
-        for model, own in split_by_model(reader.facts(), names).items()
-        if model in engines.embedders
-    ]
+    facts, searched = reader.facts(), scope.collections
+    names = [one.name for one in reader.collections()] if searched is None else searched
+    parts = []
+    for name, embedder in engines.embedders.items():
+        if own := tuple(one for one in names if model_of(facts, one)[0] == name):
+            query = replace(run.query, scope=replace(scope, collections=own))
+            parts.append(replace(run, engines=replace(engines, embedder=embedder), query=query))
     return parts or [replace(run, engines=replace(engines, embedder=None))]
 
 
@@ -92,43 +120,6 @@ def _inside(run: Run, ids: Collection[int]) -> list[int]:
         return list(ids)
     documents, names = run.reader.documents(list(ids)), run.query.scope.collections or ()
     return [number for number in ids if number in documents and documents[number].collection in names]
-
-
-def _search_model(
-    run: Run,
-    texts: Sequence[SubQuery | str],
-    words: LexicalCandidates,
-    also_score: Set[int],
-    k: int,
-    open_source: Callable[[Embedder], ChunkSource] | None,
-) -> DenseCandidates:
-    """Return the cosine rankings of one model."""
-    from qmd.retrieval.lazy_vectors import LazyVectors, embed_candidates
-
-    reader, trace, embedder = run.reader, run.trace, run.engines.embedder
-    if embedder is None:
-        # The failure of a model that does not load has its own warning.
-        failed = bool(run.engines.failures)
-        trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
-        return DenseCandidates()
-    coverage = _vector_coverage(run, embedder)
-    if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
-        return DenseCandidates()
-    by_words: tuple[int, ...] = ()
-    embedded = LazyVectors()
-    if coverage.pending and _can_read_any(embedder, texts):
-        # Lexical candidates are needed in mode `dense` as well.
-        rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
-        by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
-        with trace.stage("embed"):
-            source = open_source(embedder) if open_source is not None else None
-            embedded = embed_candidates(reader, embedder, source, _inside(run, by_words), words.terms, trace)
-    if not (coverage.has_vectors or embedded.vectors):
-        return DenseCandidates()
-    found = _rank_texts(run, embedder, texts, sorted(_inside(run, also_score)), k, embedded)
-    if not _suggest_model(run, embedder, " ".join(map(_text, texts))) and not found:
-        _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
-    return DenseCandidates(found, embedded.pending, by_words)
 
 
 def _rank_texts(

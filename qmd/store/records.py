@@ -62,15 +62,6 @@ def model_of(facts: Mapping[str, str], collection: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else ("", "")
 
 
-def split_by_model(facts: Mapping[str, str], collections: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the name of each model, "" for the default one, with its collections."""
-    split: dict[str, tuple[str, ...]] = {}
-    for collection in collections:
-        name = model_of(facts, collection)[0]
-        split[name] = (*split.get(name, ()), collection)
-    return split
-
-
 def pack_skipped(file: SkippedFile) -> SkippedFile:
     """Return the stored form of a skipped file: the message ends with ` (line 4)`."""
     return replace(file, message=file.reason, line=None)

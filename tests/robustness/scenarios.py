@@ -165,9 +165,8 @@ def _embed(world: World) -> None:
 
 def _embed_anew(world: World) -> None:
     with EmbeddingLock(world.locations.database), _writer(world) as writer:
-        embed(
-            writer, fake_engines(EMBEDDER), EmbedRequest(force=True), on_start=None, on_progress=None, should_stop=None
-        )
+        request = EmbedRequest(force=True)
+        embed(writer, fake_engines(EMBEDDER), request, on_start=None, on_progress=None, should_stop=None)
 
 
 def _embed_by_another_model(world: World) -> None:

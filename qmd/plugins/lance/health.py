@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lancedb.table import LanceTable
 
@@ -25,10 +25,7 @@ class Health(Chunks):
         known = [model for one in models if (model := state.model(one))]
         documents = tables.select("documents", ("collection", "hash", "n_chars"))
         counts = Counter(row["collection"] for row in documents)
-        complete = {model: complete_hashes(tables, model) for model in models}
-        own = {
-            name: complete[model] for model, names in models.items() for name in (counts if names is None else names)
-        }
+        own = _complete_hashes_by_collection(tables, models, counts)
         return IndexStatus(
             path=self.path,
             size_bytes=sum(_size_bytes(table) for name in state.versions if (table := tables.table(name))),
@@ -112,6 +109,14 @@ def _find_unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, Stor
         except StoreError as error:
             found[name] = error
     return found
+
+
+def _complete_hashes_by_collection(
+    tables: Tables, models: Mapping[str, Sequence[str] | None], collections: Iterable[str]
+) -> dict[str, set[str]]:
+    complete = {model: complete_hashes(tables, model) for model in models}
+    read = {model: collections if names is None else names for model, names in models.items()}
+    return {name: complete[model] for model, names in read.items() for name in names}
 
 
 def count_unused(tables: Tables, models: Mapping[str, Sequence[str] | None]) -> Mapping[str, int]:

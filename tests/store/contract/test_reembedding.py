@@ -135,7 +135,8 @@ def die():
     return False
 with open_writer(Path(sys.argv[1]), sys.argv[2] or None) as writer:
     request = EmbedRequest(force=True)
-    embed(writer, fake_engines(HashingEmbedder()), request, on_start=None, on_progress=lambda _: die(), should_stop=None)
+    engines = fake_engines(HashingEmbedder())
+    embed(writer, engines, request, on_start=None, on_progress=lambda _: die(), should_stop=None)
 """
 
 
