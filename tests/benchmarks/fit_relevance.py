@@ -115,11 +115,9 @@ def _vaults_of(file: Path) -> list[tuple[str, Path]]:
 
 def fit_both(gathered: Evidences) -> tuple[Judge, tuple[Weights, Weights]]:
     """Return a relevance function with its constants, fitted on some vaults: without a cosine and with one."""
-    by_words, with_cosine = (fit({name: rows[mode] for name, rows in gathered.items()}, mode) for mode in _FITTED)
+    by_words = fit({name: rows["lexical"] for name, rows in gathered.items()}, "lexical")
+    with_cosine = fit({name: rows["hybrid"] for name, rows in gathered.items()}, "hybrid", by_words)
     return judge_by(by_words, with_cosine), (by_words, with_cosine)
-
-
-_FITTED: tuple[Mode, Mode] = ("lexical", "hybrid")
 
 
 def judge_by(by_words: Weights, with_cosine: Weights) -> Judge:
@@ -136,7 +134,7 @@ def usable(row: Row, mode: Mode) -> bool:
     return mode == "lexical" or row.evidence.cosine is not None
 
 
-def fit(vaults: Mapping[str, Rows], mode: Mode) -> Weights:
+def fit(vaults: Mapping[str, Rows], mode: Mode, by_words: Weights | None = None) -> Weights:
     """Fit weighted ridge logistic regression by Newton's method, skip weights of the wrong sign, then anchor."""
     x, y, weight = _samples(vaults, mode)
     signs = np.array(SIGNS[: x.shape[1]])
@@ -152,7 +150,7 @@ def fit(vaults: Mapping[str, Rows], mode: Mode) -> Weights:
             theta[free] += np.linalg.solve(hessian, gradient)
         wrong = free & (theta * signs < 0)
         if not wrong.any():
-            return anchored(theta, vaults)
+            return anchored(theta, vaults, by_words)
         free &= ~wrong
 
 
@@ -180,10 +178,10 @@ def _samples(vaults: Mapping[str, Rows], mode: Mode) -> tuple[Weights, Weights, 
     return np.array(x), labels, weights * len(weights) / weights.sum()
 
 
-def anchored(theta: Weights, vaults: Mapping[str, Rows]) -> Weights:
+def anchored(theta: Weights, vaults: Mapping[str, Rows], by_words: Weights | None) -> Weights:
     """Return the weights, scaled and moved so that `REFUSED` of the nonsense is below `calibration.WEAK` and
     `HIDDEN_GOOD` of the questions with hidden answers above `calibration.GOOD`."""
-    judge = judge_by(theta, theta)
+    judge = judge_by(theta if by_words is None else by_words, theta)
     firsts = {name: first_values(rows, judge) for name, rows in vaults.items()}
     nonsense = [value for found in firsts.values() for value in found["nonsense"].values()]
     hidden = [np.quantile(list(found["hidden"].values()), 1 - HIDDEN_GOOD) for found in firsts.values()]
