@@ -228,12 +228,11 @@ class IndexReader(Protocol):
 
     def collection_statuses(self, counts: Mapping[str, int]) -> tuple[CollectionStatus, ...]:
         """Return the status of each collection, given its number of documents."""
-        facts = self.facts()
-        found = []
+        facts, found = self.facts(), []
         for one in self.collections():
             known = (one.name, one.path, one.pattern, counts.get(one.name, 0), facts.get(f"updated_at:{one.name}"))
-            language, model = self.main_language(Scope((one.name,))), model_of(facts, one.name)[0] or None
-            found.append(CollectionStatus(*known, one.include_by_default, language, model))
+            language, (model, _) = self.main_language(Scope((one.name,))), model_of(facts, one.name)
+            found.append(CollectionStatus(*known, one.include_by_default, language, model or None))
         return tuple(found)
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
@@ -363,10 +362,7 @@ class IndexWriter(IndexReader, Protocol):
             yield from (PendingContent(*one, texts[one[0]]) for one in part if one[0] in texts)
 
     def pending_paths(self, fingerprint: str, collections: Sequence[str] | None) -> Sequence[tuple[str, str]]:
-        """Return (content hash, path) of `pending`: by the note's own date or else its file's time, newest first.
-
-        File times of a freshly cloned or copied folder mean nothing; the dates still do.
-        """
+        """Return (content hash, path) of `pending`: by the note's own date or else its file's time, newest first."""
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Return the keys that already have a vector."""
