@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 
 from qmd.analysis.stopwords import LANGUAGES
-from qmd.errors import ModelError
-from qmd.inference.models.builtin import MINILM, MULTILINGUAL, locate_builtin
+from qmd.inference.models.builtin import MINILM, MULTILINGUAL, find_builtin
 from qmd.inference.models.weights import encoder_fingerprint
 from qmd.process import usable_cpus
 from qmd.progress import duration_text
@@ -26,9 +24,7 @@ _CHARS_A_CORE_SECOND = 15_000
 
 def choose_models(writer: IndexWriter, collections: Sequence[str], *, force: bool = False) -> tuple[str, ...]:
     """Choose the models of collections without vectors, by `force` of all; return a line for others to embed again."""
-    folder, lines = None, []
-    with suppress(ModelError):
-        folder = locate_builtin(MULTILINGUAL)
+    folder, lines = find_builtin(MULTILINGUAL), []
     facts = writer.facts()
     for name in collections if folder or any(key.startswith("model:") for key in facts) else ():
         language = writer.main_language(Scope((name,))) if folder else None

@@ -346,13 +346,17 @@ def update_collection(
         others = OtherFiles.of(writer.facts(), name)
         if not below and others.counts != scan.others:
             writer.set_facts(OtherFiles(scan.others, others.reported).as_facts(name))
-        if writer.facts().get(f"updated_at:{name}") is None:
-            from qmd.indexing.model_choices import choose_models
-
-            choose_models(writer, (name,), force=True)
+        _choose_first_model(writer, name)
         writer.mark_updated(name)
         stamp_analysis(writer, name, update.plain)
     return update.report(scan, removed, time.monotonic() - started)
+
+
+def _choose_first_model(writer: IndexWriter, name: str) -> None:
+    if writer.facts().get(f"updated_at:{name}") is None:
+        from qmd.indexing.model_choices import choose_models
+
+        choose_models(writer, (name,), force=True)
 
 
 def summarize_losses(losses: Sequence[SkippedFile]) -> str:

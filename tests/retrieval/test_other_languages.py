@@ -83,7 +83,7 @@ def test_a_vocabulary_of_one_beginning_costs_no_more_than_its_share(monkeypatch:
         ("wann ist die Fähre da", "German"),
         ("when is the ferry", "German"),
         ("渡船什么时候开", "Chinese"),
-        ("フェリーはいつ", "other languages"),
+        ("フェリーはいつ", "Japanese"),
         ("醤油", "Chinese or Japanese"),
     ],
 )

@@ -83,13 +83,14 @@ _SHORTEST_BASE = 4
 
 
 def find_builtin(record: ModelRecord = MINILM) -> Path | None:
-    """Return the folder of a built-in model: of the package that contains it, or else in the source tree."""
+    """Return the folder of a built-in model, if whole: of the package that contains it, or in the source tree."""
     package = Path(__file__).resolve().parents[2]
     folders = [package / "builtin" / record.folder, package.parent / "models" / record.folder]
     if record is MULTILINGUAL:
         found = find_spec("qmd_multilingual")
         folders = [Path(place) for place in (found and found.submodule_search_locations) or ()]
-    return next((folder for folder in folders if (folder / record.formats[0].weights.path).is_file()), None)
+    files = [file.path for file in (record.formats[0].weights, *record.files)]
+    return next((folder for folder in folders if all((folder / file).is_file() for file in files)), None)
 
 
 def locate_builtin(record: ModelRecord = MINILM) -> Path:
