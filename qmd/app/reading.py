@@ -351,7 +351,7 @@ class ReadingIndex(OpenedIndex):
                     problems=problems,
                     missing=tuple(f"{name} ({to_text(path)})" for name, path in missing.items()),
                 )
-                language = next((one.language for one in stored.collections if one.language), None)
+                language = next((one.language for one in stored.collections if one.language and not one.model), None)
         except NotFoundError:
             return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, (), address=self._locations.address)
         if language is not None:

@@ -54,6 +54,10 @@ TYPED = 0.55
 """Lowest relevance of a document with the only word or phrase as typed: likely, despite all other evidence. For two or
 three words the floor called as many other notes good as right ones."""
 
+CLOSE, MEANT = 0.5, 0.25
+"""Cosine of a close meaning, and the lowest relevance of a document with it: weak, however few of the words it has.
+With each of six vaults left out, right first hits kept .95 instead of .93, nonsense refused .97 with and without."""
+
 MAX_LEAD = 1.0
 """Lead, in deviations, above which more does not count, as one stray word in one document makes it large; also that of
 the only document."""
@@ -78,7 +82,8 @@ def relevance(
     if evidence.is_named:
         return NAMED
     weights = by_words if evidence.cosine is None else with_cosine
-    return max(_logistic(weights, features(evidence)), TYPED if evidence.is_typed else 0.0)
+    is_close = evidence.cosine is not None and evidence.cosine >= CLOSE
+    return max(_logistic(weights, features(evidence)), TYPED * evidence.is_typed, MEANT * is_close)
 
 
 def features(evidence: Evidence) -> list[float]:

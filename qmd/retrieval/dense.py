@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
 from qmd.inference.records import CosineScale
-from qmd.records import Ranking, Scope, SubQuery
+from qmd.records import Ranking, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import LexicalCandidates, lexical_ranking
-from qmd.retrieval.trace import Run, Trace
+from qmd.retrieval.trace import Run
 from qmd.store.base import IndexReader
 from qmd.store.records import VectorCoverage, model_of, sort_candidates
 
@@ -74,7 +74,7 @@ def search_dense(
         return DenseCandidates()
     found = _rank_texts(run, embedder, texts, sorted(_inside(run, also_score)), k, embedded)
     if not _suggest_model(run, embedder, " ".join(map(_text, texts))) and not found:
-        _explain_no_ranking(reader, embedder, texts, run.query.scope, trace)
+        _explain_no_ranking(run, embedder, texts)
     return DenseCandidates(found, embedded.pending, by_words)
 
 
@@ -185,13 +185,13 @@ def _advice(reader: IndexReader, aim: str) -> str:
     )
 
 
-def _explain_no_ranking(
-    reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
-) -> None:
+def _explain_no_ranking(run: Run, embedder: Embedder, texts: Sequence[SubQuery | str]) -> None:
     """Warn why no text gave a ranking: none is understood, or no document in scope has a vector."""
-    model = embedder.description.model
+    reader, scope, trace, model = run.reader, run.query.scope, run.trace, embedder.description.model
     if not _can_read_any(embedder, texts):
-        trace.warn(f"{model} cannot read the query's script: searched by words only")
+        # Of two models the other one may read it.
+        if not run.engines.embedders:
+            trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
         hint = f" of {model}"
         if reader.vector_coverage(embedder.fingerprint).pending:
