@@ -34,10 +34,10 @@ from tests.benchmarks.metrics import average
 from tests.benchmarks.relevance_evidence import Row, of_vault, read_questions
 
 RIDGE = 2.0
-REFUSED = 0.975
+REFUSED = 0.985
 """Share of the nonsense that stays below `calibration.WEAK`."""
 
-HIDDEN_GOOD = 0.2
+HIDDEN_GOOD = 0.17
 """Share of the questions with hidden answers that reaches `calibration.GOOD`, mean over vaults."""
 
 SMALL = 0.2
