@@ -5,6 +5,7 @@ prompts make other vectors.
 """
 
 from collections.abc import Callable, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import qmd
 from qmd.app.records import EmbeddingStart
 from qmd.errors import ModelError
+from qmd.inference.models import builtin
 from qmd.inference.models.builtin import locate_builtin
 from qmd.progress import Progress
 from qmd.store.opening import open_writer
@@ -35,7 +37,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("model.onnx", "tokenizer.json"):
         (made / name).write_bytes((locate_builtin() / name).read_bytes())
     (made / "model.onnx.data").touch()
-    monkeypatch.syspath_prepend(made.parent)
+    # Elsewhere the real package may be installed.
+    monkeypatch.setattr(builtin, "find_spec", lambda name: PathFinder.find_spec(name, [str(made.parent)]))
     return made
 
 

@@ -1,9 +1,12 @@
+import sys
+
 import pytest
 
 from tests.program import Qmd
 
 
-def test_only_the_built_in_model_is_present_at_first(qmd: Qmd) -> None:
+def test_only_the_built_in_model_is_present_at_first(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "qmd_multilingual", None)
     rows = qmd("models", "list", "--json").json
     assert {row["role"] for row in rows} == {"embed", "rerank", "expand"}
     assert [row["name"] for row in rows if row["present"]] == ["all-MiniLM-L6-v2"]
