@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from qmd.analysis.stopwords import LANGUAGES, language_of
 from qmd.inference.base import Embedder
+from qmd.inference.models.builtin import MULTILINGUAL
 from qmd.inference.records import CosineScale
 from qmd.records import Ranking, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, DenseCandidates, DenseRanking, fuse_zscores
@@ -201,6 +202,9 @@ def _explain_no_ranking(run: Run, embedder: Embedder, texts: Sequence[SubQuery |
 
 def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
     """Name a model for a language of the query, or of most notes, that the built-in one does not read, if any."""
+    model = embedder.description
+    if model.tier != "built-in" or model.model == MULTILINGUAL.name or run.engines.embedders:
+        return False
     language, is_unread = language_of(text, 2), embedder.query_trust(text) == 0
     of_notes = run.reader.main_language(run.query.scope)
     letters = "".join(one for one in text if one.isalpha() and not one.isascii())
@@ -209,7 +213,7 @@ def _suggest_model(run: Run, embedder: Embedder, text: str) -> bool:
         language = "ja" if of_notes == "ja" else "zh-ja"
     elif language not in LANGUAGES:
         language = of_notes if not is_unread else "" if letters else None
-    if language is None or embedder.description.tier != "built-in" or run.engines.embedders:
+    if language is None:
         return False
     from qmd.inference.models.catalogue import advice_on
 

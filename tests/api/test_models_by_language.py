@@ -195,3 +195,11 @@ def test_a_strange_record_of_a_model_opens_nothing(open_notes: Open, value: str)
         assert index.search("price").hits
         assert index.embed().embedded in (0, 2)
         assert index.engine_settings().by_collection <= {"", "multilingual", "x"}
+
+
+@pytest.mark.usefixtures("package")
+def test_a_question_that_the_configured_model_reads_gets_no_advice_on_another_one(open_notes: Open) -> None:
+    with open_notes("de", model="multilingual") as index:
+        index.update()
+        index.embed()
+        assert not any("all-MiniLM-L6-v2 reads" in line for line in index.search("wann ist der Preis gut").warnings)
