@@ -150,8 +150,8 @@ def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgr
             on_progress("Vectors", done, total)
         for contents in reader.chunk_sets(model.fingerprint):
             writer.put_chunks(model.fingerprint, model.dim, contents)
-        names = [f"{fact}:{model.fingerprint}" for fact in MODEL_FACTS]
-        writer.set_facts({name: reader.facts().get(name) for name in names})
+        facts, names = reader.facts(), [f"{fact}:{model.fingerprint}" for fact in MODEL_FACTS]
+        writer.set_facts({name: facts.get(name) for name in names})
     return done
 
 

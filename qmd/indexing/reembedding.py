@@ -15,16 +15,16 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
     Staging is for vectors that replace another model's, or by `force` the model's own. A run continues existing staging
     also without `force`, but not if it only follows changes (`resumes`). `only` names the collections of the run.
     """
-    (known, beside), staging = _models(writer, only), STAGING + fingerprint
+    (known, others), staging = _models(writer, only), STAGING + fingerprint
     has_begun = writer.vector_coverage(staging).has_vectors
     if not (force or (has_begun and not resumes) if fingerprint in known else known):
         return fingerprint
     if not has_begun:
         with writer.transaction():
-            writer.keep_models({name: name for one in (*known, *beside) for name in {one, STAGING + one} - {staging}})
+            writer.keep_models({name: name for one in (*known, *others) for name in {one, STAGING + one} - {staging}})
             if only is not None:
-                others = Scope(collections=tuple(set(writer.collections_with_documents()) - set(only)))
-                kept = {one.hash for one in writer.iter_documents(others)}
+                rest = Scope(collections=tuple(set(writer.collections_with_documents()) - set(only)))
+                kept = {one.hash for one in writer.iter_documents(rest)}
                 _copy(writer, fingerprint, staging, kept.__contains__, is_complete=True)
                 writer.set_version_stamp(f"chunks:{staging}", writer.version_stamp(f"chunks:{fingerprint}") or "0")
     return staging
@@ -37,14 +37,14 @@ def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *,
     """
     staging = STAGING + fingerprint
     with writer.transaction():
-        known, beside = _models(writer, only)
+        known, others = _models(writer, only)
         is_part = fingerprint not in known and only is not None
         if is_part and writer.count_pending(staging)[0] > writer.count_pending(known[-1])[0]:
             return ("the new model's vectors are not used before all collections have them; run 'qmd embed'",)
         # Texts that arrived meanwhile may have vectors from a search; the next run examines them again.
         _copy(writer, fingerprint, staging, bool, is_complete=False)
         gone = [one for one in known if one != fingerprint and force]
-        kept = {*beside, *map(STAGING.__add__, beside), *known} - {fingerprint, *gone}
+        kept = {*others, *map(STAGING.__add__, others), *known} - {fingerprint, *gone}
         writer.keep_models({staging: fingerprint, **{one: one for one in kept}})
         writer.set_facts({f"{fact}:{one}": None for fact in MODEL_FACTS for one in gone})
         writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{staging}") or "0")

@@ -53,8 +53,8 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
     failures, lasting_notes = tuple(loading.failures), tuple(loading.lasting_notes)
     notes = tuple(dict.fromkeys([*failures, *loading.notes]))
-    engines = Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes)
-    return replace(engines, embedders=embedders) if is_split else engines
+    own = embedders if is_split else {}
+    return Engines(embedder, reranker, expander, notes, failures, lasting_notes=lasting_notes, embedders=own)
 
 
 def chooses_by_language(settings: EngineSettings) -> bool:

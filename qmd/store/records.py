@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from qmd.records import Candidate, IndexTerms, LexicalTerm, Link, MetadataValue, NameKind
 from qmd.status import SkippedFile
 
-MODEL_FACTS = ("made_by:chunks", "scale")  # followed by a fingerprint
+MODEL_FACTS = ("made_by:chunks", "scale")
+"""Facts of the index that belong to a model, whose fingerprint follows a colon."""
+
 COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored", "other_kinds", "kinds_told", "folder", "model")
 """Facts of the index that belong to a collection, whose name follows a colon."""
 
