@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
-Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
 """Order of hits; `date` is newest first, `-date` oldest first."""
 
@@ -39,7 +38,6 @@ class Collection(Struct, frozen=True):
     update_command: str | None = None
     include_by_default: bool = True
     gitignore: bool = True
-    """Whether files that git ignores are skipped."""
 
 
 class FileEntry(Struct, frozen=True, gc=False):
@@ -318,6 +316,12 @@ class Mention(Struct, frozen=True):
     text: str
 
 
+class LaterPassage(Mention, frozen=True):
+    """Line of a later note on the matter of a hit: it states something else, or takes up its item again."""
+
+    relation: Literal["later", "continues"] = "later"
+
+
 class Hit(Struct, frozen=True):
     """A result. `relevance` is calibrated, in [0, 1], and means the same in every command."""
 
@@ -334,6 +338,8 @@ class Hit(Struct, frozen=True):
     """`passage` extended to its section, and other passages for parts of the query that it lacks, in order."""
     mention: Mention | None = None
     """Only for a note whose text is empty, or a template."""
+    later: LaterPassage | None = None
+    """Only for the first hits, where they have a date."""
     written_context: str | None = None
     """The context for JSON, if `context` quotes it because the project of its author is not trusted."""
     is_missing: bool = False
@@ -366,7 +372,6 @@ class Budget(Struct, frozen=True):
     left: int = 0
     """Results that did not fit."""
     cursor: str | None = None
-    """Cursor of the next page."""
     next: str | None = None
     """Docid of the best result, where none fitted."""
 
@@ -393,4 +398,3 @@ class SearchResponse(Struct, frozen=True):
     before: tuple[Hit, ...] = ()
     """Hits that an earlier answer has shown, where the request has its cursor."""
     budget: Budget | None = None
-    """Only where the request has one."""

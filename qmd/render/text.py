@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.escapes import LONG_CHARS, one_line, visible
+from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.times import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from qmd.inference.base import EngineDescription
-    from qmd.records import Budget, Hit, Passage, SearchResponse
+    from qmd.records import Budget, Hit, LaterPassage, Passage, SearchResponse
 
 VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
@@ -47,8 +47,19 @@ def budget_line(budget: Budget, cursor: str, get: str) -> str:
     return f"[{note}]"
 
 
+def later_line(later: LaterPassage) -> str:
+    """Return the line under a hit with a later note: `later: notes/prices.md:12 (2026-03-02) "Rye is 12 € now"`."""
+    document = later.document
+    dated = f" ({document.date})" if document.date else ""
+    name = address_line(f"{document.collection}/{document.path}")
+    return f'{later.relation}: {name}:{later.line}{dated} "{one_line(later.text, LATER_CHARS)}"'
+
+
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
+
+LATER_CHARS = 120
+"""Longest text of a later note in its line."""
 
 CLOSEST = 2
 CLOSEST_CHARACTERS = 300

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
-from qmd.records import Strength, Verdict
+from qmd.records import Verdict
 
 GOOD = 0.5
 """Relevance of the first hit from which the verdict is `good`."""
@@ -136,7 +137,7 @@ def verdict(relevances: Sequence[float]) -> Verdict:
     return "good" if relevances[0] >= GOOD else "weak"
 
 
-def strength(relevance: float) -> Strength:
+def strength(relevance: float) -> Literal["strong", "likely", "weak"]:
     """Return the word shown to people for a relevance; `weak` is below a `good` verdict."""
     if relevance < GOOD:
         return "weak"
