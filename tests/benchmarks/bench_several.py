@@ -70,6 +70,9 @@ class Question(Struct, frozen=True):
     expected_text: tuple[str, ...] = ()
     older_files: tuple[str, ...] = ()
     older_text: tuple[str, ...] = ()
+    same_files: tuple[str, ...] = ()
+    same_text: tuple[str, ...] = ()
+    """Other places that state the same, which count as well where one fact is expected."""
 
 
 class Asker(Struct):
@@ -103,7 +106,7 @@ def measure(asker: Asker, question: Question) -> Iterator[tuple[str, float]]:
     """Yield the measures of one question."""
     hits = asker.search(question.query).hits
     files = [hit.document.path for hit in hits]
-    found: Callable[[int], float] = partial(_share_of_files, files, question.expected_files)
+    found: Callable[[int], float] = partial(_share_of_files, files, question)
     texts: Callable[[int], float] = partial(_share_of_texts, asker, question)
     named = any(asker.names(hit, question) for hit in hits[:OFFERED])
     alarm = float(any(hit.later is not None for hit in hits))
@@ -123,13 +126,17 @@ def measure(asker: Asker, question: Question) -> Iterator[tuple[str, float]]:
             yield "pack 2000", texts(2_000)
 
 
-def _share_of_files(files: Sequence[str], expected: Sequence[str], n: int) -> float:
-    wanted = set(expected)
+def _share_of_files(files: Sequence[str], question: Question, n: int) -> float:
+    wanted = set(question.expected_files)
+    if len(wanted) == 1:
+        return float(any(same_file(file, one) for file in files[:n] for one in (*wanted, *question.same_files)))
     return sum(any(same_file(file, one) for file in files[:n]) for one in wanted) / len(wanted)
 
 
 def _share_of_texts(asker: Asker, question: Question, tokens: int) -> float:
     shown = asker.packed(question.query, tokens)
+    if len(question.expected_text) == 1:
+        return float(holds_any(shown, (*question.expected_text, *question.same_text)))
     return average([float(holds_any(shown, (one,))) for one in question.expected_text])
 
 
