@@ -309,17 +309,11 @@ class Explanation(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """Link from another note to a note without prose: that note, the line, and the words around the link."""
+    """Line of another note, and its words: a link to a note without prose, or where an item of minutes goes on."""
 
     document: StoredDocument
     line: int
     text: str
-
-
-class LaterPassage(Mention, frozen=True):
-    """Line of a later note on the matter of a hit: it states something else, or takes up its item again."""
-
-    relation: Literal["later", "continues"] = "later"
 
 
 class Hit(Struct, frozen=True):
@@ -338,8 +332,8 @@ class Hit(Struct, frozen=True):
     """`passage` extended to its section, and other passages for parts of the query that it lacks, in order."""
     mention: Mention | None = None
     """Only for a note whose text is empty, or a template."""
-    later: LaterPassage | None = None
-    """Only for the first hits, where they have a date."""
+    continues: Mention | None = None
+    """Place in the next session of dated minutes where the item of the hit goes on; only for the first hits."""
     written_context: str | None = None
     """The context for JSON, if `context` quotes it because the project of its author is not trusted."""
     is_missing: bool = False

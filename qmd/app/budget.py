@@ -100,10 +100,9 @@ def fit_hits(response: SearchResponse, most: int, measure: Measure) -> SearchRes
 
 def measure_texts(response: SearchResponse) -> int:
     """Count the tokens that a Python caller is likely to pass on: each address with its texts."""
-    hits = (
-        (one.document, one.body or "\n".join(passage.text for passage in one.all_passages)) for one in response.hits
-    )
-    return count_tokens("\n".join(f"{document.docid}\n{document.uri}\n{text}" for document, text in hits))
+    texts = [(one.document, one.body or "\n".join(part.text for part in one.all_passages)) for one in response.hits]
+    texts += [(one.document, one.text) for hit in response.hits for one in (hit.mention, hit.continues) if one]
+    return count_tokens("\n".join(f"{document.docid}\n{document.uri}\n{text}" for document, text in texts))
 
 
 def _cut_sizes(hit: Hit) -> Sequence[int]:
@@ -114,7 +113,7 @@ def _cut_sizes(hit: Hit) -> Sequence[int]:
 
 
 def _cut_hit(hit: Hit, most: int) -> Hit:
-    """Cut the texts of a hit to a number of characters."""
+    """Cut the texts of a hit to a number of characters; with none, it names no next session."""
     passages: list[Passage] = []
     left = most
     for one in hit.passages:
@@ -122,7 +121,8 @@ def _cut_hit(hit: Hit, most: int) -> Hit:
             passages.append(_cut_passage(one, left))
         left -= len(one.text)
     body = hit.body if hit.body is None else cut_text(hit.body, most)
-    return replace(hit, passage=_cut_passage(hit.passage, most), passages=tuple(passages), body=body)
+    passage, continues = _cut_passage(hit.passage, most), hit.continues if most else None
+    return replace(hit, passage=passage, passages=tuple(passages), body=body, continues=continues)
 
 
 def _cut_passage(passage: Passage, most: int) -> Passage:

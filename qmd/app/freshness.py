@@ -176,9 +176,10 @@ def mark_missing(response: SearchResponse, missing: Mapping[str, Path]) -> Searc
     if not missing:
         return response
     hits = tuple(replace(hit, is_missing=hit.document.collection in missing) for hit in response.hits)
+    named = {one.document.collection for hit in hits for one in (hit, hit.mention, hit.continues) if one}
     warnings = [
         f"folder '{to_text(missing[name])}' of collection '{name}' is missing; if it moved: qmd index NEWPLACE"
-        for name in dict.fromkeys(hit.document.collection for hit in hits if hit.is_missing)
+        for name in sorted(named & missing.keys())
     ]
     return replace(response, hits=hits, warnings=(*response.warnings, *warnings))
 

@@ -282,6 +282,8 @@ def _hit_options(
 ) -> HitOptions:
     """Return the display options of the hits, with links if they are drawn."""
     places = [(hit.document, hit.passage.line) for hit in hits]
+    # First, so that the line of a hit counts for a note that is both.
+    further = [(one.document, one.line) for hit in hits if (one := hit.continues)]
     disk_paths = None
     if options.full_path or format == "grep":
         from qmd.cli.documents import openable_paths, paths_on_disk
@@ -299,7 +301,7 @@ def _hit_options(
         shows_all=options.all_results or options.explain or options.explain_full,
         disk_paths=disk_paths,
         empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
-        links=index.openers(places) if is_drawn else {},
+        links=index.openers([*further, *places]) if is_drawn else {},
     )
 
 

@@ -14,12 +14,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.escapes import LONG_CHARS, address_line, message_line, one_line
-from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
+from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument
 from qmd.render.text import (
     budget_line,
+    continues_line,
     csv_row,
     fence,
     json_text,
+    note_lines,
+    note_objects,
     number_lines,
     plain_hit,
     quoted,
@@ -128,11 +131,6 @@ def passage_objects(hit: Hit) -> list[dict[str, object]]:
     return [{"start_line": one.start_line, "end_line": one.end_line, "text": one.text} for one in hit.all_passages]
 
 
-def mention_object(mention: Mention) -> dict[str, object]:
-    """Return the mention of a hit with little text in another note."""
-    return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
-
-
 def _shown_text(hit: Hit, options: HitOptions, max_characters: int | None = None) -> str:
     """Return the whole text with `--full`, else all passages, or the best one of at most `max_characters`."""
     if options.full:
@@ -168,9 +166,7 @@ def _hit_block(row: Row, number: int, words: Sequence[str], options: HitOptions)
     if hit.passage.heading_trail:
         lines.append(f"Section: {one_line(' › '.join(hit.passage.heading_trail), LONG_CHARS)}")
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
-    if hit.mention:
-        mention = f"{hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}"
-        lines.append(f"Mentioned: {one_line(mention, LONG_CHARS)}")
+    lines += note_lines(hit)
     if options.explain and hit.explanation:
         from qmd.render.explain import explanation_rows
 
@@ -193,8 +189,7 @@ def hit_object(row: Row, options: HitOptions) -> dict[str, object]:
     if hit.context:
         entry["context"] = hit.written_context or hit.context
     entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
-    if hit.mention:
-        entry["mention"] = mention_object(hit.mention)
+    entry |= note_objects(hit)
     if options.explain and hit.explanation:
         from qmd.render.explain import explain_object
 
@@ -229,6 +224,7 @@ def _hit_markdown(row: Row, options: HitOptions) -> str:
         lines.append(f"**docid:** `{row.docid}`")
     if hit.context:
         lines.append(f"**context:** {hit.context}")
+    lines += [f"**{line.replace(':', ':**', 1)}" for line in note_lines(hit)]
     lines += [f"**also in:** `{address_line(file_identifier(uri, options.index_name))}`" for uri in hit.also_in]
     return "\n".join([*lines, "", _shown_text(hit, options), "", ""])
 
@@ -236,6 +232,7 @@ def _hit_markdown(row: Row, options: HitOptions) -> str:
 def _hit_xml(row: Row, options: HitOptions) -> str:
     hit = row.hit
     attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
+    attributes |= {"continues": continues_line(hit.continues)} if hit.continues else {}
     shown = " ".join(f'{key}="{xml_text(value)}"' for key, value in attributes.items() if value)
     return f"\n<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
 

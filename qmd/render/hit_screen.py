@@ -16,7 +16,7 @@ from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled
-from qmd.render.text import VERDICT_NOTES, count_tail, worth_showing
+from qmd.render.text import VERDICT_NOTES, continues_parts, count_tail, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
-    from qmd.records import LexicalTerm, SearchResponse
+    from qmd.records import LexicalTerm, SearchResponse, StoredDocument
 
 PASSAGE_ROWS = 4
 """Rows of a passage, so that five hits fit 40 rows."""
@@ -90,6 +90,10 @@ class _Hit(Struct, frozen=True):
         if self.context:
             yield from self._note_rows("", self.context, width, NOTE_ROWS)
         yield from self._passage(width)
+        if hit.continues:
+            place, words = continues_parts(replace(hit.continues, text=plain_text(hit.continues.text)))
+            place = elide(place, max(width // 3, width - len(f"continues: {words}")))
+            yield shorten(self._linked(hit.continues.document, "continues: ", place, words, "note"), width)
         if options.explain and hit.explanation:
             from qmd.render.explain import explanation_rows
 
@@ -117,18 +121,20 @@ class _Hit(Struct, frozen=True):
         return Text.assemble(name, " " * (width - name.cell_len - bar.cell_len), bar)
 
     def _address(self, width: int) -> Text:
-        """Return path and line of the passage, as a link, docid and date."""
-        from rich.style import Style
-        from rich.text import Text
-
+        """Return path and line of the passage, docid and date."""
         hit, docid = self.row.hit, self.row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date, "file not found" * hit.is_missing) if one)
         where = self.row.identifier if docid is None else _short_address(hit.document.uri)
-        path = Text(elide(f"{one_line(where)}:{hit.passage.line}", width - len(rest)))
-        link = self.options.links.get(hit.document.uri)
-        if link:
-            path.stylize(Style(link=link))
-        return Text.assemble(path, rest, style="path")
+        place = elide(f"{one_line(where)}:{hit.passage.line}", width - len(rest))
+        return self._linked(hit.document, "", place, rest, "path")
+
+    def _linked(self, document: StoredDocument, before: str, place: str, after: str, style: str) -> Text:
+        """Return a row in which the place in a note is a link to it."""
+        from rich.style import Style
+        from rich.text import Text
+
+        link = self.options.links.get(document.uri)
+        return Text.assemble(before, Text(place, Style(link=link) if link else ""), after, style=style)
 
     def _note_rows(self, lead: str, text: str, width: int, most: int) -> list[Text]:
         """Wrap a faint line to at most `most` rows."""

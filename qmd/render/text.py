@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from qmd.inference.base import EngineDescription
-    from qmd.records import Budget, Hit, LaterPassage, Passage, SearchResponse
+    from qmd.records import Budget, Hit, Mention, Passage, SearchResponse
 
 VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
@@ -47,19 +47,43 @@ def budget_line(budget: Budget, cursor: str, get: str) -> str:
     return f"[{note}]"
 
 
-def later_line(later: LaterPassage) -> str:
-    """Return the line under a hit with a later note: `later: notes/prices.md:12 (2026-03-02) "Rye is 12 € now"`."""
-    document = later.document
+def continues_line(place: Mention) -> str:
+    """Return the line that names the next session: `continues: minutes/mar-10.md:545 (2021-03-10) "Temporal Pt 2"`."""
+    return "continues: {}{}".format(*continues_parts(place))
+
+
+def continues_parts(place: Mention) -> tuple[str, str]:
+    """Return the address of a place in the next session, and its date and words, each without line breaks."""
+    document = place.document
     dated = f" ({document.date})" if document.date else ""
     name = address_line(f"{document.collection}/{document.path}")
-    return f'{later.relation}: {name}:{later.line}{dated} "{one_line(later.text, LATER_CHARS)}"'
+    return f"{name}:{place.line}", f'{dated} "{one_line(place.text, CONTINUES_CHARS)}"'
+
+
+def note_lines(hit: Hit) -> list[str]:
+    """Return the lines about other notes under a hit: the one that mentions it, and the next session."""
+    lines = [continues_line(hit.continues)] if hit.continues else []
+    if one := hit.mention:
+        lines.insert(0, f"Mentioned: {address_line(one.document.uri)}:{one.line}  {one_line(one.text, LONG_CHARS)}")
+    return lines
+
+
+def note_objects(hit: Hit) -> dict[str, dict[str, object]]:
+    """Return the notes of `note_lines` as objects."""
+    named = {"mention": hit.mention, "continues": hit.continues}
+    objects = {key: {"file": one.document.uri, "line": one.line, "text": one.text} for key, one in named.items() if one}
+    if one := hit.continues:
+        dated = {"date": one.document.date} if one.document.date else {}
+        text = one.text if len(one.text) <= CONTINUES_CHARS else f"{one.text[: CONTINUES_CHARS - 1]}…"
+        objects["continues"] |= dated | {"text": text}
+    return objects
 
 
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 
-LATER_CHARS = 120
-"""Longest text of a later note in its line."""
+CONTINUES_CHARS = 120
+"""Longest text of a place in the next session."""
 
 CLOSEST = 2
 CLOSEST_CHARACTERS = 300
@@ -70,8 +94,9 @@ def worth_showing(response: SearchResponse) -> SearchResponse:
     """Return the answer as shown by default: without a good match, only the closest hits with short passages."""
     if response.verdict != "none":
         return response
+    closest = response.hits[:CLOSEST]
     hits = (
-        replace(hit, passage=in_brief(hit.passage, CLOSEST_CHARACTERS), passages=()) for hit in response.hits[:CLOSEST]
+        replace(one, passage=in_brief(one.passage, CLOSEST_CHARACTERS), passages=(), continues=None) for one in closest
     )
     return replace(response, hits=tuple(hits))
 

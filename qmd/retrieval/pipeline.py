@@ -127,12 +127,17 @@ def _answer(
         read = (words.texts, words.matched)
         scale = RelevanceScale(words.terms, n_judged, n_documents, judge, dates.known_text, words.searched, *read)
         hits, relevances = build_hits(reader, ranked, scale, request)
+        verdict = calibration.verdict(relevances)
+        if verdict != "none" and any(hit.document.date for hit in hits):
+            from qmd.retrieval.sessions import add_continuations
+
+            hits = add_continuations(reader, hits)
     if not hits:
         _explain_no_hits(run, relevances)
     return SearchResponse(
         query=query,
         hits=_sort_hits(hits, query.sort),
-        verdict=calibration.verdict(relevances),
+        verdict=verdict,
         warnings=tuple(trace.warnings),
         expansions=found.proposed,
         dropped_expansions=found.dropped,

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import qmd
 from qmd.app import freshness
-from qmd.app.freshness import Refresher
+from qmd.app.freshness import Refresher, mark_missing
 from qmd.store.opening import open_writer
 
 LONG_AGO = 1_600_000_000
@@ -331,3 +332,12 @@ def test_searches_at_the_same_time_do_not_wait_for_a_look(index: qmd.Index, fold
     refresher: Refresher = index._refresher
     with refresher._lock:
         assert found(index, "wombat") == ([], 0, False)
+
+
+def test_the_missing_folder_of_the_next_session_is_named_and_its_hit_is_not_marked(index: qmd.Index) -> None:
+    found = index.search("sort:date", mode="lexical")
+    document = replace(found.hits[0].document, collection="usb")
+    named = replace(found, hits=(replace(found.hits[0], continues=qmd.Mention(document, 1, "x")),))
+    marked = mark_missing(named, {"usb": Path("/usb"), "other": Path("/other")})
+    assert marked.warnings == ("folder '/usb' of collection 'usb' is missing; if it moved: qmd index NEWPLACE",)
+    assert not marked.hits[0].is_missing

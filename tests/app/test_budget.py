@@ -12,7 +12,7 @@ from qmd.app.budget import MARK, cut_text, fair_shares, fit_documents, fit_hits,
 from qmd.app.paging import cursor_after, turn_page
 from qmd.app.records import DocumentText, DocumentTexts
 from qmd.errors import UsageError
-from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument
+from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
 from qmd.retrieval.request import SearchRequest, start_of
 
 WORDS = ["rent", "tea", "harbour", "der", "Überfahrt", "渡船", "don't", "12.5", "`code`", "|", "#tag\n-", ""]
@@ -68,6 +68,15 @@ def test_less_than_forty_tokens_of_a_result_are_not_worth_a_row() -> None:
     whole = count_tokens(render(fit(response("tea " * 20), 9_999)))
     shown = fit(response("tea " * 20, long), whole + 40)
     assert len(shown.hits) == 1 and shown.budget is not None and shown.budget.left == 1
+
+
+def test_the_next_session_counts_and_gives_way_to_the_first_result() -> None:
+    found = response("text " * 60)
+    named = replace(found, hits=(replace(found.hits[0], continues=Mention(document(8), 3, "word " * 90)),))
+    assert measure_texts(named) > measure_texts(found) + 90
+    assert fit_hits(named, 999, measure_texts).hits == named.hits
+    (least,) = fit_hits(named, 110, measure_texts).hits
+    assert (least.passage.text, least.continues) == (MARK, None)
 
 
 def test_where_no_result_has_room_its_docid_stands() -> None:

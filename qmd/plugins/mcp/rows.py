@@ -20,7 +20,17 @@ from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.plugins.mcp.presentation import document_uri, file_of
 from qmd.records import Hit, Passage, SearchResponse, StoredDocument
 from qmd.render.formats import HitOptions, Row, hit_object, passage_objects
-from qmd.render.text import CLOSEST, VERDICT_NOTES, budget_line, in_brief, number_lines, refreshed_line, round_half_up
+from qmd.render.text import (
+    VERDICT_NOTES,
+    budget_line,
+    in_brief,
+    note_lines,
+    note_objects,
+    number_lines,
+    refreshed_line,
+    round_half_up,
+    worth_showing,
+)
 
 DETAILS = ("passages", "paths", "full")
 """Amount shown of each hit: the matching passages, only its path, or the whole note with its metadata."""
@@ -28,7 +38,7 @@ DETAILS = ("passages", "paths", "full")
 TEXT_TOKENS, STRUCTURED_TOKENS, EMPTY_TOKENS = 1_035, 1_260, 270
 """Estimated tokens of ten rows as text and as objects, and of a response without a good match."""
 
-_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, (240, 300), 1.5
+_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 240, 1.5
 
 _Passages = tuple[Passage, ...]
 _MORE = "…"
@@ -48,7 +58,7 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
         hit, best = hits[number], (*passages, hits[number].passage)[0]
         span = f":{best.start_line}" + (f"-{best.end_line}" if best.end_line > best.start_line else "")
         names = (hit.document.title, *hit.passage.heading_trail)
-        lines = map(visible, _lines(passages, names))
+        lines = [*note_lines(replace(hit, mention=None)), *map(visible, _lines(passages, names))]
         return "\n".join([_head(hit, span, names), *_context_line(contexts[number]), *lines])
 
     return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, TEXT_TOKENS)), *tail])
@@ -92,7 +102,7 @@ def answer_object(
         if contexts[number]:
             entry["context"] = contexts[number]
         lines = _lines(passages, (hit.document.title,)) or hit.passage.heading_trail[-1:]
-        return entry | {"snippet": "\n".join(lines)}
+        return entry | {"snippet": "\n".join(lines)} | note_objects(replace(hit, mention=None))
 
     if detail == "full":
         return content | {"results": [_whole_object(hit, name) for hit in hits]}
@@ -104,10 +114,8 @@ def _closest(response: SearchResponse) -> Sequence[Hit]:
     """Return the hits to show; without a good match two, each with a short extract before its passage."""
     if response.verdict != "none":
         return response.hits
-    briefs = ([in_brief(hit.passage, most) for most in _BRIEF_CHARS] for hit in response.hits[:CLOSEST])
-    return [
-        replace(hit, passage=one, passages=(more,)) for hit, (one, more) in zip(response.hits, briefs, strict=False)
-    ]
+    hits = worth_showing(response).hits
+    return [replace(hit, passage=in_brief(hit.passage, _BRIEF_CHARS), passages=(hit.passage,)) for hit in hits]
 
 
 def _fill(
@@ -196,9 +204,7 @@ def _whole_text(hit: Hit) -> str:
     lines = [_head(hit, "", (hit.document.title, *hit.passage.heading_trail))]
     lines += _context_line(hit.context)
     lines += [f"Also in {address_line(uri)}" for uri in hit.also_in]
-    if hit.mention:
-        file = address_line(hit.mention.document.uri)
-        lines.append(f"Mentioned: {file}:{hit.mention.line}  {one_line(hit.mention.text, LONG_CHARS)}")
+    lines += note_lines(hit)
     return "\n".join([*lines, number_lines(hit.body or "", 1)])
 
 

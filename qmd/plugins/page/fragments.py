@@ -20,7 +20,7 @@ from qmd.escapes import LONG_CHARS, address_line, one_line, visible
 from qmd.ingest.outline import Outline, kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, NoteContext, mark_matches, markdown_html, plain_html, remove_comments
 from qmd.records import DateFilter, Hit, LexicalTerm, SearchResponse, StoredDocument
-from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
+from qmd.render.text import VERDICT_NOTES, continues_line, stretch, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, find_spans, fold
 from qmd.retrieval.query_filters import filter_text, read_filters
@@ -87,19 +87,26 @@ def render_search(index: Index, view: View, stage: SearchRequest, listener: List
 
 def _render_hits(index: Index, view: View, response: SearchResponse) -> str:
     matches = partial(find_spans, terms=response.terms)
-    opens = _openers(index, [(hit.document, hit.passage.line) for hit in response.hits])
+    further = [(hit.continues.document, hit.continues.line) for hit in response.hits if hit.continues]
+    opens = _openers(index, [*further, *((hit.document, hit.passage.line) for hit in response.hits)])
     rows, noted = [], set[str]()
+
+    def option(name: str, document: StoredDocument, line: int, shown: str) -> str:
+        href = replace(view, note=document.uri, line=line).address
+        return (
+            f'<a role="option" id="{name}" tabindex="-1" href="{escape(href)}" '
+            f'data-uri="{escape(document.uri)}" data-open="{escape(opens.get(document.uri, ""))}">{shown}</a>'
+        )
+
     for number, hit in enumerate(response.hits, 1):
         words = one_line(hit.context or "", LONG_CHARS)
         context = f"<p>{escape(words)}</p>" if words and words not in noted else ""
         noted.add(words)
         relevance = _relevance(hit.relevance) if response.terms else ""
-        href = replace(view, note=hit.document.uri, line=hit.passage.line).address
-        rows.append(
-            f'<a role="option" id="hit-{number}" tabindex="-1" href="{escape(href)}" '
-            f'data-uri="{escape(hit.document.uri)}" data-open="{escape(opens.get(hit.document.uri, ""))}">'
-            f"{_head(hit, relevance, matches)}{context}{_passage(hit, matches)}</a>"
-        )
+        shown = f"{_head(hit, relevance, matches)}{context}{_passage(hit, matches)}"
+        rows.append(option(f"hit-{number}", hit.document, hit.passage.line, shown))
+        if one := hit.continues:
+            rows.append(option(f"next-{number}", one.document, one.line, f"<p>{escape(continues_line(one))}</p>"))
     hits = f'<div id="hits" role="listbox" aria-label="Results" tabindex="0">{"".join(rows)}</div>'
     return _chips(view.query, response.hits) + hits
 

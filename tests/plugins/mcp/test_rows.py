@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.analysis.tokens import count_tokens
 from qmd.plugins.mcp.rows import EMPTY_TOKENS, STRUCTURED_TOKENS, TEXT_TOKENS, answer_object, results_text
-from qmd.records import Hit, Passage, Query, SearchResponse, StoredDocument, Verdict
+from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument, Verdict
 
 LINES = ["# Ovens", "", "## Repair", "The seal was replaced.", "", "A thermostat costs 180 euro."]
 
@@ -56,6 +57,17 @@ def test_ten_long_hits_stay_within_their_room(line: str, verdict: Verdict) -> No
     assert count_tokens(text) <= (EMPTY_TOKENS if is_none else TEXT_TOKENS) < 1_200
     assert count_tokens(written) <= (EMPTY_TOKENS if is_none else STRUCTURED_TOKENS)
     assert len(content["results"]) == text.count("% notes/") == (2 if is_none else 10)
+
+
+def test_the_next_sessions_of_three_hits_take_tokens_from_passages_only() -> None:
+    hits = [make_hit(number, ["word " * 200] * 6) for number in range(1, 11)]
+    place = Mention(hits[9].document, 12, "漢字 1.25 " * 500)
+    response = answer([*(replace(one, continues=place) for one in hits[:3]), *hits[3:]])
+    text, content = results_text(response, "oven"), answer_object(response)
+    assert count_tokens(text) <= TEXT_TOKENS
+    assert count_tokens(json.dumps(content, ensure_ascii=False, separators=(",", ":"))) <= STRUCTURED_TOKENS
+    assert text.count("% notes/") == len(content["results"]) == 10
+    assert text.count("\ncontinues: ") == sum("continues" in row for row in content["results"]) == 3
 
 
 def test_the_first_hit_is_shown_before_others_and_a_row_without_room_says_where_it_is() -> None:

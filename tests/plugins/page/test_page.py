@@ -13,13 +13,14 @@ import anyio
 import anyio.to_thread
 import pytest
 from httpx2 import AsyncClient as Client
+from msgspec.structs import replace
 from starlette.types import Message
 
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.page.fragments import _chip, _filters, _location, _toggle_filter
-from qmd.records import Hit, Passage, StoredDocument
+from qmd.plugins.page.fragments import View, _chip, _filters, _location, _render_hits, _toggle_filter
+from qmd.records import Hit, Mention, Passage, Query, SearchResponse, StoredDocument
 from tests.plugins.mcp.test_http import running
 from tests.plugins.serving import Loader, known_as, make_index
 from tests.program import write_notes
@@ -171,6 +172,17 @@ async def test_filters_go_into_the_query_and_out_of_it(client: Client) -> None:
 def found(number: int, relevance: float, collection: str, tags: Sequence[str], date: str | None = None) -> Hit:
     document = StoredDocument(number, collection, "a.md", "A", "0", "2026-01-01", 1, {"tags": tuple(tags)}, date)
     return Hit(document, relevance, Passage("text", 1, 1, 1, 0, 0), None)
+
+
+def test_the_next_session_is_a_result_of_its_own_below_and_opens_at_its_line(garden: Index) -> None:
+    hit = found(1, 0.9, "vault", [])
+    place = Mention(replace(hit.document, path='<b>"x\n.md'), 12, "<script>12</script>\n<p>\u202e")
+    html = _render_hits(garden, View("sun"), SearchResponse(Query("sun"), (replace(hit, continues=place),), "good"))
+    first, second = re.findall('(?s)<a role="option".*?</a>', html)
+    assert 'id="hit-1"' in first and "continues" not in first
+    assert 'id="next-1"' in second and "line=12" in second
+    assert visible(second) == 'continues: vault/<b>"x%0A.md:12 "<script>12</script> <p>\\u202e"'
+    assert "<script" not in html
 
 
 def test_filters_narrow_the_answer_and_belong_to_its_good_hits() -> None:

@@ -50,6 +50,7 @@ from qmd.records import (
     FieldFilter,
     Hit,
     LexicalTerm,
+    Mention,
     Passage,
     Query,
     Scope,
@@ -202,11 +203,12 @@ def test_every_field_of_a_response_survives() -> None:
         True,
     )
     hit = Hit(document, 0.5, Passage("text\nline", 3, 4, 3, 2, 0), None, "body", explanation, ("qmd://d/p.md",))
+    named = replace(hit, mention=Mention(document, 1, "m"), continues=Mention(document, 2, "l"))
     conditions = (TagFilter("x", True), FieldFilter(Condition("eq", "a", 1)))
     query = Query("q", (SubQuery("lex", "q", 2),), "why", Scope(("c",), "p", conditions))
     details = ((SubQuery("vec", "v"),), (("t", "r"),), (StageTiming("s", 1.5),), ("m",))
     terms = (LexicalTerm("q", '"q"', required=True),)
-    found = Answer(SearchResponse(query, (hit,), "weak", ("careful",), *details, terms))
+    found = Answer(SearchResponse(query, (hit, named), "weak", ("careful",), *details, terms))
     assert json.decode(json.encode(found), type=Message) == found
 
 
