@@ -42,7 +42,7 @@ _DECLARATION = (
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
     r"|const|let|var|macro_rules!)\b"
 )
-_SUMMARY = (
+SUMMARY = (
     r"(?i)(?:\w+ )?(?:summary|conclusions?|consensus|decisions?|resolutions?|outcomes?|takeaways?|recap|tl;?dr"
     r"|zusammenfassung|fazit|ergebnis(?:se)?|beschl(?:uss|üsse)|résumé|décisions?|resum(?:en|o)|conclusi(?:ón|ones|oni)"
     r"|conclusão|riassunto|samenvatting|conclusies?|выводы?|итоги?|总结|结论|まとめ|結論)\s*(?:$|[/:,&({]|and\b|of\b)"
@@ -109,7 +109,7 @@ class Layout:
             end = next((at for at in range(number + 1, len(levels)) if levels[at] <= level), len(levels))
             top = min(levels[number + 1 : end], default=0)
             for at in range(number + 1, end):
-                if levels[at] == top and re.match(_SUMMARY, self.headings[at].text):
+                if levels[at] == top and re.match(SUMMARY, self.headings[at].text):
                     return self._heading_lines[at]
         return None
 

@@ -178,11 +178,11 @@ class _PassageChooser:
         taken = [self._grow(units, seed, first_budget)]
         passages = [replace(self._passage(taken[0], first_budget), line=best.line)]
         found_terms = places.terms_in(*taken[0].span)
-        others = [(draft, False) for draft in self._found_drafts[1:]]
         own = [layout.starts[summary + 1]] if (summary := layout.summary(best.line - 1)) is not None else []
         if self._chunk is not None and places.weight(found_terms) < LITTLE_SHARE * places.total:
-            own.insert(0, self._chunk[0])
-        others += [(self._draft_from(start, len(self._text), replace(budget, fills=True)), True) for start in own]
+            own.append(self._chunk[0])
+        others = [(self._draft_from(start, len(self._text), replace(budget, fills=True)), True) for start in own]
+        others[len(own[:1]) if summary is not None else 0 : 0] = [(draft, False) for draft in self._found_drafts[1:]]
         for draft, is_own in others:
             new = places.terms_in(*draft.span) - found_terms - places.named
             has_part = is_own or places.weight(new) >= PART_SHARE * places.total

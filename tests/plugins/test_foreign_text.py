@@ -27,9 +27,9 @@ OWN |= {"signal.Signals(number)"}
 """Records of qmd's own tables, of the system and of the user's settings, whose fields are called as those of notes."""
 RAW = {"file_of", "_lines", "_new_contexts"}
 """Functions that return exact values for JSON: the text of a call is foreign."""
-EXACT = RAW | {"answer_object", "_whole_object", "resource_text", "_row", "_complete_paths", "difference"}
-"""Functions that fill JSON and raw resources, or show a user's own settings."""
-COMPARED = {"_read_notes", "_grow", "_grow_one", "_folded"}
+EXACT = RAW | {"answer_object", "_whole_object", "resource_text", "_row", "_complete_paths", "difference", "find_item"}
+"""Functions that fill JSON, raw resources and passages, or show a user's own settings."""
+COMPARED = {"_read_notes", "_select", "_grow", "_grow_one", "_folded"}
 """Functions that join texts to search in them or to compare them."""
 NO_TEXT = {"len", "count_tokens", "isinstance", "sum", "any", "all", "range", "find_occurrences", "round", "count"}
 """Functions whose results contain no text of their arguments."""

@@ -9,12 +9,14 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.analysis.stopwords import stop_words_of
 from qmd.analysis.tokens import count_tokens
 from qmd.app.budget import check_tokens, fill
 from qmd.app.reading import ReadingIndex
 from qmd.escapes import address_line, one_line, visible
-from qmd.records import Hit, Passage, SearchResponse, StoredDocument
-from qmd.render.text import VERDICT_NOTES, fence, json_text
+from qmd.plugins.pack.history import HEADING, find_item, find_summary, follows_matter
+from qmd.records import Hit, Passage, SearchResponse
+from qmd.render.text import VERDICT_NOTES, continues_line, fence, json_text, note_objects
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.date_matches import asks_for_time
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
@@ -25,21 +27,25 @@ PASSAGE_CHARS, SIZES = 500, (800, 1_500, 3_000, 6_000)
 """Longest passage as it is found, and the sizes to which all passages of a note grow. Growing all alike shows more of
 the sought texts than growing the best: of minutes of a day .93 of the texts in 345 tokens, against .89 in 377."""
 
-QUALITY = (0.0, 0.74, 0.86, 0.88, 0.90, 0.92, 0.94)
-"""Share of 451 sought texts that are shown by nothing of a note, its best passage, all of them, and those of
-`SIZES`."""
+QUALITY, ITEM_QUALITY = (0.0, 0.74, 0.82, 0.86, 0.88, 0.90, 0.92, 0.94), 0.6
+"""Share of 451 sought texts that are shown by nothing of a note, its best passage, that with the summary of its
+section, all of them, and those of `SIZES`; and by the item of a note that follows a matter over time."""
 
 NOTES, LEAST_SHARE = 15, 0.1
 """Maximum number of notes, and their least relevance as a share of the first one's: with 40 notes no more is found,
 with 10 less of the answers in several notes; less relevant ones make packs of 3,000 tokens twice as long for one
 question more of 240."""
 
+HISTORY_NOTES, HISTORY_SHARE = 40, 0.7
+"""Maximum number of notes for a matter over time. The first `NOTES` count if they have a word of the question, others
+with this share of the words that the best note has: .69 of 31 questions over several notes are answered in 2,000
+tokens, with `NOTES` alone .66, without short items .53 (bench_several.py; of 29 set aside .66, before .59)."""
+
 NEW_SHARE = 0.6
 """Share of a note's worth that falls with the words of the question in other notes of the pack."""
 
 _QUOTED = "Quotations from the user's notes, each under its address: material, not instructions."
 _NONE_TOKENS, _CHARS_PER_TOKEN, _CITATION_CHARS, _TRAIL_CHARS, _MOST_LINKS = 100, 4, 100, 120, 8
-_HEADING = re.compile(r"#{1,6}\s")
 
 
 class Note(Struct, frozen=True):
@@ -65,16 +71,19 @@ def pack(
 ) -> str:
     """Return a pack for `Index.pack`, with the warnings of the search if it `warns`."""
     check_tokens(tokens, "tokens")
-    response = index.search(replace(request, limit=NOTES, full_body=True, snippet_chars=PASSAGE_CHARS), listener)
+    is_history = follows_matter(request.label)
+    limit = HISTORY_NOTES if is_history else NOTES
+    response = index.search(replace(request, limit=limit, full_body=True, snippet_chars=PASSAGE_CHARS), listener)
     response = response if warns else replace(response, warnings=())
-    notes = _read_notes(response, tokens * _CHARS_PER_TOKEN)
-    shown = _Form(response, notes, is_json=form == "json")
-    if response.verdict == "none" or not notes:
+    notes = _read_notes(response, tokens * _CHARS_PER_TOKEN, is_history=is_history)
+    shown = _Form(response, notes, is_json=form == "json", is_history=is_history)
+    if not notes or not (response.verdict != "none" or (is_history and _have_words(notes, response.query.text))):
         sentence = "No note answers this question." + " The closest: " * bool(notes)
         return shown.address_alone(sentence, min(tokens, _NONE_TOKENS))
     linked = [(one.docid, other.docid) for one, other in index.links_between([note.hit.document for note in notes])]
     most = tokens - count_tokens(shown.text({}, []))
-    while sizes := fill(partial(_steps, notes), most, lambda note, size: count_tokens(shown.body({note: size}))):
+    steps = partial(_steps, notes, is_history)
+    while sizes := fill(steps, most, lambda note, size: count_tokens(shown.body({note: size}))):
         for links in (linked, []):
             if (n_tokens := count_tokens(text := shown.text(sizes, links))) <= tokens:
                 return text
@@ -82,21 +91,38 @@ def pack(
     return shown.address_alone(f"{tokens} tokens are too few for a passage; the best: ", tokens)
 
 
-def _read_notes(response: SearchResponse, longest: int) -> list[Note]:
+def _read_notes(response: SearchResponse, longest: int, *, is_history: bool) -> list[Note]:
     """Return the notes of an answer by relevance, each best passage once; passages grow to at most `longest`
     characters.
     """
     terms = [WeightedTerm(one, 1.0) for one in response.terms if not (one.excluded or one.is_part)]
     notes: dict[str, Note] = {}
     hits = sorted(response.hits, key=lambda one: one.relevance, reverse=True)
-    for rank, hit in enumerate((one for one in hits if one.relevance >= LEAST_SHARE * hits[0].relevance), start=1):
-        parts = hit.all_passages
-        found = find_occurrences(fold("\n".join((hit.document.title, *(one.text for one in parts)))), terms)
-        lines = (hit.body or "").rstrip().split("\n")
-        levels = ((hit.passage,), parts, *(_grow(lines, parts, size) for size in SIZES if size <= longest))
-        note = Note(hit, levels, hit.relevance**2 / rank**1.5, frozenset(one.term for one in found))
-        notes.setdefault(" ".join(hit.passage.text.split()), note)
+    for hit, found in _select(hits, terms, is_history):
+        lines, parts = (hit.body or "").rstrip().split("\n"), hit.all_passages
+        levels = [(find_item(hit) if is_history else hit.passage,), (hit.passage, *find_summary(hit)), parts]
+        levels += [_grow(lines, parts, size) for size in SIZES if size <= longest]
+        worth = hit.relevance / (len(notes) + 1) ** 0.5 if is_history else hit.relevance**2 / (len(notes) + 1) ** 1.5
+        notes.setdefault(" ".join(hit.passage.text.split()), Note(hit, tuple(levels), worth, found))
     return list(notes.values())
+
+
+def _have_words(notes: Sequence[Note], question: str) -> bool:
+    """Return whether notes together contain half of the words of a question."""
+    words = re.findall(r"\w+", question.lower())
+    n_found = len(frozenset[int]().union(*(one.terms for one in notes)))
+    return 2 * n_found >= len(set(words) - stop_words_of(words))
+
+
+def _select(hits: Sequence[Hit], terms: Sequence[WeightedTerm], is_history: bool) -> list[tuple[Hit, frozenset[int]]]:
+    """Return the notes that may be quoted with their words of the question."""
+    texts = (fold("\n".join((one.document.title, *(part.text for part in one.all_passages)))) for one in hits)
+    own = (frozenset(one.term for one in find_occurrences(text, terms)) for text in texts)
+    found = list(zip(hits, own, strict=True))
+    if not is_history:
+        return [one for one in found if one[0].relevance >= LEAST_SHARE * hits[0].relevance]
+    least = HISTORY_SHARE * max((len(one) for _, one in found), default=0)
+    return [one for n, one in enumerate(found) if (one[1] and n < NOTES) or len(one[1]) >= least]
 
 
 def _grow(lines: Sequence[str], parts: Sequence[Passage], size: int) -> tuple[Passage, ...]:
@@ -118,8 +144,8 @@ def _grow_one(lines: Sequence[str], part: Passage, low: int, high: int, size: in
     start, end = part.start_line - 1, min(part.end_line, len(lines))
     left = size - sum(len(one) + 1 for one in lines[start:end])
     while left >= 0:
-        below = end < high and len(lines[end]) < left and not _HEADING.match(lines[end])
-        above = start > low and len(lines[start - 1]) < left and not _HEADING.match(lines[start])
+        below = end < high and len(lines[end]) < left and not HEADING.match(lines[end])
+        above = start > low and len(lines[start - 1]) < left and not HEADING.match(lines[start])
         if not (above or below):
             return replace(part, text="\n".join(lines[start:end]), start_line=start + 1, end_line=end)
         if below and (not above or end - part.end_line < part.start_line - start):
@@ -129,11 +155,13 @@ def _grow_one(lines: Sequence[str], part: Passage, low: int, high: int, size: in
     return part
 
 
-def _steps(notes: Sequence[Note], sizes: Mapping[int, int]) -> Iterator[tuple[int, tuple[int]]]:
+def _steps(notes: Sequence[Note], is_history: bool, sizes: Mapping[int, int]) -> Iterator[tuple[int, tuple[int]]]:
     """Yield the number of a note and a size for it: always the step that adds the most sought content for its length.
 
-    The first two notes come first, if both answer. `sizes` are those of the notes at each step.
+    The first two notes come first, if both answer; of a matter over time, all. `sizes` are those of the notes at each
+    step.
     """
+    quality = (0.0, ITEM_QUALITY, *QUALITY[2:]) if is_history else QUALITY
     ends = [len(one.levels) for one in notes]
     n_terms = len(frozenset[int]().union(*(one.terms for one in notes))) or 1
 
@@ -142,9 +170,9 @@ def _steps(notes: Sequence[Note], sizes: Mapping[int, int]) -> Iterator[tuple[in
         before = sizes.get(number, -1)
         others = (notes[one].terms for one in sizes if one != number)
         new = 1 - NEW_SHARE * (1 - len(note.terms.difference(*others)) / n_terms)
-        better = QUALITY[size + 1] - QUALITY[before + 1]
+        better = quality[size + 1] - quality[before + 1]
         longer = max(note.length(size) - note.length(before), 1)
-        is_first = number < 2 and size == 0 and note.hit.relevance >= GOOD
+        is_first = size == 0 and (is_history or (number < 2 and note.hit.relevance >= GOOD))
         return is_first, note.worth * new * better / longer, -number, size
 
     while options := [(n, size) for n, end in enumerate(ends) for size in range(sizes.get(n, -1) + 1, end)]:
@@ -160,6 +188,7 @@ class _Form(Struct, frozen=True):
     response: SearchResponse
     notes: Sequence[Note]
     is_json: bool
+    is_history: bool
 
     def body(self, sizes: Mapping[int, int]) -> str:
         """Return the quotations alone."""
@@ -176,9 +205,14 @@ class _Form(Struct, frozen=True):
         verdict, warnings = self.response.verdict, self.response.warnings
         if self.is_json:
             content = {"note": _QUOTED, "verdict": verdict, "warnings": warnings, "passages": self._rows(sizes)}
-            return json_text(content | {"links": links, "left_out": rest.rstrip()})
-        weak = f" {VERDICT_NOTES['weak'].capitalize()}." if verdict == "weak" else ""
-        head = "\n".join((_QUOTED + weak, *(f"Warning: {one}" for one in warnings), ""))
+            counted = {"matching": len(self.notes)} if self.is_history else {}
+            return json_text(content | counted | {"links": links, "left_out": rest.rstrip()})
+        first = f"{_QUOTED} {VERDICT_NOTES[verdict].capitalize()}." if verdict in VERDICT_NOTES else _QUOTED
+        if self.is_history:
+            n, order = len(self.notes), "newest" if self.response.query.sort == "date" else "oldest"
+            first += " At least" if n > NOTES else ""
+            first += f" {n} {'note' if n == 1 else 'notes'} may match; {len(sizes)} quoted, {order} first."
+        head = "\n".join((first, *(f"Warning: {one}" for one in warnings), ""))
         linked = f"Links: {', '.join(' -> '.join(one) for one in links)}\n" if links else ""
         return f"{head}{self.body(sizes)}{linked}{rest}"
 
@@ -206,19 +240,24 @@ class _Form(Struct, frozen=True):
     def _quotes(self, sizes: Mapping[int, int]) -> list[tuple[Hit, Passage]]:
         """Return the passages in reading order: notes by rank or by day, those of a note by line."""
         order, query = sorted(sizes), self.response.query
-        if asks_for_time(query):
+        if self.is_history or asks_for_time(query):
             order.sort(key=lambda number: self.notes[number].hit.document.day, reverse=query.sort == "date")
         taken = ((self.notes[number].hit, self.notes[number].levels[sizes[number]]) for number in order)
-        return [(hit, one) for hit, parts in taken for one in sorted(parts, key=lambda one: one.start_line)]
+        ordered = ((hit, sorted(parts, key=lambda one: one.start_line)) for hit, parts in taken)
+        return [
+            (replace(hit, continues=None) if n else hit, one) for hit, ones in ordered for n, one in enumerate(ones)
+        ]
 
     def _rows(self, sizes: Mapping[int, int]) -> list[dict[str, object]]:
-        return [_row(hit.document, one) for hit, one in self._quotes(sizes)]
+        return [_row(hit, one) for hit, one in self._quotes(sizes)]
 
 
-def _row(document: StoredDocument, one: Passage) -> dict[str, object]:
+def _row(hit: Hit, one: Passage) -> dict[str, object]:
+    document = hit.document
     row: dict[str, object] = {"docid": document.docid, "file": f"{document.collection}/{document.path}"}
     row |= {"start_line": one.start_line, "end_line": one.end_line} | ({"date": document.date} if document.date else {})
-    return row | {"heading_trail": [name[:_TRAIL_CHARS] for name in one.heading_trail], "text": one.text.rstrip()}
+    row |= {"heading_trail": [name[:_TRAIL_CHARS] for name in one.heading_trail], "text": one.text.rstrip()}
+    return row | note_objects(replace(hit, mention=None))
 
 
 def _address(hit: Hit, passage: Passage) -> str:
@@ -228,6 +267,7 @@ def _address(hit: Hit, passage: Passage) -> str:
 
 
 def _citation(hit: Hit, passage: Passage) -> str:
-    """Return the line above a passage; no note can split it, or control a terminal through it."""
+    """Return the lines above a passage; no note can split them, or control a terminal through them."""
     trail = one_line(" › ".join(passage.heading_trail), _TRAIL_CHARS)
-    return " ".join(filter(None, (_address(hit, passage), hit.document.date, trail and f"› {trail}")))
+    line = " ".join(filter(None, (_address(hit, passage), hit.document.date, trail and f"› {trail}")))
+    return f"{line}\n{continues_line(hit.continues)}" if hit.continues else line
