@@ -13,11 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_QMD = 56_680
-MOST_LINES_OF_CORE = 34_450
+MOST_LINES_OF_QMD = 56_580
+MOST_LINES_OF_CORE = 34_290
 """Of all packages but plug-ins."""
 
-MOST_LINES_OF_TESTS = 48_400
+MOST_LINES_OF_TESTS = 48_300
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 SUMS = ("core", "qmd", "tests", "long tests")

@@ -10,7 +10,7 @@ type is set aside: measure it once, at the end. Types and their measures:
 - `several`: expected files in the first 5 and 10 hits; expected texts in a `pack` of 1,000 and of 2,000 tokens;
 - `state`: the newest statement is in the first hit, or named with one of the hits (`named`: either);
 - `none`: one fact that nothing newer contradicts: `first`, `hits 5`, `pack 1000`, and `false alarm` where any hit names
-  a later note;
+  a later place;
 - `session`, `alone`: minutes whose item goes on in the next session, or does not: `offered`, `false offer`;
 - `list`: expected items in a `pack` of 2,000 tokens.
 
@@ -49,9 +49,6 @@ from qmd.store.opening import open_reader
 from tests.benchmarks.answers import holds_any
 from tests.benchmarks.bench_tokens import Searched, difference
 from tests.benchmarks.metrics import average
-
-OFFERED = 3
-"""Hits that may name a later note."""
 
 AROUND = 3
 """Lines around the named one that may have the expected text."""
@@ -93,8 +90,8 @@ class Asker(Struct):
         return str(encoding.decode(encoding.encode(text)[:tokens]))
 
     def names(self, hit: Hit, question: Question) -> bool:
-        """Return whether a hit names the expected text as a later passage."""
-        later = hit.later
+        """Return whether a hit names the expected text as a later place."""
+        later = hit.continues
         if later is None or not same_file(later.document.path, question.expected_files[0]):
             return False
         lines = self.reader.texts([later.document.hash])[later.document.hash].split("\n")
@@ -108,8 +105,8 @@ def measure(asker: Asker, question: Question) -> Iterator[tuple[str, float]]:
     files = [hit.document.path for hit in hits]
     found: Callable[[int], float] = partial(_share_of_files, files, question)
     texts: Callable[[int], float] = partial(_share_of_texts, asker, question)
-    named = any(asker.names(hit, question) for hit in hits[:OFFERED])
-    alarm = float(any(hit.later is not None for hit in hits))
+    named = any(asker.names(hit, question) for hit in hits)
+    alarm = float(any(hit.continues is not None for hit in hits))
     match question.type:
         case "several":
             yield from (("hits 5", found(5)), ("hits 10", found(10)))
