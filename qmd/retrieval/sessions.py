@@ -12,6 +12,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from qmd.analysis.query import parse_lex
+from qmd.analysis.stopwords import stop_words_of
 from qmd.ingest.outline import kind_of, read_outline
 from qmd.records import Hit, Mention, Scope, StoredDocument
 from qmd.retrieval.layout import SUMMARY, Layout
@@ -23,6 +24,9 @@ FIRST, OFFERS, LEAD, SIMILAR, RECURRING = 5, 3, 2 / 3, 0.65, 0.1
 """Hits that may name a place, how many do, their least share of the best relevance, least cosine of two headings of one
 item, and share of dated notes with a heading that is none. All headings of tc39-notes name 127 places, 4 of them wrong;
 from .6 on 9 more, 5 of them wrong; without RECURRING 28 days of a diary go on with `House`."""
+
+FEW = 11
+"""Headings in addition to those of the sessions: in few headings no word is much rarer than another."""
 
 DAYS, SESSIONS, HEADINGS, NOTES, CHARACTERS = 4, 8, 500, 1_000, 1_000_000
 """Days of one meeting, over a weekend, and limits of reading. In the next meeting 9 of 15 single facts have a place."""
@@ -70,7 +74,7 @@ def _find_item(reader: IndexReader, item: str, sessions: Iterable[StoredDocument
         for heading in outline.headings[1:HEADINGS]  # the first one names the session
     ]
     words, counts = _read_words(item), Counter(word for *_, own in read for word in own)
-    rarity = {word: math.log((len(read) + 1) / (counts[word] + 0.5)) ** 2 for word in {*counts, *words}}
+    rarity = {word: math.log((len(read) + FEW) / (counts[word] + 0.5)) ** 2 for word in {*counts, *words}}
     for session, text, outline, heading, own in read:
         shared, all_words, all_own = (sum(map(rarity.__getitem__, some)) for some in (words & own, words, own))
         if 0 < shared >= SIMILAR * math.sqrt(all_words * all_own):
@@ -86,4 +90,5 @@ def _find_item(reader: IndexReader, item: str, sessions: Iterable[StoredDocument
 def _read_words(heading: str) -> set[str]:
     """Return the stems of the words that say what a heading is about, of numbers only long ones."""
     spaced = fold(re.sub(_NO_MATTER, " ", heading))
-    return {indexed_form(one) or one for one in re.findall(r"[^\W\d_]\w+|\d{3,}", spaced)}
+    words = re.findall(r"[^\W\d_]\w+|\d{3,}", spaced)
+    return {indexed_form(one) or one for one in {*words} - stop_words_of(words)}

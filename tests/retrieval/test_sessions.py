@@ -37,6 +37,13 @@ def test_a_hit_names_the_heading_where_the_next_session_goes_on_and_its_conclusi
     assert found.text == "4.ii.b Roof repair (continued from Monday): Slate, by May."
 
 
+def test_a_shorter_heading_counts_also_among_few() -> None:
+    (found, *_) = offers(
+        minutes(FIRST.replace("Roof repair", "Roof repair of the boathouse"), "# X\n\n## Roof repair\n")
+    )
+    assert found is not None and found.line == 3
+
+
 def test_a_hit_in_a_conclusion_goes_on_with_the_item_around_it() -> None:
     (found, *_) = offers(minutes(FIRST.replace("\n\nTwo", "\n\n### Conclusion\n\nTwo")))
     assert found is not None and found.line == 7
