@@ -70,13 +70,20 @@ def note_lines(hit: Hit) -> list[str]:
 
 def note_objects(hit: Hit) -> dict[str, dict[str, object]]:
     """Return the notes of `note_lines` as objects."""
-    named = {"mention": hit.mention, "continues": hit.continues}
-    objects = {key: {"file": one.document.uri, "line": one.line, "text": one.text} for key, one in named.items() if one}
-    if one := hit.continues:
-        dated = {"date": one.document.date} if one.document.date else {}
-        text = one.text if len(one.text) <= CONTINUES_CHARS else f"{one.text[: CONTINUES_CHARS - 1]}…"
-        objects["continues"] |= dated | {"text": text}
-    return objects
+    mention = {"mention": _place_object(hit.mention, hit.mention.text)} if hit.mention else {}
+    return mention | continues_object(hit)
+
+
+def continues_object(hit: Hit) -> dict[str, dict[str, object]]:
+    """Return the place in the next session as the field `continues`; without such a place, no field."""
+    if (one := hit.continues) is None:
+        return {}
+    text = one.text if len(one.text) <= CONTINUES_CHARS else f"{one.text[: CONTINUES_CHARS - 1]}…"
+    return {"continues": _place_object(one, text) | ({"date": one.document.date} if one.document.date else {})}
+
+
+def _place_object(place: Mention, text: str) -> dict[str, object]:
+    return {"file": place.document.uri, "line": place.line, "text": text}
 
 
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"

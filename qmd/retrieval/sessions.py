@@ -40,9 +40,11 @@ def add_continuations(reader: IndexReader, hits: Sequence[Hit]) -> tuple[Hit, ..
     """Return the hits, best first; of the first ones some name the place where their item goes on."""
     places: dict[int, Mention] = {}
     for number, hit in enumerate(hits[:FIRST]):
-        if len(places) < OFFERS and hit.relevance >= LEAD * hits[0].relevance:
-            place = _find_next(reader, hit)
-            places |= {number: place} if place and place not in places.values() else {}
+        if len(places) == OFFERS or hit.relevance < LEAD * hits[0].relevance:
+            break
+        place = _find_next(reader, hit)
+        if place is not None and place not in places.values():
+            places[number] = place
     return tuple(replace(hit, continues=places.get(number)) for number, hit in enumerate(hits))
 
 

@@ -86,9 +86,9 @@ def choose_passages(
     shows its beginning. Paragraphs, list items, table rows and fenced code are shown whole if they fit; front matter
     only if no other part contains a term.
 
-    For further reading the best passage grows to its section, and to the whole text if that is short. Then come others
-    with much of the query that it lacks, for each part of a question its own; the chunk, with few words; and the
-    summary of the section.
+    For further reading the best passage grows to its section, and to the whole text if that is short. Then come the
+    summary of the section; others with much of the query that is lacking, for each part of a question its own; and the
+    chunk, with few words.
 
     Args:
         text: The whole document.
@@ -171,18 +171,19 @@ class _PassageChooser:
         return own < LITTLE_SHARE * places.total and not any(find_occurrences(one, places.terms) for one in nearest)
 
     def fill(self, best: Passage, budget: _TextBudget, first_budget: _TextBudget) -> tuple[Passage, ...]:
-        """Return the chosen passage grown, others with a part of the query that it lacks, the chunk and the summary."""
+        """Return the chosen passage grown, the summary, others with a part of the query it lacks, and the chunk."""
         layout, places = self._layout, self._places
         units = layout.units(layout.starts[best.line - 1], first_budget.chars)
         seed = next(number for number, unit in enumerate(units) if unit.last >= best.line - 1)
         taken = [self._grow(units, seed, first_budget)]
         passages = [replace(self._passage(taken[0], first_budget), line=best.line)]
         found_terms = places.terms_in(*taken[0].span)
-        own = [layout.starts[summary + 1]] if (summary := layout.summary(best.line - 1)) is not None else []
+        end, filling = len(self._text), replace(budget, fills=True)
+        others = [(draft, False) for draft in self._found_drafts[1:]]
+        if (summary := layout.summary(best.line - 1)) is not None:
+            others.insert(0, (self._draft_from(layout.starts[summary + 1], end, filling), True))
         if self._chunk is not None and places.weight(found_terms) < LITTLE_SHARE * places.total:
-            own.append(self._chunk[0])
-        others = [(self._draft_from(start, len(self._text), replace(budget, fills=True)), True) for start in own]
-        others[len(own[:1]) if summary is not None else 0 : 0] = [(draft, False) for draft in self._found_drafts[1:]]
+            others.append((self._draft_from(self._chunk[0], end, filling), True))
         for draft, is_own in others:
             new = places.terms_in(*draft.span) - found_terms - places.named
             has_part = is_own or places.weight(new) >= PART_SHARE * places.total

@@ -23,9 +23,10 @@ from qmd.render.formats import HitOptions, Row, hit_object, passage_objects
 from qmd.render.text import (
     VERDICT_NOTES,
     budget_line,
+    continues_line,
+    continues_object,
     in_brief,
     note_lines,
-    note_objects,
     number_lines,
     refreshed_line,
     round_half_up,
@@ -58,7 +59,8 @@ def results_text(response: SearchResponse, label: str, detail: str = "passages")
         hit, best = hits[number], (*passages, hits[number].passage)[0]
         span = f":{best.start_line}" + (f"-{best.end_line}" if best.end_line > best.start_line else "")
         names = (hit.document.title, *hit.passage.heading_trail)
-        lines = [*note_lines(replace(hit, mention=None)), *map(visible, _lines(passages, names))]
+        lines = [continues_line(hit.continues)] if hit.continues else []
+        lines += map(visible, _lines(passages, names))
         return "\n".join([_head(hit, span, names), *_context_line(contexts[number]), *lines])
 
     return "\n".join([head, *map(row, range(len(hits)), _fill(response, hits, head, row, TEXT_TOKENS)), *tail])
@@ -102,7 +104,7 @@ def answer_object(
         if contexts[number]:
             entry["context"] = contexts[number]
         lines = _lines(passages, (hit.document.title,)) or hit.passage.heading_trail[-1:]
-        return entry | {"snippet": "\n".join(lines)} | note_objects(replace(hit, mention=None))
+        return entry | {"snippet": "\n".join(lines)} | continues_object(hit)
 
     if detail == "full":
         return content | {"results": [_whole_object(hit, name) for hit in hits]}

@@ -16,7 +16,7 @@ from qmd.app.reading import ReadingIndex
 from qmd.escapes import address_line, one_line, visible
 from qmd.plugins.pack.history import HEADING, find_item, find_summary, follows_matter
 from qmd.records import Hit, Passage, SearchResponse
-from qmd.render.text import VERDICT_NOTES, continues_line, fence, json_text, note_objects
+from qmd.render.text import VERDICT_NOTES, continues_line, continues_object, fence, json_text
 from qmd.retrieval.calibration import GOOD
 from qmd.retrieval.date_matches import asks_for_time
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
@@ -77,7 +77,8 @@ def pack(
     response = response if warns else replace(response, warnings=())
     notes = _read_notes(response, tokens * _CHARS_PER_TOKEN, is_history=is_history)
     shown = _Form(response, notes, is_json=form == "json", is_history=is_history)
-    if not notes or not (response.verdict != "none" or (is_history and _have_words(notes, response.query.text))):
+    is_answered = response.verdict != "none" or (is_history and _have_words(notes, response.query.text))
+    if not (notes and is_answered):
         sentence = "No note answers this question." + " The closest: " * bool(notes)
         return shown.address_alone(sentence, min(tokens, _NONE_TOKENS))
     linked = [(one.docid, other.docid) for one, other in index.links_between([note.hit.document for note in notes])]
@@ -102,7 +103,8 @@ def _read_notes(response: SearchResponse, longest: int, *, is_history: bool) -> 
         lines, parts = (hit.body or "").rstrip().split("\n"), hit.all_passages
         levels = [(find_item(hit) if is_history else hit.passage,), (hit.passage, *find_summary(hit)), parts]
         levels += [_grow(lines, parts, size) for size in SIZES if size <= longest]
-        worth = hit.relevance / (len(notes) + 1) ** 0.5 if is_history else hit.relevance**2 / (len(notes) + 1) ** 1.5
+        rank = len(notes) + 1
+        worth = hit.relevance / rank**0.5 if is_history else hit.relevance**2 / rank**1.5
         notes.setdefault(" ".join(hit.passage.text.split()), Note(hit, tuple(levels), worth, found))
     return list(notes.values())
 
@@ -116,13 +118,15 @@ def _have_words(notes: Sequence[Note], question: str) -> bool:
 
 def _select(hits: Sequence[Hit], terms: Sequence[WeightedTerm], is_history: bool) -> list[tuple[Hit, frozenset[int]]]:
     """Return the notes that may be quoted with their words of the question."""
+    if not is_history:
+        hits = [one for one in hits if one.relevance >= LEAST_SHARE * hits[0].relevance]
     texts = (fold("\n".join((one.document.title, *(part.text for part in one.all_passages)))) for one in hits)
-    own = (frozenset(one.term for one in find_occurrences(text, terms)) for text in texts)
+    own = [frozenset(one.term for one in find_occurrences(text, terms)) for text in texts]
     found = list(zip(hits, own, strict=True))
     if not is_history:
-        return [one for one in found if one[0].relevance >= LEAST_SHARE * hits[0].relevance]
-    least = HISTORY_SHARE * max((len(one) for _, one in found), default=0)
-    return [one for n, one in enumerate(found) if (one[1] and n < NOTES) or len(one[1]) >= least]
+        return found
+    least = HISTORY_SHARE * max(map(len, own), default=0)
+    return [(hit, one) for n, (hit, one) in enumerate(found) if (one and n < NOTES) or len(one) >= least]
 
 
 def _grow(lines: Sequence[str], parts: Sequence[Passage], size: int) -> tuple[Passage, ...]:
@@ -257,7 +261,7 @@ def _row(hit: Hit, one: Passage) -> dict[str, object]:
     row: dict[str, object] = {"docid": document.docid, "file": f"{document.collection}/{document.path}"}
     row |= {"start_line": one.start_line, "end_line": one.end_line} | ({"date": document.date} if document.date else {})
     row |= {"heading_trail": [name[:_TRAIL_CHARS] for name in one.heading_trail], "text": one.text.rstrip()}
-    return row | note_objects(replace(hit, mention=None))
+    return row | continues_object(hit)
 
 
 def _address(hit: Hit, passage: Passage) -> str:

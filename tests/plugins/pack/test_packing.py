@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -33,18 +33,6 @@ TREE: Mapping[str, str] = {
 WORDS = "z-test t-test otter lobster digest 東京 天気 whale sings ferry pier walrus part 7"
 CITATION = re.compile(r"(?m)^(#[0-9a-f]{6}) (tree/\S+\.md):(\d+)-(\d+)")
 NOTHING = "quantum chromodynamics of a sings lattice"
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    """Index of `TREE`, which these tests only read."""
-    folder = tmp_path_factory.mktemp("packs")
-    write_notes(folder / "tree", TREE)
-    with qmd.open_index(folder / "index.sqlite") as opened:
-        opened.add_collection("tree", folder / "tree")
-        opened.update()
-        opened.embed()
-        yield opened
 
 
 def quoted(text: str) -> dict[str, str]:
