@@ -27,10 +27,11 @@ _TESTS: Mapping[str, Callable[..., bool]] = {
     "gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le,
     "contains": operator.contains, "prefix": str.startswith, "suffix": str.endswith,
 }  # fmt: skip
-_ORDERED, _SET = str | int | float, Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=64)]
+ScalarSet = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=64)]
+_ORDERED = str | int | float
 _VALUES: Mapping[str, Any] = {
     "and": None, "or": None, "not": None, "eq": Scalar, "ne": Scalar, "gt": _ORDERED, "gte": _ORDERED, "lt": _ORDERED,
-    "lte": _ORDERED, "contains": str, "prefix": str, "suffix": str, "in": _SET, "nin": _SET, "all": _SET,
+    "lte": _ORDERED, "contains": str, "prefix": str, "suffix": str, "in": ScalarSet, "nin": ScalarSet, "all": ScalarSet,
     "type": Literal["string", "number", "boolean", "date"], "exists": bool,
 }  # fmt: skip
 """Operator → the type of its value."""

@@ -8,7 +8,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import cast, get_args
 
-from qmd.conditions import Condition, number_in, read_condition
+from msgspec import json
+
+from qmd.conditions import Condition, Scalar, ScalarSet, number_in, read_condition
 from qmd.errors import UsageError, nearest_name
 from qmd.file_names import storable
 from qmd.records import DateFilter, FieldFilter, Filter, Sort, TagFilter, TextFilter
@@ -62,7 +64,7 @@ def _find_lookalikes(text: str) -> Iterator[re.Match[str]]:
     return (match for match in found if text.count('"', 0, match.start()) % 2 == 0)
 
 
-def _field_of(match: re.Match[str]) -> str:
+def _field_of(match: re.Match[str] | Mapping[str, str]) -> str:
     """Return the field that a filter or its lookalike names."""
     name = match["field"].lower()
     return match["value"].strip('"').lower() if name == "has" and match["op"] == ":" else name
@@ -85,7 +87,7 @@ def take_filters(text: str, fields: Collection[str] | None) -> tuple[str, list[F
 
 
 def read_filters(text: str) -> list[Filter | Sort]:
-    """Return the filters of a text without words, as they are typed or in JSON; every name is a field.
+    """Return the filters of a text without words, as typed or in JSON (also `{field: value}`); every name is a field.
 
     Raises:
         UsageError: The text contains anything else.
@@ -95,7 +97,20 @@ def read_filters(text: str) -> list[Filter | Sort]:
         if rest or not found:
             raise UsageError(f"'{rest}' is no filter", "for example: status:draft 'priority>=3' -has:due, or JSON")
         return found
+    with suppress(ValueError, RecursionError):
+        plain = json.decode(text, type=dict[str, Scalar | ScalarSet])
+        if plain and plain.keys().isdisjoint(("operator", "operands", "operand", "field", "")):
+            return [_read_plain(name, one if isinstance(one, tuple) else (one,)) for name, one in plain.items()]
     return [FieldFilter(read_condition(text))]
+
+
+def _read_plain(name: str, values: tuple[Scalar, ...]) -> Filter | Sort:
+    if len(values) == 1:
+        return _read_filter({"sign": "", "field": name, "op": ":", "value": str(values[0])})
+    if name.lower() in FIELDS:
+        raise UsageError(f"'{name}' takes one value in a filter", "as typed, tag:a tag:b means both")
+    any_of = tuple(_condition(name.lower(), False, "eq", str(value)) for value in values)
+    return FieldFilter(Condition("or", operands=any_of))
 
 
 def read_order(value: str) -> Sort:
@@ -106,7 +121,7 @@ def read_order(value: str) -> Sort:
     raise UsageError(f"unknown order 'sort:{value}'", hint="sort:date (newest first), sort:-date or sort:relevance")
 
 
-def _read_filter(match: re.Match[str]) -> Filter | Sort:
+def _read_filter(match: re.Match[str] | Mapping[str, str]) -> Filter | Sort:
     name, value, is_negated = match["field"].lower(), match["value"].strip('"'), bool(match["sign"])
     match FIELDS.get(name):
         case "sort":

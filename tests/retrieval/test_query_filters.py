@@ -98,8 +98,34 @@ def test_a_field_that_no_note_has_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        ('{"status": "draft"}', "status:draft"),
+        ('{"Priority": 3, "done": false}', "Priority:3 done:False"),
+        ('{"tag": "#work", "after": "2025", "status": ["draft"]}', "tag:#work after:2025 status:draft"),
+        ('{"title": "a b", "has": "due"}', 'title:"a b" has:due'),
+    ],
+)
+def test_an_object_of_fields_and_values_means_what_is_typed(given: str, typed: str) -> None:
+    read, meant = (read_query(SearchRequest("", filter=one)).scope.filters for one in (given, typed))
+    assert read == meant
+
+
+def test_a_list_in_an_object_means_any_of_its_values() -> None:
+    asked = '{"status": ["draft", "Open", 3]}'
+    assert meets(asked, status="open") and meets(asked, status=["x", "draft"]) and meets(asked, status=3)
+    assert not meets(asked, status="done") and not meets(asked)
+
+
+@pytest.mark.parametrize(
     ("filter", "message"),
     [
+        ('{"status": {"is": "draft"}}', "Object contains unknown field `status`"),
+        ('{"status": []}', "Object contains unknown field `status`"),
+        ('{"status": null}', "Object contains unknown field `status`"),
+        ('{"": "draft"}', "Object contains unknown field ``"),
+        ('{"status": [' + "1," * 64 + "1]}", "Object contains unknown field `status`"),
+        ('{"field": "status", "value": "draft"}', "Object missing required field `operator`"),
         ("some words", "'some words' is no filter"),
         ("status:draft and", "'and' is no filter"),
         ("   ", "'' is no filter"),

@@ -1,12 +1,13 @@
 """Arguments of tools: one table defines both the published JSON schema and the checks, so they cannot drift apart.
 
-Unknown names are errors, because ignoring an argument would answer another question.
+Unknown names are errors, because ignoring an argument would answer another question. Clients put JSON into strings.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -19,7 +20,17 @@ MAX_LIMIT = 1000
 MAX_ECHO, MOST_IGNORED = 40, 5
 """Characters of a wrong name in an error, and the number of ignored names that are reported."""
 
-ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches", "filter"]
+ALIASES: Mapping[str, str] = {
+    "query": "q question text search", "searches": "queries subqueries", "seen": "exclude skip",
+    "file": "docid id uri path filename filepath note", "fromLine": "line startline start offset",
+    "pattern": "patterns files file paths path glob docids ids uris", "maxLines": "lines numlines linecount",
+    "limit": "maxresults n k topk count numresults", "minScore": "threshold", "collections": "collection",
+    "maxTokens": "tokens budget tokenbudget", "filter": "filters where metadata", "sort": "sortby order orderby",
+    "text": "content body markdown", "tags": "tag", "to": "collection folder",
+}  # fmt: skip
+"""Argument → names that models guess for it, in lower case without `_` and `-`; schemas do not have them."""
+
+ToolArgumentKind = Literal["string", "names", "integer", "number", "boolean", "strings", "searches", "filter"]
 
 
 class ToolArgument(Struct, frozen=True):
@@ -33,8 +44,6 @@ class ToolArgument(Struct, frozen=True):
     default: str | int | float | bool | None = None
     minimum: float | None = None
     maximum: float | None = None
-    also: str = ""
-    """Another name, which many clients use."""
     choices: tuple[str, ...] = ()
     """Allowed strings; empty allows all."""
 
@@ -63,10 +72,10 @@ def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
             "additionalProperties": False,
         }
         return {"type": "array", "items": item, "maxItems": MAX_SEARCHES} | described
-    schema: dict[str, Any] = {"type": "string" if argument.kind == "filter" else argument.kind} | described
+    schema: dict[str, Any] = {"type": "string" if argument.kind in ("filter", "names") else argument.kind} | described
     if argument.choices:
         schema["enum"] = list(argument.choices)
-    if argument.default is not None:
+    if argument.default:
         schema["default"] = argument.default
     if argument.minimum is not None:
         schema["minimum"] = argument.minimum
@@ -81,21 +90,33 @@ def check_arguments(
     """Return the value of every argument, with defaults; null counts as absent.
 
     Raises:
-        UsageError: An argument is missing, unknown or of the wrong type. With `ignored`, a line about each of the first
-            unknown arguments is added there instead.
+        UsageError: An argument is missing, unknown, of the wrong type, or given twice with different values. With
+            `ignored`, a line about each of the first unknown arguments is added there instead.
     """
-    names = [argument.name for argument in arguments]
-    others = {argument.also: argument.name for argument in arguments if argument.also}
+    known, names = _known_names(arguments), [argument.name for argument in arguments]
     values: dict[str, object] = {}
     for name, value in given.items():
         _check_string("name of an argument", name)
-        if (meant := others.get(name, name)) in names:
-            values.setdefault(meant, value)
+        if argument := known.get(_folded(name)):
+            checked = _check_value(argument, _unpack(argument.kind, value))
+            if checked is not None and values.setdefault(argument.name, checked) != checked:
+                raise UsageError(f"{argument.name}: given under two names, with different values")
         elif ignored is None:
             raise UsageError(f"unknown argument {_unknown(name, names)}")
         elif len(ignored) < MOST_IGNORED:
             ignored.append(f"ignored unknown field {_unknown(name, names)}")
-    return {argument.name: _check_value(argument, values.get(argument.name)) for argument in arguments}
+    if missing := [argument.name for argument in arguments if argument.required and argument.name not in values]:
+        raise UsageError(f"{missing[0]}: required")
+    return {argument.name: values.get(argument.name, argument.default) for argument in arguments}
+
+
+def _known_names(arguments: Sequence[ToolArgument]) -> dict[str, ToolArgument]:
+    known = {other: one for one in arguments for other in ALIASES.get(one.name, "").split()}
+    return known | {_folded(one.name): one for one in arguments}
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:
@@ -107,14 +128,15 @@ def _unknown(name: str, names: Sequence[str]) -> str:
 
 def _check_value(argument: ToolArgument, value: object) -> object:
     if value is None:
-        if argument.required:
-            raise UsageError(f"{argument.name}: required")
-        return argument.default
+        return None
+    if argument.kind == "names" and isinstance(value, list):
+        # In brackets, a name keeps its comma.
+        value = ",".join(f"[[{one}]]" if "," in one else one for one in _check_strings(argument.name, value))
     if argument.kind == "strings":
         return _check_strings(argument.name, value)
     if argument.kind == "searches":
         return _check_searches(argument.name, value)
-    if argument.kind in ("string", "filter"):
+    if argument.kind in ("string", "names", "filter"):
         is_json = argument.kind == "filter" and isinstance(value, dict)
         text = json.dumps(value) if is_json else _check_string(argument.name, value)
         if argument.choices and text not in argument.choices:
@@ -127,15 +149,27 @@ def _check_value(argument: ToolArgument, value: object) -> object:
     return _check_number(argument, value)
 
 
+def _unpack(kind: ToolArgumentKind, value: object) -> object:
+    """Return the value of JSON in a string, unless the kind is text; other strings stay, also `[[2025]]`, a note."""
+    if not isinstance(value, str) or kind in ("string", "names") or value.startswith("[["):
+        return value
+    if value.strip() in ("", "null"):
+        return None
+    with suppress(ValueError, RecursionError):
+        read = json.loads(value.lower() if kind == "boolean" else value)
+        return read if kind != "filter" and (kind != "strings" or isinstance(read, list)) else value
+    return value
+
+
 def _check_number(argument: ToolArgument, value: object) -> int | float:
     whole = argument.kind == "integer"
     expected = "a whole number" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, (int, float)) or (whole and value != value // 1):
         raise UsageError(f"{argument.name}: expected {expected}, not {_kind_of(value)}")
     if argument.minimum is not None and not value >= argument.minimum:
-        raise UsageError(f"{argument.name}: expected at least {argument.minimum:g}, not {value}")
+        raise UsageError(f"{argument.name}: expected at least {argument.minimum:g}, not {str(value)[:MAX_ECHO]}")
     if argument.maximum is not None and not value <= argument.maximum:
-        raise UsageError(f"{argument.name}: expected at most {argument.maximum:g}, not {value}")
+        raise UsageError(f"{argument.name}: expected at most {argument.maximum:g}, not {str(value)[:MAX_ECHO]}")
     return int(value) if whole else float(value)
 
 
@@ -160,6 +194,7 @@ def _check_strings(name: str, value: object) -> tuple[str, ...]:
 
 
 def _check_searches(name: str, value: object) -> tuple[SubQuery, ...]:
+    value = [value] if isinstance(value, dict) else value
     if not isinstance(value, list):
         raise UsageError(f"{name}: expected a list of {{type, query}}, not {_kind_of(value)}")
     if len(value) > MAX_SEARCHES:
@@ -168,6 +203,7 @@ def _check_searches(name: str, value: object) -> tuple[SubQuery, ...]:
 
 
 def _check_search(name: str, value: object, line: int) -> SubQuery:
+    value = _unpack("searches", value)
     if not isinstance(value, dict):
         raise UsageError(f"{name}: expected {{type, query}}, not {_kind_of(value)}")
     for key in value:
@@ -184,9 +220,5 @@ def _check_search(name: str, value: object, line: int) -> SubQuery:
 
 
 def _kind_of(value: object) -> str:
-    if isinstance(value, bool):
-        return "a boolean"
-    if value is None:
-        return "null"
-    names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
-    return names.get(type(value), type(value).__name__)
+    names = {bool: "a boolean", str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return "null" if value is None else names.get(type(value), type(value).__name__)

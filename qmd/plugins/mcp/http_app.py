@@ -66,10 +66,10 @@ class _Endpoints(Struct, frozen=True):
         """Search by typed sub-queries, or by plain text as `query`."""
         try:
             given = _json_object(await request.body())
-            if given.keys().isdisjoint(("searches", "query", "filter")):
-                return _failure(400, "Missing required field: searches (array)")
             ignored: list[str] = []
             asked = check_arguments(QUERY_ARGUMENTS, given, ignored)
+            if all(asked[name] is None for name in ("searches", "query", "filter")):
+                return _failure(400, "Missing required field: searches (array)")
             wanted = search_request(asked)
 
             def show(found: SearchResponse) -> tuple[dict[str, Any]]:

@@ -103,7 +103,7 @@ class _Handlers:
         tools = [
             types.Tool(
                 name=tool.name,
-                title=tool.title,
+                title=tool.title or None,
                 description=tool.description,
                 input_schema=input_schema(tool.arguments),
                 annotations=types.ToolAnnotations(read_only_hint=tool is not ADD, open_world_hint=False),

@@ -36,10 +36,10 @@ from qmd.render.text import (
 DETAILS = ("passages", "paths", "full")
 """Amount shown of each hit: the matching passages, only its path, or the whole note with its metadata."""
 
-TEXT_TOKENS, STRUCTURED_TOKENS, EMPTY_TOKENS = 1_035, 1_260, 270
+TEXT_TOKENS, STRUCTURED_TOKENS, EMPTY_TOKENS = 1_015, 1_200, 270
 """Estimated tokens of ten rows as text and as objects, and of a response without a good match."""
 
-_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 100, 240, 1.5
+_ROWS, _LABEL_CHARS, _BRIEF_CHARS, _FURTHER = 10, 40, 240, 1.5
 
 _Passages = tuple[Passage, ...]
 _MORE = "…"

@@ -49,17 +49,17 @@ class Tool(Struct, frozen=True):
 
 _LIMIT = ToolArgument("limit", "integer", "", default=10, minimum=1, maximum=MAX_LIMIT)
 _MIN_SCORE = ToolArgument("minScore", "number", "Drop results below; 0.2 cuts noise.", default=0, minimum=0, maximum=1)
-_COLLECTIONS = ToolArgument("collections", "strings", "Only these (see status).", also="collection")
-_FILE = ToolArgument("file", "string", "Path, name, address or #docid of a note.", True, also="path")
-_MAX_LINES = ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1)
+_COLLECTIONS = ToolArgument("collections", "strings", "Only these (see status).")
+_FILE = ToolArgument("file", "string", "Path, name, address or #docid.", True)
+_MAX_LINES = ToolArgument("maxLines", "integer", "", minimum=1)
 _LINE_NUMBERS = ToolArgument("lineNumbers", "boolean", "", default=True)
-_MAX_TOKENS = ToolArgument("maxTokens", "integer", "Longest answer.", minimum=LEAST_TOKENS)
+_MAX_TOKENS = ToolArgument("maxTokens", "integer", "", minimum=LEAST_TOKENS)
 QUERY_ARGUMENTS = (
     ToolArgument("query", "string", "Plain question or keywords; not with 'searches'."),
     ToolArgument(
         "searches",
         "searches",
-        'Sub-queries, most important first: lex (keywords, "phrases", -exclusions), vec (question in plain words), '
+        'Sub-queries, most important first: lex (keywords, "phrases", -exclusions), vec (a plain question), '
         "hyde (made-up answer).",
     ),
     _LIMIT,
@@ -75,7 +75,7 @@ QUERY_ARGUMENTS = (
     ToolArgument("rerank", "boolean", "Default: where it matters."),
     _MAX_TOKENS,
     ToolArgument("cursor", "string", "From an answer that had more."),
-    ToolArgument("seen", "strings", "Docids or addresses to leave out."),
+    ToolArgument("seen", "strings", "Docids or addresses to skip."),
 )
 _READ_TOKENS = replace(_MAX_TOKENS, default=10_000)
 GET_ARGUMENTS = (
@@ -89,14 +89,14 @@ GET_ARGUMENTS = (
     _READ_TOKENS,
 )
 MULTI_GET_ARGUMENTS = (
-    ToolArgument("pattern", "string", "Glob ('journals/2025-*.md'), or paths and #docids with commas.", True),
-    _MAX_LINES,
+    ToolArgument("pattern", "names", "Glob ('journals/2025-*.md'), or paths and #docids with commas.", True),
+    replace(_MAX_LINES, description="Of each."),
     ToolArgument("maxBytes", "integer", "Name larger ones only.", default=DEFAULT_MAX_BYTES, minimum=1),
     _LINE_NUMBERS,
     _READ_TOKENS,
 )
 PACK_ARGUMENTS = (
-    ToolArgument("query", "string", "The question.", True, also="question"),
+    ToolArgument("query", "string", "", True),
     *(one for one in QUERY_ARGUMENTS if one.name in ("collections", "intent")),
     replace(_MAX_TOKENS, default=4000),
 )
@@ -104,7 +104,7 @@ ADD_ARGUMENTS = (
     ToolArgument("text", "string", "Markdown to keep.", True),
     ToolArgument("title", "string", "Names the file."),
     ToolArgument("tags", "strings", ""),
-    ToolArgument("to", "string", "COLLECTION, COLLECTION/FOLDER, or COLLECTION/NOTE.md to append to."),
+    ToolArgument("to", "string", "COLLECTION[/FOLDER], or COLLECTION/NOTE.md to append to."),
     ToolArgument("daily", "boolean", "Append to today's note.", default=False),
     ToolArgument("source", "string", "Who or what it is from."),
     ToolArgument("force", "boolean", "Even if a note is nearly the same.", default=False),
@@ -244,22 +244,16 @@ def _add(index: Index, asked: Values, listener: Listener) -> ToolAnswer:
 
 
 TOOLS = (
-    Tool(
-        "query",
-        "Query",
-        "Search the user's notes: docids, scores, files, lines and what they say.",
-        QUERY_ARGUMENTS,
-        _query,
-    ),
-    Tool("get", "Get Document", "Read a document, a part or its outline; names similar paths.", GET_ARGUMENTS, _get),
+    Tool("query", "", "Search the user's notes: files, lines and what they say.", QUERY_ARGUMENTS, _query),
+    Tool("get", "Get Document", "Read a document, a part or its outline.", GET_ARGUMENTS, _get),
     Tool("multi_get", "Multi-Get Documents", "Read several documents.", MULTI_GET_ARGUMENTS, _multi_get),
     Tool("status", "Index Status", "Show what is indexed, and which vectors are missing.", (), _status),
-    Tool("pack", "Pack", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
-    Tool("links", "Links", "List the links from and to a note.", (_FILE,), _links),
+    Tool("pack", "", "Answer from several notes at once: cited quotations.", PACK_ARGUMENTS, _pack),
+    Tool("links", "", "List the links from and to a note.", (_FILE,), _links),
     Tool("related", "Related Notes", "List similar notes.", (_FILE, _LIMIT, _COLLECTIONS), _related),
 )
 
-ADD = Tool("add", "Add Note", "Write a note of the user's, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)
+ADD = Tool("add", "Add Note", "Write a note, or append to one; overwrites nothing.", ADD_ARGUMENTS, _add)
 """Tool that writes; listed only if agents may write."""
 
 _VERSION_ONE: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}

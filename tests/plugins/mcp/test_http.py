@@ -90,6 +90,7 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(client: Http
     ("body", "status", "expected"),
     [
         (b"{}", 400, "Missing required field: searches (array)"),
+        (b'{"query":null}', 400, "Missing required field: searches (array)"),
         (b"{", 400, "not JSON"),
         (b"\xff\xfe", 400, "not JSON"),
         (b"[]", 400, "must be a JSON object"),
@@ -103,6 +104,16 @@ async def test_malformed_bodies_get_the_reason(client: HttpClient, body: bytes, 
     answer = await client.post("/query", content=body)
     assert answer.status_code == status
     assert expected in answer.json()["error"]
+
+
+async def test_a_body_is_read_as_programs_send_it(client: HttpClient) -> None:
+    plain = await client.post("/query", json={**SEARCH, "limit": 2, "collections": ["docs"]})
+    for sent in ({"limit": "2", "collection": "docs"}, {"max_results": 2, "collections": '["docs"]'}):
+        answer = await client.post(
+            "/query", json={"searches": json.dumps(SEARCH["searches"]), "rerank": "False", **sent}
+        )
+        assert answer.json() == plain.json()
+    assert (await client.post("/query", json={"q": "teapots"})).json()["results"]
 
 
 async def test_unknown_fields_are_ignored_with_a_warning(client: HttpClient) -> None:

@@ -1,5 +1,6 @@
 """The `add` tool: availability, access and refusals."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from qmd.analysis.tokens import count_tokens
 from qmd.app.configuration import FileConfiguration
 from qmd.app.index import Index
 from qmd.app.notices import Notices
@@ -62,6 +64,13 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 
 async def tools_of(client: Client) -> dict[str, Any]:
     return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+
+async def test_the_list_of_all_tools_costs_a_session_little(folder: Path, connect: Connect) -> None:
+    async with connect(opened(folder, agents_may_write=True)) as client:
+        tools = [tool.model_dump(by_alias=True, exclude_none=True) for tool in (await tools_of(client)).values()]
+    assert len(tools) == 8
+    assert count_tokens(json.dumps(tools, separators=(",", ":"))) <= 1_315  # 1,250 of o200k
 
 
 @pytest.mark.parametrize("headers", [None, {}, {"authorization": "Bearer key"}])
