@@ -198,7 +198,7 @@ def _below(text: str, headings: tuple[Heading, ...], wanted: list[str]) -> Secti
 
 
 def _at_number(text: str, headings: tuple[Heading, ...], form: str, place: str) -> Section | None:
-    """Return the page, slide or notebook cell with a number, or the part of a sheet with the row of the cells."""
+    """Return the page, slide, notebook cell or turn with a number, or the part of a sheet with the row of the cells."""
     sheet, _, cells = place.rpartition("!")
     number = int("".join(re.findall("[0-9]{1,9}", cells)[:1]) or -1)
     for heading in headings if form == "!" else ():

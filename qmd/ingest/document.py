@@ -83,7 +83,7 @@ def read_hash(entry: FileEntry, kind: Kind) -> str:
 def _read(entry: FileEntry, kind: Kind) -> bytes:
     if kind.is_name:
         return b""
-    max_size_bytes = MAX_CONVERTED_BYTES if kind.needs else MAX_SIZE_BYTES
+    max_size_bytes = MAX_CONVERTED_BYTES if kind.needs or kind.is_bulky else MAX_SIZE_BYTES
     try:
         raw = b"" if entry.size_bytes > max_size_bytes else read_regular_file(entry.absolute, max_size_bytes + 1)
     except OSError as exc:
@@ -158,8 +158,10 @@ def decode_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
     UTF-8, or UTF-16 after its byte order mark, with U+FFFD and a warning for invalid bytes; the mark is dropped.
 
     Raises:
-        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB).
+        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB), or too many for text.
     """
+    if len(raw) > MAX_SIZE_BYTES:
+        raise UnindexableFileError(f"'{path}' has {len(raw):,} bytes, more than {MAX_SIZE_BYTES:,}", "too_large")
     encoding = "utf-8"
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"

@@ -19,6 +19,7 @@ class Kind(NamedTuple):
         place: Form of a place after a name in an address (`report.pdf:p12`), without its digits; empty if there are
             lines alone. Its headings have the same form; `!` means cells of a sheet, and `::` times.
         is_name: Whether only its name is indexed: no byte of such a file is read.
+        is_bulky: Whether pictures may be most of its bytes: it has the limit of converted files.
         needs: Module of the extra `files` that `decode` imports; it runs in a process of its own.
     """
 
@@ -29,6 +30,7 @@ class Kind(NamedTuple):
     version: int = 0
     place: str = ""
     needs: str = ""
+    is_bulky: bool = False
     is_name: bool = False
 
     @property
@@ -71,6 +73,7 @@ _MADE_MARKDOWN = {
 _CONVERTED = "pdf/p/pypdfium2 docx//mammoth pptx/slide/pptx xlsx/!/openpyxl"
 _READERS, _OFFICE = "qmd.plugins.readers.", "qmd.plugins.office.converting"
 _TITLED, _TEXT = f"{_READERS}texts:outline_titled", "qmd.ingest.outline:outline_text"
+_TURNS = f"{_READERS}transcripts:"
 
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True, version=1)),
@@ -89,6 +92,7 @@ KINDS: Mapping[str, Kind] = {
         f".{name}": Kind(_TITLED, f"{_OFFICE}:read_{name}", is_markdown=True, version=1, place=place, needs=needs)
         for name, place, needs in (row.split("/") for row in _CONVERTED.split())
     },
+    ".jsonl": Kind(f"{_TURNS}outline_transcript", f"{_TURNS}read_transcript", version=1, place="turn", is_bulky=True),
     ".ipynb": Kind(_TITLED, f"{_READERS}boards:read_notebook", is_markdown=True, version=2, place="cell"),
 }
 """Ending of a file's name, in lower case -> its kind; files with other endings are text as well."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 _RANGE = r"(?s)(?P<name>.+?)(?::|#L)(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-L?(?P<end>\d{1,15}))?\Z"
 _WIKI_LINK = r"!?\[\[([^\[\]]+)\]\]\Z"
 _PLACE = (
-    r"(?si)(?P<name>.+?):(?P<place>p(?:age)?[ =]?\d{1,9}|(?:slide|cell) ?\d{1,9}|\d{1,3}:\d\d:\d\d"
+    r"(?si)(?P<name>.+?):(?P<place>p(?:age)?[ =]?\d{1,9}|(?:slide|cell|turn) ?\d{1,9}|\d{1,3}:\d\d:\d\d"
     r"|[^:]{1,100}![$a-z]{1,5}\d{1,7}(?::[$a-z]{1,5}\d{1,7})?)\Z"
 )
 _MAX_SIGNS = 4

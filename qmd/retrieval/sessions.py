@@ -31,7 +31,7 @@ FEW = 11
 DAYS, SESSIONS, HEADINGS, NOTES, CHARACTERS = 4, 8, 500, 1_000, 1_000_000
 """Days of one meeting, over a weekend, and limits of reading. In the next meeting 9 of 15 single facts have a place."""
 
-_NO_ITEM = rf"{SUMMARY}|(?:opening|attend|participants|present$|agenda|anwesen|teilnehm|tagesordnung)"
+_NO_ITEM = rf"{SUMMARY}|(?:turn\d|opening|attend|participants|present$|agenda|anwesen|teilnehm|tagesordnung)"
 _MARK = r"\b(?:cont(?:in\w+|'?d)?|part|pt|revisit\w*|redux|follow[- ]?up|fortsetzung|suite|seguito|vervolg)\b"
 _NO_MATTER = rf"(?i)\A\s*\d{{1,2}}(?:\.\w*)*\s|[(\[][^()\[\]]*{_MARK}[^()\[\]]*[)\]]|{_MARK}|(?-i:(?<=[a-z])(?=[A-Z]))"
 

@@ -301,7 +301,7 @@ def test_only_one_module_of_the_command_line_touches_the_streams() -> None:
 
 
 def test_only_one_module_makes_escape_sequences() -> None:
-    # The others ask the terminal for its background, remove colours from outputs of notebooks, and show escapes.
+    # The others ask the terminal for its background, remove colours from outputs, and show escapes.
     files = [*(ROOT / "qmd").rglob("*.py")]
     making = {file.name for file in files if re.search(r"(?<!\\)\\x1b", file.read_text("utf-8"))}
-    assert making == {"terminal.py", "background.py", "boards.py", "escapes.py"}
+    assert making == {"terminal.py", "background.py", "texts.py", "escapes.py"}

@@ -12,7 +12,7 @@ from qmd.masks import CODE, DEFAULT_PATTERN, OWN_PATTERNS, PROSE, PROSE_BUT_HTML
 from qmd.plugins import KINDS
 from qmd.records import Collection
 
-NO_PROSE = {"", *[".csv", ".tsv", ".log", ".base", ".json", ".toml", ".yaml", ".yml", ".xlsx"]}
+NO_PROSE = {"", *[".csv", ".tsv", ".log", ".base", ".json", ".jsonl", ".toml", ".yaml", ".yml", ".xlsx"]}
 """Endings of data; a new kind belongs to a mask or here."""
 
 

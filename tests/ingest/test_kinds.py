@@ -89,21 +89,23 @@ def test_an_index_from_before_a_kind_was_known_reads_its_files_anew_once(
         "d.org": "* Plan :work:\n",
         "e.md": "# E",
         "f.txt": "f",
+        "g.jsonl": '{"type":"user","uuid":"u","sessionId":"s","message":{"role":"user","content":"kettle"}}',
     }
     write_notes(tmp_path / "n", notes)
     with monkeypatch.context() as before:
         for suffix in (".csv", ".org"):
             before.setitem(plugins.KINDS, suffix, Kind("qmd.ingest.outline:outline_text"))
-        for suffix in (".rst", ".srt"):
+        for suffix in (".rst", ".srt", ".jsonl"):
             before.delitem(plugins.KINDS, suffix)
-        assert "6 notes" in qmd("index", str(tmp_path / "n"), "--glob", "**/*", "--no-embed").out
+        assert "7 notes" in qmd("index", str(tmp_path / "n"), "--glob", "**/*", "--no-embed").out
         assert "steam" in qmd("get", "c.srt:3").out
     # A second reading finds the same text of two of the four.
-    assert "2 updated, 4 unchanged" in qmd("update").out
+    assert "3 updated, 4 unchanged" in qmd("update").out
     assert "a.rst" in qmd("search", "title:heat", "--files").out
     assert "[00:00:01] steam" in qmd("get", "c.srt:1").out
     assert "d.org" in qmd("search", "tag:work", "--files").out
-    assert "0 updated, 6 unchanged" in qmd("update").out
+    assert "User: kettle" in qmd("get", "g.jsonl:turn1").out
+    assert "0 updated, 7 unchanged" in qmd("update").out
 
 
 def reversed_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:

@@ -88,7 +88,7 @@ def read_notebook(path: str, raw: bytes) -> Decoded:
 def _output_text(output: _Output) -> str:
     """Return the text of an output, cut; of an error its name and message."""
     text = f"{output.ename}: {output.evalue}" if output.ename else "".join(output.text or output.data.plain)
-    kept = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text[:_MOST_CHARACTERS]).splitlines()[:_MOST_LINES]
+    kept = text[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES]
     return "\n".join([*kept, *["…"] * (len(text) > _MOST_CHARACTERS or text.count("\n") > _MOST_LINES)])
 
 

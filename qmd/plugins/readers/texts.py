@@ -21,7 +21,7 @@ _ENCODING = re.compile(
 )
 """Text encodings besides UTF-8. Others take more than linear time (`punycode`) or mean something else."""
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def decode_as(path: str, raw: bytes, encoding: str) -> Decoded:

@@ -103,6 +103,9 @@ MAIL = (
     "Subject: x\nContent-Type: message/rfc822\n\n",
 )
 FIELDS = ("Content-Type: a/b; name=", "Subject: ", "Date: ", "Content-Transfer-Encoding: base64\n\n", PARTS)
+SAID = r"<skill> <system-reminder> <ide_a><ide_b> password token=a eyJ- sk- ://a: Ab\nC:\n bearer\u0020 \\nAKIA"
+SAID_LINES = [r"-----BEGIN\u0020", r"-----BEGIN PRIVATE KEY-----\nMIIEpAIBAAK", r"## turn1\n", r"# Context from my\n"]
+TURN = '{"type":"user","uuid":"u","sessionId":"s","message":{"role":"user","content":"'
 BOOK = ("<item/>", "<itemref idref='a'/>", "<item ", "<a b='", "<dc:title>", "<!--", "&")
 
 
@@ -116,6 +119,7 @@ BOOK = ("<item/>", "<itemref idref='a'/>", "<item ", "<a b='", "<dc:title>", "<!
         *(("a.srt", start, SUBTITLES) for start in ("", CUE)),
         *(("a.csv", start, TABLE) for start in ("", 'a,"')),
         *(("a.eml", start, MAIL) for start in ("", *FIELDS)),
+        ("a.jsonl", TURN, [*SAID.split(), *SAID_LINES]),
         ("a.epub", "", BOOK),
     ],
 )
@@ -124,6 +128,7 @@ def test_time_grows_no_faster_than_the_file(path: str, start: str, units: Sequen
 
     def seconds(unit: str, n: int) -> float:
         raw = (start + unit * (n // len(unit))).encode() + b"</table></a></pre>" * path.endswith(".html")
+        raw += b'"}}' * path.endswith(".jsonl")
         raw = book(raw) if path.endswith(".epub") else raw
         begun = time.process_time()
         with suppress(UnindexableFileError):
