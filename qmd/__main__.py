@@ -27,7 +27,7 @@ def run() -> None:
     Skips the shutdown of the interpreter, which takes a sixth of the time of a search: commands close and flush
     everything before they return, and threads that still run are daemons.
     """
-    if (sys.argv[3:] if sys.argv[1:2] == ["--index"] else sys.argv[1:])[:2] == ["hook", "prompt"]:
+    if (sys.argv[3:] if sys.argv[1:2] == ["--index"] else sys.argv[1:])[:1] == ["hook"]:
         from qmd.process import PROMPT_S, exit_at_age
 
         # On a busy machine the imports alone take longer than the client may wait.

@@ -7,10 +7,12 @@ PROSE_BUT_HTML = (
 )
 PROSE = PROSE_BUT_HTML.replace("}", ",html,htm,xhtml}")
 CODE = "**/*.{py,pyi,pyw,ts,mts,cts,tsx,js,mjs,cjs,jsx,go,rs,java,c,h,cc,cpp,cxx,hh,hpp,hxx,cs,rb,php,sh,bash}"
+HISTORY = "**/*.jsonl,!**/subagents/**"
+"""Sessions of an agent, see `qmd.plugins.histories`; a collection of them has it unless the user gives another."""
 OWN_PATTERNS = (DEFAULT_PATTERN, PROSE, PROSE_BUT_HTML, CODE)
 """Masks of new collections; only they match endings in any letter case. `qmd index` chooses one of the last three."""
 
-NAMES = {PROSE: "all prose", PROSE_BUT_HTML: "all prose but HTML", CODE: "source code"}
+NAMES = {PROSE: "all prose", PROSE_BUT_HTML: "all prose but HTML", CODE: "source code", HISTORY: "sessions of an agent"}
 """Mask → its name in texts for people and agents; programs get the mask itself."""
 
 UNWRITTEN_PATTERN = "**/*.md"

@@ -25,7 +25,7 @@ OWN_PROGRAM = (sys.executable, "-P", "-m", "qmd")
 
 
 PROMPT_S = 0.7
-"""Age at which the process of `qmd hook prompt` ends, so that its client never waits longer than 0.8 s."""
+"""Age at which the process of a hook ends, so that its client never waits longer than 0.8 s."""
 
 
 def process_age_s(stat: Path = Path("/proc/self/stat")) -> float:

@@ -22,7 +22,7 @@ from qmd.escapes import address_line
 from qmd.file_names import folded_home, to_disk, to_text
 from qmd.files import folder_identity
 from qmd.ingest.scan import scan_collection
-from qmd.masks import DEFAULT_PATTERN, OWN_PATTERNS, UNWRITTEN_PATTERN
+from qmd.masks import DEFAULT_PATTERN, HISTORY, OWN_PATTERNS, UNWRITTEN_PATTERN
 from qmd.records import Collection, FileEntry
 
 if TYPE_CHECKING:
@@ -82,15 +82,18 @@ def ensure_collection(
         if not (name or separate) and (part := _part_at(config, path, pattern, gitignore=gitignore)) is not None:
             return part
         from qmd.ingest.exclusion import choose_mask
+        from qmd.plugins.histories import history_name
 
+        history = history_name(path)
+        pattern, settings = pattern or (history and HISTORY), {"includeByDefault": False} if history else None
         mask = pattern or (choose_mask(path, gitignore=gitignore) if chooses_mask else DEFAULT_PATTERN)
         _refuse_empty(Collection("", path, mask, gitignore=gitignore))
-        check_name(new := name or _free_name(config, path))
+        check_name(new := name or _free_name(config, path, history))
         if config.collection(new) is not None:
             raise UsageError(f"Collection already exists: {new}", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
-            edits.add_collection(configuration.edit, new, configuration.locations.shorten(path), mask)
+            edits.add_collection(configuration.edit, new, configuration.locations.shorten(path), mask, settings)
             name = new
     if pattern not in (None, known.pattern):
         _refuse_empty(replace(known, pattern=pattern, gitignore=known.gitignore and gitignore))
@@ -131,9 +134,9 @@ def _part_at(config: Config, path: Path, pattern: str | None, *, gitignore: bool
     return None
 
 
-def _free_name(config: Config, path: Path) -> str:
-    """Return a name for a collection at `path`: its last part, with the parent's or a number if that is taken."""
-    base = to_text(path.stem if path.is_file() else path.name) or "root"
+def _free_name(config: Config, path: Path, base: str | None = None) -> str:
+    """Return a name for a collection at `path`: `base` or its last part, with the parent's or a number if taken."""
+    base = to_text(base or (path.stem if path.is_file() else path.name)) or "root"
     names = chain((base, f"{to_text(path.parent.name) or 'root'}-{base}"), (f"{base}-{n}" for n in count(2)))
     return next(name for name in names if config.collection(name) is None)
 

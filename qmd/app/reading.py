@@ -72,7 +72,7 @@ class ReadingIndex(OpenedIndex):
             from qmd.config.saved import named_query
 
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
-        parsed = read_query(request)
+        parsed = replace(read_query(request), folder=request.folder or str(self._locations.cwd))
         roles = roles_of(request, parsed)
         try:
             with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):

@@ -19,7 +19,7 @@ from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.escapes import message_line
 from qmd.file_names import folded_home, to_disk, to_text
-from qmd.masks import CODE, OWN_PATTERNS, PROSE
+from qmd.masks import CODE, HISTORY, OWN_PATTERNS, PROSE
 from qmd.records import Collection
 from qmd.render.columns import count
 from qmd.status import BINARY, COUNTED, NO_READER
@@ -198,6 +198,8 @@ def report_skipped(
         say(f"{collection.name}: {line}")
     if collection.pattern == CODE and report.kinds:
         say(f"{collection.name}: there is no prose, so its source code is indexed")
+    if collection.pattern == HISTORY and report.kinds:
+        say(f"{collection.name}: private; searches include it only with -c {collection.name}, or in its own project")
 
 
 def _skipped_lines(collection: Collection, kinds: Counter[str], skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -243,7 +245,7 @@ def summary_line(collection: Collection, report: UpdateReport, below: str = "") 
     words = ", ".join([*shown, count(report.new + report.updated + report.unchanged, "note") + kinds])
     name = f"{collection.name}/{below}" if below else collection.name
     place = folded_home(collection.path / to_disk(below), Path.home())
-    mask = "" if collection.pattern in OWN_PATTERNS else f"  {collection.pattern}"
+    mask = "" if collection.pattern in (*OWN_PATTERNS, HISTORY) else f"  {collection.pattern}"
     return f"✓ {message_line(f'{name}  {words}  {place}{mask}')}\n"
 
 

@@ -202,6 +202,8 @@ def _parts(args: Sequence[str], declared: DeclaredOptions) -> Iterator[_Argument
             continue
         name, value = _split(args[position], declared)
         end = position + 1
+        if name == "--hook" and value is None and args[end : end + 1] not in (["prompt"], ["session"]):
+            value = "prompt"  # the one option whose value may be missing
         if not declared.takes_value(name):
             # `--json=anything` sets the flag.
             value = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection as Names
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from msgspec import Struct, field
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError, collection_not_found, refuse_unknown
 from qmd.file_names import storable
+from qmd.masks import HISTORY
 from qmd.records import Collection, FieldFilter, Filter, Query, Scope, Sort, SubQuery, SubQueryKind, TextFilter
 from qmd.retrieval.query_filters import explain_unknown_fields, names_fields, read_filters, read_order, take_filters
 from qmd.retrieval.request import Mode, SearchRequest, primary_text
@@ -114,7 +116,14 @@ def select_collections(query: Query, names: Sequence[str], known: Sequence[Colle
     named = query.scope.collections
     if not names and named is not None:
         return named
-    searched = tuple(dict.fromkeys(names)) or tuple(one.name for one in known if one.include_by_default)
+    own: Names[str] = ()
+    if any(one.pattern == HISTORY for one in known):
+        from qmd.plugins.histories import project_names
+
+        own = project_names(Path(query.folder))
+    searched = tuple(dict.fromkeys(names)) or tuple(
+        one.name for one in known if one.include_by_default or (one.pattern == HISTORY and one.path.name in own)
+    )
     is_all = not names and len(searched) == len(known)
     return None if is_all else intersect_scopes(Scope(searched), Scope(named)).collections
 
@@ -131,7 +140,7 @@ def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Qu
         fields = reader.field_names()
         query = take_field_filters(query, fields)
     selected = select_collections(query, names, known)
-    query = replace(query, scope=replace(query.scope, collections=selected))
+    query = replace(query, scope=replace(query.scope, collections=selected), folder="/")
     notes = (
         () if fields is None else tuple(explain_unknown_fields(_searchable_texts(query), query.scope.filters, fields))
     )

@@ -27,6 +27,7 @@ class SearchRequest(Struct, frozen=True):
     mode: Mode = "hybrid"
     collections: tuple[str, ...] = ()
     """Collections to search; empty = those that the query names, else those that are searched by default."""
+    folder: str | None = None
     intent: str | None = None
     """Purpose of the answer."""
     limit: int = 10

@@ -19,6 +19,7 @@ PARSED_ONLY = {
     "serve": "stays until it is interrupted",
     "mcp": "leaves a server behind",
     "hook prompt": "ends the process after 0.8 s",
+    "hook session": "ends the process after 0.8 s",
     "pull": "downloads",
     "models pull": "downloads",
     "models prepare": "needs a downloaded model",

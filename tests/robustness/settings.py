@@ -43,7 +43,7 @@ OTHER_HOOKS = (
 OWN_HOOKS = (
     "qmd hook prompt",
     "/usr/bin/qmd --index work hook prompt",
-    "qmd hook prompt --index=work",
+    "qmd hook session --index=work",
     "env INDEX_PATH='/a b' QMD_CONFIG_DIR=/c '/opt/my tools/qmd' hook prompt",
     "/usr/bin/python3.12 -P -m qmd --index 'a b' hook prompt",
     "uvx --from 'qmd-search @ /x' qmd-search hook prompt",
@@ -272,7 +272,7 @@ def open_settings(folder: Path) -> Iterator[Callable[[bytes], None]]:
 
 def _carry_out(file: Path, client: str, index: str, *, removes: bool) -> None:
     is_hook = client == "hook"
-    entry = entry_for("claude" if is_hook else client, index, {}, is_hook=is_hook)
+    entry = entry_for("claude" if is_hook else client, index, {}, hook="prompt" if is_hook else None)
     change = plan_change(file, entry.keys, entry.value, removes=removes, is_clones=False)
     if change.before != change.after:
         carry_out(change)

@@ -49,19 +49,18 @@ CLIENTS: Mapping[str, Client] = {
     "openclaw": Client("OpenClaw", "home", ".openclaw/openclaw.json", ("mcp", "servers")),
 }
 ONLY_PRINTED = ("windsurf", "goose", "openclaw")
-_HOOK = Client(_CLAUDE, "home", ".claude/settings.json", ("hooks", "UserPromptSubmit"), ".claude/settings.json", "CLAUDE_CONFIG_DIR")
+_HOOKS = Client(_CLAUDE, "home", ".claude/settings.json", ("hooks",), ".claude/settings.json", "CLAUDE_CONFIG_DIR")
+_EVENTS = {"prompt": "UserPromptSubmit", "session": "SessionStart"}
 # fmt: on
-_HOOK_TIMEOUT_S = 5
-"""Seconds after which the client gives up the hook, which ends itself much earlier."""
 _LONGEST_LINE = 1 << 15
 _OPTIONS = r"(?:\n-.*(?:\n(?!-).*)?)*"
 _OWN_HOOK = re.compile(
     r"(?:(?:.*/)?env\n)?(?:\w+=.*\n)*"
     rf"(?:(?:.*[/\\])?python[\w.]*(?:\n-\w+)*?\n-m\nqmd|(?:(?:.*[/\\])?uvx(?:\.exe)?{_OPTIONS}\n)?"
-    rf"(?:.*[/\\])?qmd(?:-search)?(?:\.exe)?){_OPTIONS}\nhook\nprompt{_OPTIONS}",
+    rf"(?:.*[/\\])?qmd(?:-search)?(?:\.exe)?){_OPTIONS}\nhook\n(?:prompt|session){_OPTIONS}",
     re.IGNORECASE,
 )
-"""The words of qmd's own hook, one a line: perhaps variables, a program and options."""
+"""The words of a hook of qmd, one a line: perhaps variables, a program and options."""
 # Clients start servers with a bare environment, so the entry must contain these to mean the same index.
 _CARRIED = ("QMD_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH")
 
@@ -83,8 +82,8 @@ class Entry(NamedTuple):
         return buffer.getvalue()
 
 
-def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, is_hook: bool = False) -> Entry:
-    """Return the entry that starts this qmd, or calls it at every prompt, with the variables that choose the index.
+def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], hook: str | None = None) -> Entry:
+    """Return the entry that starts this qmd, or calls one of its hooks, with the variables that choose the index.
 
     Raises:
         UsageError: The client is unknown, or has no such hook.
@@ -97,14 +96,16 @@ def entry_for(name: str, index_name: str | None, environ: Mapping[str, str], *, 
     given = {one: environ[one] for one in _CARRIED if environ.get(one)}
     # A colon after a drive letter belongs to an address, which is absolute already.
     env = {one: text if ":" in text[2:] else str(Path(text).absolute()) for one, text in given.items()}
-    if is_hook:
+    if hook is not None:
         if client.title != _CLAUDE:
-            raise UsageError(f"qmd knows no prompt hook of {client.title}", "qmd install claude --hook")
+            raise UsageError(f"qmd knows no {hook} hook of {client.title}", f"qmd install claude --hook {hook}")
         assignments = ["env", *(f"{one}={value}" for one, value in env.items())] if env else []
-        argv = [*assignments, program, *words, "hook", "prompt"]
+        argv = [*assignments, program, *words, "hook", hook]
         # On Windows the shell is that of Git, to which a backslash is no separator.
         line = shlex.join(argv) if sys.platform != "win32" else list2cmdline(one.replace("\\", "/") for one in argv)
-        return Entry(_HOOK, _HOOK.keys, [{"hooks": [{"type": "command", "command": line, "timeout": _HOOK_TIMEOUT_S}]}])
+        # After these seconds the client gives up the hook, which ends itself much earlier.
+        action = {"type": "command", "command": line, "timeout": 5}
+        return Entry(_HOOKS, ("hooks", _EVENTS[hook]), [{"hooks": [action]}])
     value = _server(name, program, [*words, "mcp"], env)
     return Entry(client, (*client.keys, "qmd"), {key: one for key, one in value.items() if one != {}})
 
@@ -119,7 +120,7 @@ def _server(name: str, program: str, words: list[str], env: Mapping[str, str]) -
 
 
 def is_own_hook(hook: object) -> bool:
-    """Return whether an item of Claude Code's settings runs the prompt hook of qmd and nothing else."""
+    """Return whether an item of Claude Code's settings runs a hook of qmd and nothing else."""
     command = hook.get("command") if isinstance(hook, dict) else None
     with suppress(ValueError):
         if isinstance(command, str) and len(command) <= _LONGEST_LINE:

@@ -32,18 +32,21 @@ _MOST_INPUT, _MOST_TOKENS = 1 << 20, 600
 
 def answer_prompt(invocation: Invocation, index: Index = None) -> int:
     """Quote notes that answer the prompt on stdin, as Claude Code sends it; print nothing where none does."""
+    return answer_hook(lambda raw: out(notes_for(raw, invocation, index)))
+
+
+def answer_hook(answer: Callable[[bytes], None]) -> int:
+    """Answer the input on stdin in time, without messages, errors or a failing status."""
     exit_at_age(PROMPT_S)
-    text = ""
     # No output on stderr, also of native libraries: it would precede the user's own words.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with suppress(Exception):
-        text = notes_for(sys.stdin.buffer.read(_MOST_INPUT + 1), invocation, index)
-    out(text)
+        answer(sys.stdin.buffer.read(_MOST_INPUT + 1))
     return 0
 
 
 def notes_for(raw: bytes, invocation: Invocation, index: str | None, age_s: Callable[[], float] = process_age_s) -> str:
-    """Return a pack of notes that answer the JSON of a hook well; empty if none does.
+    """Return a pack of notes, not of sessions (they have the prompt), that answer the JSON of a hook; else empty.
 
     A warm process answers, or models of this one if its start left time to load them, or else words alone.
     """
@@ -55,7 +58,7 @@ def notes_for(raw: bytes, invocation: Invocation, index: str | None, age_s: Call
     (words, enough), answers = search, SimpleQueue[str]()
 
     def answer(mode: Mode) -> None:
-        request = SearchRequest(words, mode=mode, min_relevance=enough, expand=False)
+        request = SearchRequest(words, mode=mode, min_relevance=enough, expand=False, folder="/")
         request = replace(request, budget_ms=int(1000 * PROMPT_S), overhead_ms=int(1000 * age_s()))
         text = ""
         # As `query` does: a warm process answers if one runs.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from msgspec.structs import replace
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
@@ -158,11 +159,11 @@ def _serve_http(
     watches: bool,
     announce: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve in the foreground until a signal ends this process; `announce` gets the address, else stderr."""
+    """Serve clients in any folder until a signal ends this process; `announce` gets the address, else stderr."""
     from qmd.plugins.mcp.http_server import run_server
 
     files = server_files(locations.cache, locations.stem)
-    index = invocation.serve(locations)
+    index = invocation.serve(replace(locations, cwd=Path("/")))
     if running_server(files) is None:
         with contextlib.suppress(OSError):
             write_pid(files)
@@ -180,7 +181,7 @@ def _serve_commands(invocation: Invocation, locations: Locations) -> int:
     """Run as the warm process that a command started: without port and pid file, until it is idle."""
     from qmd.plugins.mcp.http_server import run_server
 
-    run_server(invocation.serve(locations), locations, invocation.environ)
+    run_server(invocation.serve(replace(locations, cwd=Path("/"))), locations, invocation.environ)
     end_process()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from msgspec import json
+from msgspec.structs import replace
 
 import qmd
 from qmd import errors
@@ -100,7 +101,7 @@ class RemoteIndex(Index):
         record = read_record(self._files)
         response = None
         if record is not None and record.answers(self._whole_environ):
-            response = _ask(record, request, listener)
+            response = _ask(record, replace(request, folder=request.folder or str(self._locations.cwd)), listener)
         if response is not None:
             return response
         response = super().search(request, listener)

@@ -395,7 +395,7 @@ def test_one_command_leaves_a_group_and_the_others_stay_with_their_comments(qmd:
 
 def test_on_windows_paths_with_blanks_are_quoted_for_the_shell_of_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "win32")
-    entry = entry_for("claude", "a b", {"INDEX_PATH": "C:\\My notes\\x.sqlite"}, is_hook=True)
+    entry = entry_for("claude", "a b", {"INDEX_PATH": "C:\\My notes\\x.sqlite"}, hook="prompt")
     assert isinstance(entry.value, list) and isinstance(entry.value[0], dict)
     [hook] = entry.value[0]["hooks"]
     assert 'My notes/x.sqlite" ' in hook["command"] and hook["command"].endswith(' --index "a b" hook prompt')
@@ -419,6 +419,20 @@ def test_the_hook_joins_the_hooks_that_are_there(qmd: Qmd, home: Path) -> None:
     file.write_text('{"hooks": {"UserPromptSubmit": {"a": 1}}}')
     assert "no list" in qmd("install", "claude", "--hook", "--yes").err
     assert "no prompt hook" in qmd("install", "zed", "--hook").err
+
+
+def test_the_session_hook_comes_and_goes_without_the_others(qmd: Qmd, home: Path) -> None:
+    file = home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text('{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "mine"}]}]}}')
+    assert qmd("install", "claude", "--hook", "--yes").status == 0
+    before = json.loads(file.read_text())
+    for option in (("--hook=session",), ("--hook", "session")):
+        assert qmd("install", *option, "claude", "--yes").status == 0
+        ends = [one["hooks"][0]["command"][-12:] for one in json.loads(file.read_text())["hooks"]["SessionStart"]]
+        assert ends == ["mine", "hook session"]
+    assert qmd("install", "claude", "--hook", "session", "--remove", "--yes").status == 0
+    assert json.loads(file.read_text()) == before and "hook prompt" in str(before)
 
 
 @needs_posix

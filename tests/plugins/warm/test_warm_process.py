@@ -25,6 +25,7 @@ from qmd.app.notices import Notices
 from qmd.conditions import Condition
 from qmd.config.paths import Locations, locate
 from qmd.errors import NotFoundError
+from qmd.plugins.histories import project_names
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
 from qmd.plugins.mcp.http_server import TimedServer, prompt_protocol
@@ -62,8 +63,9 @@ from qmd.records import (
 )
 from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import CancelledSearch, Listener
-from tests.plugins.serving import Loader
+from tests.plugins.serving import Loader, make_index
 from tests.processes import wait_until
+from tests.program import write_notes
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST = SearchRequest("rate limiter cache flushed", limit=3)
@@ -172,6 +174,20 @@ def test_a_server_that_asks_for_a_token_of_its_own_answers_commands_all_the_same
     with serving(index, locations, environ, token="s3cret"):
         assert ask().hits
     assert own_loader.loads == []
+
+
+def test_it_searches_the_sessions_of_the_project_in_which_the_command_runs(
+    loader: Loader, environ: Environ, ask: Ask, own_loader: Loader, tmp_path: Path
+) -> None:
+    (app := tmp_path / "app").mkdir()
+    index = make_index(tmp_path / "own.sqlite", app, loader)
+    sessions = tmp_path / ".claude/projects" / project_names(app)[0]
+    index.ensure_collections([write_notes(sessions, {"s.jsonl": "the cache is flushed"})])
+    index.update()
+    places = [locate(None, cwd, environ | {"INDEX_PATH": str(index.path)}) for cwd in (app, tmp_path)]
+    with serving(index, places[1], environ):
+        assert ([len(ask(place=place).hits) for place in places], own_loader.loads) == ([1, 0], [])
+        assert not command_index(places[0], environ, own_loader).search(replace(REQUEST, folder="/")).hits
 
 
 def test_searches_by_words_are_not_asked_for(
