@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import NotFoundError, UsageError
-from tests.benchmarks import bench_quality, compare_answers
+from tests.benchmarks import bench_quality, compare_answers, transcripts
 from tests.benchmarks.bootstrap import compare_runs
 from tests.benchmarks.judged import read_beir, read_qrels, read_run, write_run
 from tests.benchmarks.known_items import known_item_queries
@@ -146,3 +146,27 @@ def test_answers_are_compared_query_by_query_over_all_and_by_kind(
     assert "1.0000 -> 0.0000" in rows["bm25 typo success@1"]
     assert "better 0 worse 0" in rows["bm25 typo success@3"]
     assert "better 1 worse 1 of 2" in rows["bm25 all verdict_right"]
+
+
+def test_the_history_states_each_fact_in_one_session_and_its_questions_name_that_turn(tmp_path: Path) -> None:
+    places = transcripts.write_history(tmp_path)
+    texts = {path.relative_to(tmp_path).as_posix(): path.read_text("utf-8") for path in tmp_path.rglob("*.jsonl")}
+    for fact in transcripts.FACTS:
+        stated = json.dumps(fact.evidence, ensure_ascii=False)[1:-1]
+        assert [name for name, text in texts.items() if stated in text] == [places[fact.id].file], fact.id
+    facts = {fact.id: fact for fact in transcripts.FACTS}
+    questions = json.loads((Path(transcripts.__file__).parent / "questions/history.json").read_text("utf-8"))["queries"]
+    for one in questions:
+        if one["kind"] != "none":
+            place = places[one["fact"]]
+            assert (one["session"], one["turn"]) == (place.file, place.turn), one["id"]
+            assert one["evidence"] == [facts[one["fact"]].evidence]
+
+
+def test_the_history_is_the_same_in_every_run(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        transcripts.write_history(tmp_path / name)
+    files = list((tmp_path / "one").rglob("*.jsonl"))
+    assert len(files) > len(transcripts.SESSIONS)
+    for path in files:
+        assert path.read_bytes() == (tmp_path / "other" / path.relative_to(tmp_path / "one")).read_bytes()
