@@ -13,11 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_QMD = 56_580
-MOST_LINES_OF_CORE = 34_290
+MOST_LINES_OF_QMD = 56_960
+MOST_LINES_OF_CORE = 34_345
 """Of all packages but plug-ins."""
 
-MOST_LINES_OF_TESTS = 48_300
+MOST_LINES_OF_TESTS = 49_000
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 SUMS = ("core", "qmd", "tests", "long tests")
