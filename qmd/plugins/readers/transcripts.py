@@ -27,7 +27,7 @@ _NOISE = re.compile(
     r"|environment_context|user_instructions|permissions instructions|turn_aborted|recommended_plugins|INSTRUCTIONS)>"
     r"(?:[^<]++|<(?!/?\1\b))*+</\1>|</?(?:command-args|bash-input)>|\[Request interrupted by user[^]\n]{0,40}\]"
     r"|\A\s*+(?:(?:Caveat: The messages below|# AGENTS\.md instructions)(?s:.*)|# (?:Context from my|Files mentioned)"
-    r"(?s:.*?)## My request for Codex:|(?:[A-Z][^\n]{3,80}\n){1,8}Output:\n)"
+    r"(?s:.*?)## My request for Codex:)"
 )
 _SECRET = re.compile(
     r"(?:(?<![\w-])|(?<=\\[nrt]))(?:A(?:KI|SI)A[0-9A-Z]{16}(?![0-9A-Z])|(?:gh[opsur]|github_pat|npm|hf)_\w{20,}+"
