@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_QMD = 56_960
+MOST_LINES_OF_QMD = 56_965
 MOST_LINES_OF_CORE = 34_345
 """Of all packages but plug-ins."""
 

@@ -29,6 +29,7 @@ _NOISE = re.compile(
     r"|\A\s*+(?:(?:Caveat: The messages below|# AGENTS\.md instructions)(?s:.*)|# (?:Context from my|Files mentioned)"
     r"(?s:.*?)## My request for Codex:)"
 )
+"""Parts of a prompt that programs add."""
 _SECRET = re.compile(
     r"(?:(?<![\w-])|(?<=\\[nrt]))(?:A(?:KI|SI)A[0-9A-Z]{16}(?![0-9A-Z])|(?:gh[opsur]|github_pat|npm|hf)_\w{20,}+"
     r"|sk-(?=[A-Za-z_-]{0,80}\d)[\w-]{16,}+|xox[a-z]-[\w-]{10,}+|AIza[\w-]{30,}+|glpat-[\w-]{16,}+|[rs]k_(?:live|test)_"
@@ -39,6 +40,8 @@ _SECRET = re.compile(
     r"[\\\"'\]]{0,3}\s{0,2}[:=]{1,2}>?\s{0,2}\\?[\"'`]?(?:(?:bearer|basic|token) {1,2})?|bearer {1,2}))(?![$<{%])"
     r"(?:(?<=[\"'`=])|(?=[^\s\"'`]{0,60}\d)(?=[^\s\"'`]{0,60}[A-Za-z]))[^\s\"'`\\,;&<>(){}\[\]$]{8,}+(?![(\[])"
 )
+"""In this order: keys of AWS, GitHub, npm, Hugging Face, OpenAI, Anthropic, Slack, Google, GitLab and Stripe, JSON web
+tokens; private keys; passwords in addresses; values of names such as `api_key`."""
 _FRONT = re.compile(
     r"---\n((?:[a-z]++: [^\n]*+\n)*?agent: (?:claude-code|codex)\n(?:[a-z]++: .*+\n)*+)---\n|(?=## turn\d)"
 )
