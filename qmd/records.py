@@ -202,8 +202,6 @@ class Query(Struct, frozen=True):
     intent: str | None = None
     scope: Scope = Scope()
     sort: Sort = "relevance"
-    folder: str = "/"
-    """Real folder of the client: a search without collections includes the sessions of its project."""
 
 
 NameKind = Literal["file", "title", "alias"]

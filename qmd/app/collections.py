@@ -85,8 +85,9 @@ def ensure_collection(
         from qmd.plugins.histories import history_name
 
         history = history_name(path)
-        pattern, settings = pattern or (history and HISTORY), {"includeByDefault": False} if history else None
-        mask = pattern or (choose_mask(path, gitignore=gitignore) if chooses_mask else DEFAULT_PATTERN)
+        mask = pattern or (HISTORY if history else None)
+        mask = mask or (choose_mask(path, gitignore=gitignore) if chooses_mask else DEFAULT_PATTERN)
+        settings = {"includeByDefault": False if history else None}
         _refuse_empty(Collection("", path, mask, gitignore=gitignore))
         check_name(new := name or _free_name(config, path, history))
         if config.collection(new) is not None:

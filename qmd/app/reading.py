@@ -72,14 +72,14 @@ class ReadingIndex(OpenedIndex):
             from qmd.config.saved import named_query
 
             request = replace(request, text=named_query(request.text, self._locations.config_dir))
-        parsed = replace(read_query(request), folder=request.folder or str(self._locations.cwd))
+        parsed, request = read_query(request), replace(request, folder=request.folder or str(self._locations.cwd))
         roles = roles_of(request, parsed)
         try:
             with self._request(listener, self._models_line if roles else self._words_line) as (reader, deadline):
-                searched = select_collections(parsed, request.collections, reader.collections())
+                searched = select_collections(parsed, request, reader.collections())
                 # A budget in milliseconds leaves no time to look for changed files.
                 state = self._refresher.refresh(reader, searched) if request.budget_ms is None else Freshness()
-                resolved, warnings = resolve(parsed, request.collections, reader)
+                resolved, warnings = resolve(parsed, request, reader)
                 missing, limit = self._refresher.missing_folders(reader), request.limit + request.start
                 paged = replace(request, limit=limit + len(request.seen), missing=tuple(missing))
                 response = mark_missing(self._run(reader, resolved, paged, roles, deadline), missing)

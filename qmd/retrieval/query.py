@@ -107,20 +107,20 @@ def roles_of(request: SearchRequest, query: Query) -> frozenset[Role]:
     return frozenset(role for role, is_needed in is_used.items() if is_needed)
 
 
-def select_collections(query: Query, names: Sequence[str], known: Sequence[Collection]) -> tuple[str, ...] | None:
+def select_collections(query: Query, request: SearchRequest, known: Sequence[Collection]) -> tuple[str, ...] | None:
     """Return the collections of a search; None for all.
 
-    `names` are those that the caller asks for, and a `collection:` filter in the query may only narrow them. Without
-    `names`, the filter alone selects, and reaches collections that are not searched by default.
+    The caller asks for those of the request, and a `collection:` filter in the query may only narrow them. Without
+    them, the filter alone selects, and reaches collections that are not searched by default.
     """
-    named = query.scope.collections
+    names, named = request.collections, query.scope.collections
     if not names and named is not None:
         return named
     own: Names[str] = ()
     if any(one.pattern == HISTORY for one in known):
         from qmd.plugins.histories import project_names
 
-        own = project_names(Path(query.folder))
+        own = project_names(Path(request.folder or "/"))
     searched = tuple(dict.fromkeys(names)) or tuple(
         one.name for one in known if one.include_by_default or (one.pattern == HISTORY and one.path.name in own)
     )
@@ -128,19 +128,19 @@ def select_collections(query: Query, names: Sequence[str], known: Sequence[Colle
     return None if is_all else intersect_scopes(Scope(searched), Scope(named)).collections
 
 
-def resolve(query: Query, names: Sequence[str], reader: IndexReader) -> tuple[Query, tuple[str, ...]]:
+def resolve(query: Query, request: SearchRequest, reader: IndexReader) -> tuple[Query, tuple[str, ...]]:
     """Return the query with its scope in an index, and warnings about it; see `select_collections`.
 
     Raises:
-        NotFoundError: A collection in `names` does not exist; the hint has the nearest name.
+        NotFoundError: A collection of the request does not exist; the hint has the nearest name.
     """
-    known, fields, named = reader.collections(), None, query.scope.collections
+    known, fields, names, named = reader.collections(), None, request.collections, query.scope.collections
     has_conditions = any(isinstance(one, FieldFilter) for one in query.scope.filters)
     if has_conditions or any(map(names_fields, _searchable_texts(query))):
         fields = reader.field_names()
         query = take_field_filters(query, fields)
-    selected = select_collections(query, names, known)
-    query = replace(query, scope=replace(query.scope, collections=selected), folder="/")
+    selected = select_collections(query, request, known)
+    query = replace(query, scope=replace(query.scope, collections=selected))
     notes = (
         () if fields is None else tuple(explain_unknown_fields(_searchable_texts(query), query.scope.filters, fields))
     )

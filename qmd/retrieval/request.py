@@ -28,6 +28,7 @@ class SearchRequest(Struct, frozen=True):
     collections: tuple[str, ...] = ()
     """Collections to search; empty = those that the query names, else those that are searched by default."""
     folder: str | None = None
+    """Real folder of the client, whose project's sessions are searched by default; None = that of the index."""
     intent: str | None = None
     """Purpose of the answer."""
     limit: int = 10

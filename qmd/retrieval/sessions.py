@@ -17,6 +17,7 @@ from qmd.ingest.outline import kind_of, read_outline
 from qmd.records import Hit, Mention, Scope, StoredDocument
 from qmd.retrieval.layout import SUMMARY, Layout
 from qmd.retrieval.matching import fold
+from qmd.retrieval.references import form_of_place
 from qmd.store.base import IndexReader
 from qmd.store.sqlite.schema import indexed_form
 
@@ -31,7 +32,7 @@ FEW = 11
 DAYS, SESSIONS, HEADINGS, NOTES, CHARACTERS = 4, 8, 500, 1_000, 1_000_000
 """Days of one meeting, over a weekend, and limits of reading. In the next meeting 9 of 15 single facts have a place."""
 
-_NO_ITEM = rf"{SUMMARY}|(?:turn\d|opening|attend|participants|present$|agenda|anwesen|teilnehm|tagesordnung)"
+_NO_ITEM = rf"{SUMMARY}|(?:opening|attend|participants|present$|agenda|anwesen|teilnehm|tagesordnung)"
 _MARK = r"\b(?:cont(?:in\w+|'?d)?|part|pt|revisit\w*|redux|follow[- ]?up|fortsetzung|suite|seguito|vervolg)\b"
 _NO_MATTER = rf"(?i)\A\s*\d{{1,2}}(?:\.\w*)*\s|[(\[][^()\[\]]*{_MARK}[^()\[\]]*[)\]]|{_MARK}|(?-i:(?<=[a-z])(?=[A-Z]))"
 
@@ -50,7 +51,8 @@ def add_continuations(reader: IndexReader, hits: Sequence[Hit]) -> tuple[Hit, ..
 
 def _find_next(reader: IndexReader, hit: Hit) -> Mention | None:
     path, day = hit.document.path, hit.document.date or ""
-    item = next((one for one in reversed(hit.passage.heading_trail) if not re.match(_NO_ITEM, one)), "")
+    trail, place = reversed(hit.passage.heading_trail), kind_of(path).place or None
+    item = next((one for one in trail if not re.match(_NO_ITEM, one) and form_of_place(one) != place), "")
     # A note whose path does not name its day is not the minutes of that day.
     if not item or len(day) < 10 or not re.search(rf"(?s){day[:4]}.*?{int(day[8:])}(?!\d)", path):
         return None

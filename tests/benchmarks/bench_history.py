@@ -26,7 +26,7 @@ import os
 import resource
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -38,12 +38,12 @@ from msgspec import Struct
 
 import qmd
 from qmd.app.index import Index
+from qmd.masks import HISTORY
 from qmd.plugins.pack.packing import pack
 from qmd.retrieval.request import SearchRequest
 from qmd.retrieval.trace import Listener
 from tests.benchmarks.answers import holds_any
-from tests.benchmarks.bench_tokens import difference
-from tests.benchmarks.metrics import average
+from tests.benchmarks.bootstrap import report
 from tests.benchmarks.transcript_formats import Writer
 from tests.benchmarks.transcripts import FACTS, TODAY, write_history, write_plain
 
@@ -74,8 +74,7 @@ def questions(half: str) -> list[Question]:
 @contextmanager
 def opened(database: Path, folder: Path, *, raw: bool) -> Iterator[Index]:
     """Open an index of the sessions in a folder."""
-    suffix = ".txt" if raw else ".jsonl"
-    collection = {"path": str(folder), "pattern": f"**/*{suffix},!**/subagents/**"}
+    collection = {"path": str(folder), "pattern": HISTORY.replace(".jsonl", ".txt") if raw else HISTORY}
     environ = {**os.environ, "QMD_EMBED_MODEL": "built-in", "QMD_RERANK_MODEL": "built-in", "QMD_DAEMON": "0"}
     with qmd.open_index(database, config={"collections": {"sessions": collection}}, environ=environ) as index:
         yield index
@@ -163,7 +162,6 @@ class Cost(Struct):
 
     index: Index
     database: Path
-    megabytes: float
 
     def step(self, name: str, *, vectors: bool = False) -> None:
         """Update the index, compute vectors if wanted, and print a line."""
@@ -185,19 +183,14 @@ class Cost(Struct):
 
 def cost(n_sessions: int, size_kb: int, *, raw: bool, vectors: bool) -> None:
     """Print the cost of sessions, of finding nothing changed, and of one more turn."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made).resolve() / "history"
-        writers = [write_plain(folder, n, size_kb * 1_000) for n in range(n_sessions)]
-        if raw:
-            as_text(folder)
-        _print_cost(folder, writers, "all", raw=raw, vectors=vectors)
-    if not vectors:
+    runs = {"all": (n_sessions, vectors)} | ({} if vectors else {"sample": (min(SAMPLE, n_sessions), True)})
+    for name, (n, with_vectors) in runs.items():
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made).resolve() / "history"
-            writers = [write_plain(folder, n, size_kb * 1_000) for n in range(min(SAMPLE, n_sessions))]
+            writers = [write_plain(folder, number, size_kb * 1_000) for number in range(n)]
             if raw:
                 as_text(folder)
-            _print_cost(folder, writers, "sample", raw=raw, vectors=True)
+            _print_cost(folder, writers, name, raw=raw, vectors=with_vectors)
 
 
 def _print_cost(folder: Path, writers: Sequence[Writer], name: str, *, raw: bool, vectors: bool) -> None:
@@ -207,7 +200,7 @@ def _print_cost(folder: Path, writers: Sequence[Writer], name: str, *, raw: bool
     print(f"{name}: {len(paths)} sessions, {megabytes:.1f} MB")
     database = folder.with_name("index.sqlite")
     with opened(database, folder, raw=raw) as index:
-        costs = Cost(index, database, megabytes)
+        costs = Cost(index, database)
         costs.step("first index", vectors=vectors)
         costs.step("nothing changed", vectors=vectors)
         for position in (0, 1):  # one of Codex, one of Claude Code
@@ -234,16 +227,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         cost(*options.cost, raw=options.raw, vectors=options.vectors)
         return 0
     measured = ask(options.half, raw=options.raw, verbose=options.verbose)
-    _print(measured, json.loads(options.compare.read_text("utf-8")) if options.compare else {})
-    if options.save:
-        options.save.write_text(json.dumps(measured), "utf-8")
+    report(measured, options.compare, options.save)
     return 0
-
-
-def _print(measured: Mapping[str, Mapping[str, float]], old: Mapping[str, Mapping[str, float]]) -> None:
-    for name, values in sorted(measured.items()):
-        change = f"   {difference(old[name], values)}" if name in old else ""
-        print(f"{name:24} {average(list(values.values())):.3f}   ({sum(values.values()):g} of {len(values)}){change}")
 
 
 if __name__ == "__main__":

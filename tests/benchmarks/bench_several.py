@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -47,7 +47,8 @@ from qmd.retrieval.trace import Listener
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.answers import holds_any
-from tests.benchmarks.bench_tokens import Searched, difference
+from tests.benchmarks.bench_tokens import Searched
+from tests.benchmarks.bootstrap import report
 from tests.benchmarks.metrics import average
 
 AROUND = 3
@@ -163,16 +164,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for what, value in values.items():
                     for rows in (name, "all"):
                         measured.setdefault(f"{question.type} {what} {rows}", {})[question.id] = value
-    _print(measured, json.loads(options.compare.read_text("utf-8")) if options.compare else {})
-    if options.save:
-        options.save.write_text(json.dumps(measured), "utf-8")
+    report(measured, options.compare, options.save)
     return 0
-
-
-def _print(measured: Mapping[str, Mapping[str, float]], old: Mapping[str, Mapping[str, float]]) -> None:
-    for name, values in sorted(measured.items()):
-        change = f"   {difference(old[name], values)}" if name in old else ""
-        print(f"{name:40} {average(list(values.values())):.3f}   ({sum(values.values()):g} of {len(values)}){change}")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from qmd.retrieval.trace import Listener
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.answers import AnswerCase, holds_any, read_cases
-from tests.benchmarks.bootstrap import compare_runs
+from tests.benchmarks.bootstrap import difference
 from tests.benchmarks.metrics import average
 
 WITHIN = (300, 1_000, 3_000)
@@ -151,12 +151,6 @@ def line_of(name: str, found: Mapping[str, Mapping[str, float]]) -> str:
     first = average(list(found["file"].values()))
     tokens = statistics.median(found["tokens"].values())
     return f"{name:32} {shares}   file first {first:.3f}   {tokens:.0f} tokens   ({len(found['file'])})"
-
-
-def difference(old: Mapping[str, float], new: Mapping[str, float]) -> str:
-    """Return the change of one measure, with its interval."""
-    c = compare_runs(old, new)
-    return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}, {c.better} better, {c.worse} worse"
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -55,3 +57,22 @@ def compare_runs(old: Mapping[str, float], new: Mapping[str, float], seed: int =
         better=sum(difference > 0 for difference in differences),
         worse=sum(difference < 0 for difference in differences),
     )
+
+
+def difference(old: Mapping[str, float], new: Mapping[str, float]) -> str:
+    """Return the change of one measure, with its interval."""
+    c = compare_runs(old, new)
+    return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}, {c.better} better, {c.worse} worse"
+
+
+def report(measured: Mapping[str, Mapping[str, float]], compared: Path | None, saved: Path | None) -> None:
+    """Print the mean of each measure and its change since the run in `compared`, and write this run to `saved`.
+
+    `measured` is measure → question → value.
+    """
+    old = json.loads(compared.read_text("utf-8")) if compared else {}
+    for name, values in sorted(measured.items()):
+        change = f"   {difference(old[name], values)}" if name in old else ""
+        print(f"{name:40} {average(list(values.values())):.3f}   ({sum(values.values()):g} of {len(values)}){change}")
+    if saved:
+        saved.write_text(json.dumps(measured), "utf-8")

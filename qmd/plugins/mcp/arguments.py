@@ -93,7 +93,8 @@ def check_arguments(
         UsageError: An argument is missing, unknown, of the wrong type, or given twice with different values. With
             `ignored`, a line about each of the first unknown arguments is added there instead.
     """
-    known, names = _known_names(arguments), [argument.name for argument in arguments]
+    names = [argument.name for argument in arguments]
+    known = {_folded(other): one for one in arguments for other in (*ALIASES.get(one.name, "").split(), one.name)}
     values: dict[str, object] = {}
     for name, value in given.items():
         _check_string("name of an argument", name)
@@ -108,11 +109,6 @@ def check_arguments(
     if missing := [argument.name for argument in arguments if argument.required and argument.name not in values]:
         raise UsageError(f"{missing[0]}: required")
     return {argument.name: values.get(argument.name, argument.default) for argument in arguments}
-
-
-def _known_names(arguments: Sequence[ToolArgument]) -> dict[str, ToolArgument]:
-    known = {other: one for one in arguments for other in ALIASES.get(one.name, "").split()}
-    return known | {_folded(one.name): one for one in arguments}
 
 
 def _folded(name: str) -> str:

@@ -61,7 +61,7 @@ def outline_transcript(text: str) -> Outline:
 
 
 def read_transcript(path: str, raw: bytes) -> Decoded:
-    """Return the turns of a session below front matter, which alone changes when a file grows; other text as it is."""
+    """Return the turns of a session below front matter; other text as it is. A session that grows keeps its turns."""
     agent = next(filter(None, map(_agent_of, map(_parsed, islice(BytesIO(raw), _SAMPLED)))), "")
     if not agent:
         return decode_text(path, raw)
