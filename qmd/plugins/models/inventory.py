@@ -95,7 +95,8 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
     folder = model_path(record, models_dir)
     manifest = read_manifest(folder)
     if record.tier == "built-in":
-        manifest = Manifest(record.repository, None, (*record.files, *(item.weights for item in record.formats)))
+        more = filter(lambda file: (folder / file.path).is_file(), filter(None, [record.pieces]))
+        manifest = Manifest(record.repository, None, (*record.files, *more, *(item.weights for item in record.formats)))
     expected = {file.path: file for file in expected_files(record, folder, manifest)}
     listed = {file.path: file for file in manifest.files} if manifest else {}
     for form in prepared_forms(record, folder):
