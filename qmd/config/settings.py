@@ -21,7 +21,7 @@ _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
 AUTO_EMBED_KEY = "auto_embed"
 MODEL_OPTIONS = (
-    *(f"embed.{name}" for name in ("query_prompt", "document_prompt", "dim", "threads")),
+    *(f"embed.{name}" for name in ("query_prompt", "document_prompt", "dim", "max_tokens", "threads")),
     *("rerank.context", "generate.context", "generate.max_tokens"),
     *("rerank_form", "generate_form", "threads", "gpu_layers"),
 )

@@ -16,7 +16,7 @@ from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, EngineProvider, Engines, Expander, Reranker, engine_provider
 from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, MULTILINGUAL, locate_builtin
-from qmd.inference.models.catalogue import advice_on, find_model, full_model, is_gguf_address
+from qmd.inference.models.catalogue import advice_on, chunk_tokens, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
@@ -107,7 +107,7 @@ def _fetched(record: ModelRecord, settings: EngineSettings) -> ModelChoice:
 
 def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord:
     """Return the record of a user's own folder: of the model that it is named after, else by its files."""
-    overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
+    overrides = replace(settings.embed_overrides, max_tokens=None) if role == "embed" else EmbedOverrides()
     known = find_model(folder.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
     if known is not None and known is not MULTILINGUAL:
         return known
@@ -158,7 +158,7 @@ def identify_embedder(settings: EngineSettings, name: str = "") -> EmbedderIdent
 
     try:
         choice = choose_model(replace(settings, embed=name or settings.embed), "embed")
-        record, folder = choice.record or MINILM, choice.folder or locate_builtin()
+        record, folder = _with_chunks(choice.record or MINILM, settings), choice.folder or locate_builtin()
         weights = choose_weights(folder, record, allow_gpu=False)
         if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
             return None
@@ -225,14 +225,15 @@ class _Loading:
         return FallbackEngine(lambda with_gpu: open_with(choice, settings if with_gpu else without))
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
-        """Open the built-in reranker, on the encoder of `embedder` if that is the built-in model."""
+        """Open the built-in reranker, on the encoder of `embedder` if that is MiniLM, the one that it reads with."""
         from qmd.inference.engines.bulk_embedding import BulkEmbedder
         from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
         from qmd.inference.engines.maxsim import MaxSimReranker
 
         if isinstance(embedder, BulkEmbedder):
             embedder = embedder.inner
-        if not isinstance(embedder, OnnxEmbedder) or embedder.description.tier != BUILT_IN:
+        # With the vectors of the multilingual model it ranked English notes no better, at twice the cost.
+        if not isinstance(embedder, OnnxEmbedder) or embedder.record.repository != MINILM.repository:
             embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.threads_for("embed"))
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
@@ -258,7 +259,7 @@ def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) 
     from qmd.inference.engines.embedder import load_embedder
     from qmd.inference.runtime.gpu_memory import load_driver
 
-    gpu, threads = settings.gpu_use("embed"), settings.threads_for("embed")
+    gpu, threads, record = settings.gpu_use("embed"), settings.threads_for("embed"), _with_chunks(record, settings)
     load = partial(load_embedder, folder, record, threads=threads, gpu=gpu)
     inner = load(allow_gpu=settings.gpu_allowed)
     if not settings.gpu_allowed or load_driver() is None:
@@ -272,6 +273,12 @@ def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) 
         return inner
     path = folder / record.batches.path
     return BulkEmbedder(inner, lambda: open_batches(path, replace(gpu, needs_fp32=True)), lambda: inner)
+
+
+def _with_chunks(record: ModelRecord, settings: EngineSettings) -> ModelRecord:
+    """Return a record with the length of chunks that is set, as far as the model's context permits."""
+    most = settings.embed_overrides.max_tokens
+    return replace(record, max_tokens=chunk_tokens(record.context, record.document_prompt, most)) if most else record
 
 
 def _shown(settings: EngineSettings, role: Role) -> str:

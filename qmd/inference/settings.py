@@ -35,6 +35,7 @@ OPTION_VARIABLES: Mapping[str, str] = {
     "embed.query_prompt": "QMD_EMBED_QUERY_PROMPT",
     "embed.document_prompt": "QMD_EMBED_DOCUMENT_PROMPT",
     "embed.dim": "QMD_EMBED_DIM",
+    "embed.max_tokens": "QMD_EMBED_MAX_TOKENS",
     "embed.threads": "QMD_EMBED_PARALLELISM",
     "rerank.context": "QMD_RERANK_CONTEXT_SIZE",
     "generate.context": "QMD_EXPAND_CONTEXT_SIZE",
@@ -104,10 +105,11 @@ class EngineSettings(Struct, frozen=True):
         """Overrides for the user's own embedding model. An empty prompt means none.
 
         Raises:
-            ModelError: `dim` is no whole number above 0.
+            ModelError: `dim` or `max_tokens` is no whole number, or too small or large.
         """
-        dim = self.number("embed.dim", 1, 1 << 16)
-        return EmbedOverrides(self.option_value("embed.query_prompt"), self.option_value("embed.document_prompt"), dim)
+        dim, max_tokens = self.number("embed.dim", 1, 1 << 16), self.number("embed.max_tokens", 16, 1 << 16)
+        query_prompt, document_prompt = map(self.option_value, ("embed.query_prompt", "embed.document_prompt"))
+        return EmbedOverrides(query_prompt, document_prompt, dim, max_tokens)
 
     def option_value(self, option: str) -> str | None:
         """Return an option of the configuration, else of the environment, by its variable or its own name."""

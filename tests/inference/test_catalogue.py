@@ -128,9 +128,12 @@ def test_without_downloads_the_built_in_tier_answers_silently(tmp_path: Path) ->
     assert engines.notes == ()
 
 
+@pytest.mark.parametrize("env", [{}, {"QMD_EMBED_MAX_TOKENS": "100"}], ids=repr)
 @pytest.mark.parametrize("asked", ["auto", "built-in", str(locate_builtin())])
-def test_an_embedder_is_told_from_its_files_as_it_calls_itself_once_it_is_open(tmp_path: Path, asked: str) -> None:
-    settings = EngineSettings(tmp_path, embed=asked)
+def test_an_embedder_is_told_from_its_files_as_it_calls_itself_once_it_is_open(
+    tmp_path: Path, asked: str, env: dict[str, str]
+) -> None:
+    settings = EngineSettings(tmp_path, embed=asked, env=env)
     opened = load_engines(settings, ["embed"]).embedder
     assert opened is not None
     assert identify_embedder(settings) == EmbedderIdentity(opened.description, opened.fingerprint)

@@ -19,6 +19,8 @@ MAX_CONTEXT = 1024
 """Most tokens of one run, even if the makers allow more: a chunk with its title and prompt is shorter, and longer
 windows blur the meaning of one passage, in a time that grows by the square."""
 _MAX_CHUNK = 480
+"""With multilingual-e5-small, chunks of 110, 240, 478 tokens: mean MRR of six vaults .834, .801, .782 by vectors
+and .882, .878, .874 by `query`; mean nDCG@10 of cacm, cranfield and nlcmd .531, .525, .532. 110 doubles the vectors."""
 _TITLE_TOKENS = 32
 """Tokens reserved for the title and special tokens in front of a chunk."""
 _CHARACTERS_A_TOKEN = 4
@@ -178,10 +180,10 @@ def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
     return next((known for known in FAMILIES if model_type and known.model_type == model_type), None)
 
 
-def chunk_tokens(context: int, document_prompt: str) -> int:
-    """Return the token budget of a chunk's body in a run of `context` tokens."""
+def chunk_tokens(context: int, document_prompt: str, most: int | None = None) -> int:
+    """Return the token budget of a chunk's body, at most `most`, in a run of `context` tokens."""
     reserved = _TITLE_TOKENS + len(document_prompt) // _CHARACTERS_A_TOKEN
-    return max(16, min(_MAX_CHUNK, context - reserved))
+    return max(16, min(most or _MAX_CHUNK, context - reserved))
 
 
 JINA_ZH = ModelRecord(

@@ -36,7 +36,7 @@ def encoder_fingerprint(folder: Path, record: ModelRecord, weights: Path) -> str
     prompts = (record.document_prompt, record.query_prompt)
     further = () if record.rules is None else record.rules.computed
     computed = (_VERSION, record.pooling, prompts, record.max_tokens, record.context, *further)
-    if record is MULTILINGUAL:
+    if record.tier == MULTILINGUAL.tier and record.name == MULTILINGUAL.name:
         # Its table is in another file than its graph; hashing its tokenizer whole would double the time of this.
         return sampled_digest(weights, repr(computed), *(sampled_digest(folder / file.path) for file in record.files))
     return sampled_digest(weights, repr(computed), (folder / "tokenizer.json").read_bytes())

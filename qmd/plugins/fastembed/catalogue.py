@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from qmd.errors import ModelError, NotFoundError, nearest_name
-from qmd.inference.models.catalogue import find_family
+from qmd.inference.models.catalogue import chunk_tokens, find_family
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.settings import ENV_STEMS, WORK
@@ -30,8 +30,6 @@ _SEE_ALL = "see: qmd models list --available"
 
 _LONGEST_WINDOW = 512
 """Tokens of one run: longer windows blur the meaning of a passage and cost time by the square."""
-TITLE_TOKENS = 32
-"""Tokens reserved for the prompt, the title and special tokens around a chunk's body."""
 
 _LANGUAGES: Mapping[str, str] = {"english": "en", "chinese": "zh", "german": "de", "spanish": "es"}
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {"en": ("LATIN",), "de": ("LATIN",), "es": ("LATIN",), "zh": ("CJK", "LATIN")}
@@ -133,7 +131,7 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
         formats=(ModelFormat(Path(weights).suffix.lstrip("."), ModelFile(weights), "cpu"),),
         files=tuple(map(ModelFile, (*_FILES, *more))),
         context=context,
-        max_tokens=max(16, context - TITLE_TOKENS),
+        max_tokens=chunk_tokens(context, "", context),
         dim=listed.get("dim"),
         document_prompt=known.document_prompt if known else "",
         query_prompt=known.query_prompt if known else "",

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.embedder import TokenizedEmbedder, check_dim
+from qmd.inference.models.catalogue import chunk_tokens
 from qmd.inference.models.weights import sampled_digest
-from qmd.inference.records import ModelRecord, Vectors
+from qmd.inference.records import EmbedOverrides, ModelRecord, Vectors
 from qmd.inference.runtime.parallel import map_bounded
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.fastembed.catalogue import TITLE_TOKENS
 from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed
 
 
@@ -23,24 +23,24 @@ class FastembedEmbedder(TokenizedEmbedder):
     """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts.
 
     Args:
-        kept_dim: Leading values of a vector that are kept; None for all.
+        overrides: The user's number of values of a vector that are kept, and length of chunks.
         prompts_from: Source of the prompts of queries and documents.
     """
 
     def __init__(
-        self, model: OpenModel, fingerprint: str, kept_dim: int | None = None, prompts_from: str = "its makers"
+        self, model: OpenModel, fingerprint: str, overrides: EmbedOverrides, prompts_from: str = "its makers"
     ) -> None:
         super().__init__(model.record, model.tokenizer)
         self._model = model
         self.session = model.session
         self.fingerprint = fingerprint
         """Over weights, tokenizer, prompts, window, and fastembed's class and version, which decide the pooling."""
-        self.max_tokens = max(16, model.context - TITLE_TOKENS)
+        self.max_tokens = chunk_tokens(model.context, "", overrides.max_tokens or model.context)
         self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
         self.full_dim = len(self._run(model.own.passage_embed, ["a"])[0])
-        self.dim = kept_dim or self.full_dim
+        self.dim = overrides.dim or self.full_dim
         prompts = f"query {self.record.query_prompt!r}, document {self.record.document_prompt!r} ({prompts_from})"
-        cut = f", the first {self.dim} dimensions" if kept_dim else ""
+        cut = f", the first {self.dim} dimensions" if overrides.dim else ""
         self.handling = (
             f"pooling: fastembed's {type(model.own).__name__}{cut}",
             f"prompts: {prompts if self.record.query_prompt or self.record.document_prompt else 'none'}",
@@ -100,9 +100,10 @@ def load_fastembed_embedder(folder: Path, record: ModelRecord, settings: EngineS
         (record.document_prompt, record.query_prompt),
         model.context,
         overrides.dim,
+        *filter(None, [overrides.max_tokens]),
     )
     tokenizer = (folder / "tokenizer.json").read_bytes()
     fingerprint = sampled_digest(folder / record.formats[0].weights.path, record.name, repr(computed), tokenizer)
-    embedder = FastembedEmbedder(model, fingerprint, overrides.dim, "your settings" if own_prompts else "its makers")
+    embedder = FastembedEmbedder(model, fingerprint, overrides, "your settings" if own_prompts else "its makers")
     check_dim(record.name, embedder.full_dim, record.dim, overrides.dim)
     return embedder

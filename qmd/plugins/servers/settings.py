@@ -55,8 +55,7 @@ def remote_settings(
 
     Args:
         model: The requested model: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
-        env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`,
-            `QMD_EMBED_MAX_TOKENS`.
+        env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`.
 
     Raises:
         ModelError: A server without a model's name, or an invalid number.
@@ -80,7 +79,7 @@ def remote_settings(
         api_key=key.strip() if key else None,
         is_offline=is_on(env.get("QMD_OFFLINE")),
         timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or _TIMEOUT_S,
-        max_tokens=int((_positive(env, "QMD_EMBED_MAX_TOKENS") if role == "embed" else None) or _MAX_TOKENS),
+        max_tokens=overrides.max_tokens or _MAX_TOKENS,
         dim=overrides.dim,
         document_prompt=overrides.document_prompt or "",
         query_prompt=overrides.query_prompt or "",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.base import Engines, Reranker
 from qmd.inference.loader import load_engines
-from qmd.inference.records import Role
+from qmd.inference.records import EmbedOverrides, Role
 from qmd.inference.settings import ENV_STEMS, EngineSettings
 from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, fastembed_record, find_fastembed
 from qmd.plugins.fastembed.embedders import FastembedEmbedder
@@ -115,11 +115,17 @@ def test_documents_get_fastembeds_vectors_and_queries_those_with_a_prompt(engine
 
 
 def test_the_users_prompts_and_size_go_before_the_makers(models_dir: Path, engines: Engines) -> None:
-    options = {"embed.query_prompt": "", "embed.document_prompt": "note: ", "embed.dim": "100"}
+    options = {
+        "embed.query_prompt": "",
+        "embed.document_prompt": "note: ",
+        "embed.dim": "100",
+        "embed.max_tokens": "64",
+    }
     settings = EngineSettings(models_dir, embed=EMBEDDER, options=options)
     embedder = load_engines(settings, ["embed"]).embedder
     assert embedder is not None and engines.embedder is not None
     assert embedder.fingerprint != engines.embedder.fingerprint
+    assert embedder.max_tokens == 64
     direct = _direct(TextEmbedding, EMBEDDER, models_dir)
     expected = np.array(list(direct.embed([f"note: {TEXTS[0]}", QUERY])))[:, :100]
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -168,7 +174,7 @@ def test_on_a_gpu_texts_share_padded_runs_and_get_the_same_vectors_and_scores(mo
     here, there = models[EMBEDDER]
     assert [len(run) for run in here.runs(texts)] == [1] * 5
     assert list(there.runs(texts)) == [[3, 4, 0, 2, 1]]
-    vectors = [FastembedEmbedder(model, "0").embed_documents(texts) for model in (here, there)]
+    vectors = [FastembedEmbedder(model, "0", EmbedOverrides()).embed_documents(texts) for model in (here, there)]
     assert np.allclose(vectors[0], vectors[1], atol=1e-5)
     for name, scorer in ((CROSS_ENCODER, pair_scorer), (LATE, late_scorer)):
         scores = [_scores(FastembedReranker(model, scorer), texts) for model in models[name]]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import load_embedder
-from qmd.inference.loader import identify_embedder, load_engines
+from qmd.inference.loader import choose_model, identify_embedder, load_engines
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.models.catalogue import JINA_ZH
 from qmd.inference.models.weights import encoder_fingerprint
@@ -254,6 +254,22 @@ def test_a_size_that_the_model_does_not_have_is_refused(tmp_path: Path, dim: str
     assert said in refused(make_folder(tmp_path / "x"), QMD_EMBED_DIM=dim)
 
 
+@pytest.mark.parametrize(("asked", "got"), [("64", 64), ("9000", 480)])
+def test_chunks_have_the_length_asked_for_as_far_as_the_model_reads_them(tmp_path: Path, asked: str, got: int) -> None:
+    assert opened(make_folder(tmp_path / "x"), QMD_EMBED_MAX_TOKENS=asked).max_tokens == got
+
+
+@pytest.mark.parametrize("asked", ["15", "many", "1.5"])
+def test_a_length_of_chunks_that_makes_no_sense_is_refused(tmp_path: Path, asked: str) -> None:
+    assert f"'{asked}', expected 16 to 65536" in refused(make_folder(tmp_path / "x"), QMD_EMBED_MAX_TOKENS=asked)
+
+
+def test_a_folder_called_like_a_model_of_the_catalogue_stays_that_model_with_other_chunks(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / JINA_ZH.name)
+    choices = [choose_model(settings_of(folder, **env), "embed") for env in ({}, {"QMD_EMBED_MAX_TOKENS": "64"})]
+    assert [choice.record for choice in choices] == [JINA_ZH] * 2
+
+
 def test_the_fingerprints_of_the_catalogues_models_stay_what_they_were(tmp_path: Path) -> None:
     builtin = locate_builtin()
     assert encoder_fingerprint(builtin, MINILM, builtin / "model.onnx") == "1e8f9a6f91ee0dac"
@@ -275,6 +291,7 @@ def test_whatever_changes_a_vector_changes_the_fingerprint(tmp_path: Path) -> No
         ({**plain, "tokenizer_config.json": {"add_eos_token": True, "eos_token": "<|endoftext|>"}}, {}),
         (plain, {"QMD_EMBED_DIM": "8"}),
         (plain, {"QMD_EMBED_QUERY_PROMPT": "other"}),
+        (plain, {"QMD_EMBED_MAX_TOKENS": "64"}),
     )
     found = set()
     for number, (files, env) in enumerate(variants):

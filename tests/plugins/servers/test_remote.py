@@ -322,10 +322,11 @@ def test_the_environment_names_server_model_and_key() -> None:
 
 
 def test_a_model_written_as_an_address_names_its_server() -> None:
-    overrides = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
+    overrides = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384", "QMD_EMBED_MAX_TOKENS": "90"}).embed_overrides
     found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, overrides)
     assert found is not None
-    assert (found.url, found.model, found.dim, found.timeout_s) == ("https://h/v1", "org/name", 384, 2.5)
+    assert (found.url, found.model, found.dim, found.max_tokens) == ("https://h/v1", "org/name", 384, 90)
+    assert found.timeout_s == 2.5
 
 
 @pytest.mark.parametrize("text", ["none", "-1", "0", "inf", "nan"])
