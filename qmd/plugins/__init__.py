@@ -150,7 +150,7 @@ COMMANDS: tuple[Command, ...] = (
         "Copy a model to a folder or archive.", examples=("qmd models export all-MiniLM-L6-v2 minilm.tar.gz",
         "qmd models export all-MiniLM-L6-v2 ~/models/minilm")),
     Command("models import", "qmd.plugins.models.formats.command:import_",
-        "<file|folder|ollama:name> [--name <name>] [--role <role>]",
+        "<source> [--name <name>] [--role <role>] [--form <form>]",
         "Add a model from this machine: a GGUF file, ollama:NAME, an archive.",
         examples=("qmd models import minilm.tar.gz", "qmd models import ~/models/minilm --name all-MiniLM-L6-v2")),
 )

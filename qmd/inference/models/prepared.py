@@ -18,6 +18,8 @@ from qmd.inference.runtime.tokenization import read_json
 
 FormName = Literal["i16w8", "i16w16", "q8", "q4", "fp32"]
 
+ImportForm = Literal["int8", "q8", "q4"]
+
 PREPARED_FOLDER = "prepared"
 """Folder in a model's folder: one folder per form, each with its `manifest.json`."""
 

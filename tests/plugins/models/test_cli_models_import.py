@@ -89,3 +89,13 @@ def test_a_role_and_a_name_can_be_given(models: Path, tmp_path: Path, qmd: Qmd) 
 def test_what_is_not_here_is_said_in_one_line(asked: str, qmd: Qmd) -> None:
     run = qmd("models", "import", asked)
     assert (run.status, run.err.startswith("error: ")) == (3, True)
+
+
+def test_a_form_of_encoders_is_refused_for_other_models(models: Path, tmp_path: Path, qmd: Qmd) -> None:
+    write_qwen3(tmp_path / "x.gguf", "Q8_0")
+    assert qmd("models", "import", str(tmp_path / "x.gguf"), "--form", "q8").status == 0
+    run = qmd("models", "import", str(tmp_path / "x.gguf"), "--form", "int8")
+    assert (run.status, run.err) == (2, "error: 'x' has no form 'int8'\nhint: import it with --form q8\n")
+    assert qmd("models", "export", "x", str(tmp_path / "x.tar")).status == 0
+    run = qmd("models", "import", str(tmp_path / "x.tar"), "--form", "int8")
+    assert (run.status, "has no form 'int8'" in run.err, run.err.count("\n")) == (2, True, 2)

@@ -1,7 +1,8 @@
 """Encoders of GGUF files and safetensors folders: vectors, vocabularies, prompts and refusals."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,18 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from qmd.errors import ModelError
+from qmd.errors import ModelError, UsageError
 from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
 from qmd.inference.engines.encoder_graph import BatchRuns
 from qmd.inference.models.builtin import locate_builtin
-from qmd.inference.runtime.tokenization import load_tokenizer
+from qmd.inference.models.folders import read_manifest
+from qmd.inference.models.prepared import ImportForm
+from qmd.inference.onnx_files import read_model
+from qmd.inference.runtime.tokenization import QuickTokenizer, load_tokenizer
 from qmd.plugins.models.formats.gguf import GgufFile
 from qmd.plugins.models.formats.importing import import_weights
 from qmd.plugins.models.formats.vocabulary import tokenizer_json
+from qmd.plugins.onnx.model import Model
 from tests.plugins.models.encoder_files import (
     MARKS,
     PIECES,
@@ -27,7 +32,7 @@ from tests.plugins.models.encoder_files import (
     write_builtin,
     write_encoder,
 )
-from tests.plugins.models.gguf_files import LAYERS, Doubles, Floats
+from tests.plugins.models.gguf_files import LAYERS, Doubles, Floats, write_qwen3
 from tests.plugins.models.safetensors_files import write_safetensors
 
 TEXTS = ("", "the sea", "The searching OTHER things, 世界! " * 6)
@@ -44,8 +49,8 @@ HOSTILE = (
 )
 
 
-def _imported(tmp_path: Path, source: Path) -> OnnxEmbedder:
-    report = import_weights(source, tmp_path / "models")
+def _imported(tmp_path: Path, source: Path, form: ImportForm | None = None) -> OnnxEmbedder:
+    report = import_weights(source, tmp_path / "models", form=form)
     return load_embedder(report.folder, report.model.record, allow_gpu=False)
 
 
@@ -64,17 +69,94 @@ def test_an_encoder_computes_what_the_files_weights_say(tmp_path: Path, layout: 
     pooling = gguf.PoolingType.CLS if layout == "bert" else gguf.PoolingType.MEAN
     tokens, architecture = (PIECES, "bert") if layout == "t5" else (WORD_PIECES, layout)
     held = write_encoder(tmp_path / "m.gguf", kind, architecture=architecture, tokens=tokens, pooling=pooling)
-    embedder = _imported(tmp_path, tmp_path / "m.gguf")
+    embedder = _imported(tmp_path, tmp_path / "m.gguf", "q4" if kind == "Q4_K" else "q8")
     record = embedder.record
     assert (record.role, record.pooling) == ("embed", "first" if layout == "bert" else "mean")
     assert (record.context, record.max_tokens) == (128, 96)
     assert min(_cosines(embedder, held)) > 0.9995
 
 
+@pytest.mark.parametrize("kind", ["F32", "Q4_K"])
+@pytest.mark.parametrize("layout", ["bert", "nomic-bert", "t5"])
+def test_an_encoder_in_bytes_computes_nearly_what_the_files_weights_say(tmp_path: Path, layout: str, kind: str) -> None:
+    tokens, architecture = (PIECES, "bert") if layout == "t5" else (WORD_PIECES, layout)
+    held = write_encoder(tmp_path / "m.gguf", kind, architecture=architecture, tokens=tokens)
+    embedder = _imported(tmp_path, tmp_path / "m.gguf")
+    assert embedder.record.formats[0].name == "int8"
+    assert min(_cosines(embedder, held)) > 0.995
+
+
+@pytest.mark.parametrize("architecture", ["bert", "nomic-bert"])
+def test_a_layer_in_bytes_rounds_each_input_once(tmp_path: Path, architecture: str) -> None:
+    write_encoder(tmp_path / "m.gguf", "Q8_0", architecture=architecture)
+    graph = read_model(import_weights(tmp_path / "m.gguf", tmp_path / "models").folder / "model.onnx", Model).graph
+    assert graph is not None
+    kinds = Counter(node.op_type for node in graph.node)
+    # Queries, keys and values are one product, as are gate and up; that of `down` has a scale a token.
+    assert kinds["DynamicQuantizeMatMul"] == 3 * LAYERS
+    assert kinds["MatMulIntegerToFloat"] == LAYERS
+    assert not kinds["MatMul"] + kinds["MatMulNBits"]
+    assert [one.name for one in graph.input] == ["input_ids"]
+
+
+def test_a_token_with_huge_values_spoils_no_other_in_bytes(tmp_path: Path) -> None:
+    held = write_encoder(tmp_path / "plain.gguf")
+    # The vector of one token is a pattern of signs, which eight coordinates of the feed-forward half find.
+    signs = np.sign(held["token_embd.weight"][5])
+    held["token_embd.weight"][5] = 3 * signs
+    held["blk.0.ffn_up.weight"][:8] = 2_000 * signs / len(signs)
+    held["blk.0.ffn_up.bias"][:8] = -1_000
+    write_encoder(tmp_path / "m.gguf", weights=held)
+    ids = [2, 9, 5, 11, 12, 3]
+    session = _imported(tmp_path, tmp_path / "m.gguf").encoder.session
+    ours, expected = session.run(["last_hidden_state"], {"input_ids": [ids]})[0][0], encoder_vectors(held, ids)
+    cosines = (ours * expected).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(expected, axis=1)
+    assert cosines.min() > 0.99
+
+
+def test_an_import_keeps_its_form_until_another_is_asked_for(tmp_path: Path) -> None:
+    source, models = tmp_path / "m.gguf", tmp_path / "models"
+    write_encoder(source, "Q4_0")
+    blocks = import_weights(source, models, form="q4")
+    before = (blocks.folder / "model.onnx").read_bytes()
+    again = import_weights(source, models)
+    assert (again.is_new, again.model) == (False, blocks.model)
+    made = import_weights(source, models, form="int8")
+    assert (made.is_new, made.model.record.formats[0].name) == (True, "int8")
+    assert not import_weights(source, models).is_new
+    assert import_weights(source, models, form="q4").is_new
+    assert (blocks.folder / "model.onnx").read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["q4", "int8"])
+def test_a_form_that_a_network_lacks_is_refused_with_those_it_has(tmp_path: Path, form: ImportForm) -> None:
+    (write_encoder if form == "q4" else write_qwen3)(tmp_path / "m.gguf", "Q8_0")
+    with pytest.raises(UsageError, match=f"no form '{form}'") as caught:
+        import_weights(tmp_path / "m.gguf", tmp_path / "models", form=form)
+    assert "q8" in (caught.value.hint or "")
+
+
+_ROWS: dict[str, Callable[[Floats], None]] = {
+    "zeros": lambda weight: weight.fill(0),
+    "the least numbers": lambda weight: weight.fill(1e-45),
+    "an outlier": lambda weight: weight[0].fill(1e8),
+}
+
+
+@pytest.mark.parametrize("case", _ROWS)
+@pytest.mark.filterwarnings("error")
+def test_strange_weights_in_bytes_give_numbers(tmp_path: Path, case: str) -> None:
+    held = write_encoder(tmp_path / "plain.gguf")
+    for part in ("attn_v", "attn_output", "ffn_up", "ffn_down"):
+        _ROWS[case](held[f"blk.1.{part}.weight"])
+    write_encoder(tmp_path / "m.gguf", weights=held)
+    assert np.isfinite(_imported(tmp_path, tmp_path / "m.gguf").embed_documents(TEXTS)).all()
+
+
 @pytest.mark.parametrize("architecture", ["bert", "nomic-bert"])
 def test_padded_rows_of_an_encoder_change_nothing(tmp_path: Path, architecture: str) -> None:
     write_encoder(tmp_path / "m.gguf", "Q8_0", architecture=architecture)
-    encoder = _imported(tmp_path, tmp_path / "m.gguf").encoder
+    encoder = _imported(tmp_path, tmp_path / "m.gguf", "q8").encoder
     rows = [[2, 5, 6, 3], [2, 7, 8, 9, 3]]
     for index, vectors in BatchRuns(encoder.session).run(rows):
         mask = np.ones((1, len(rows[index])), np.int64)
@@ -122,10 +204,21 @@ def test_a_folder_of_an_encoder_is_read_as_its_makers_say(tmp_path: Path, model_
     held = write_encoder(tmp_path / "m.gguf", tokens=PIECES)
     place = _folder(tmp_path / "multilingual-e5-small", held, model_type=model_type)
     (place / "tokenizer.json").write_text(json.dumps(tokenizer_json(GgufFile(tmp_path / "m.gguf"))))
-    embedder = _imported(tmp_path, place)
+    embedder = _imported(tmp_path, place, "q8")
     record = embedder.record
     assert (record.pooling, record.context, record.query_prompt) == ("first", 128, "query: ")
     assert min(_cosines(embedder, held)) > 0.9995
+
+
+@pytest.mark.parametrize("tokens", [PIECES, WORD_PIECES])
+def test_only_a_unigram_vocabulary_gets_an_index(tmp_path: Path, tokens: list[str]) -> None:
+    write_encoder(tmp_path / "m.gguf", tokens=tokens)
+    embedder, folder = _imported(tmp_path, tmp_path / "m.gguf"), tmp_path / "models" / "imported--m"
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    has_index = "tokenizer.pieces" in [file.path for file in manifest.files]
+    assert (has_index, isinstance(embedder.encoder.tokenizer, QuickTokenizer)) == (tokens == PIECES,) * 2
+    assert ("_inner" in vars(embedder.encoder.tokenizer)) == (tokens != PIECES)
 
 
 @pytest.mark.parametrize("name", ["bge-small-en-v1.5-q8_0", "ollama-blob"])

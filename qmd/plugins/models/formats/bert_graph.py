@@ -11,8 +11,17 @@ from functools import partial
 import numpy as np
 
 from qmd.inference.onnx_files import INT32
-from qmd.plugins.models.formats.graph_writer import MS_DOMAIN
+from qmd.plugins.models.formats.graph_writer import MS_DOMAIN, LinearForm
 from qmd.plugins.models.formats.graphs import StoredWriter
+from qmd.plugins.models.formats.quantize import quantize_rows
+
+_LEVELS = 63
+"""Weights of 7 bits in `int8`: sums of two products fit in 16 bits, so that AVX2 without VNNI computes the same. The
+eighth bit is worth 0.001 to 0.002 of the cosine below; the runtime widens sums only where it fuses norms, too."""
+
+_TOKEN_SCALES = (".down",)
+"""Products whose input has one scale a token in `int8`. Cosine to fp32 with multilingual-e5-small, mean vector taken
+away: 0.985 with one scale a run; 0.994 with these, at 0.95 of the speed; 0.996 with `up` too, at 0.86."""
 
 
 class BertWriter(StoredWriter):
@@ -21,10 +30,15 @@ class BertWriter(StoredWriter):
     For layer i it reads `layers.i.` with `q`, `k` and `v` or `qkv`, `o`, `attended_norm`, `up`, `down`, `fed_norm`; and
     `gate` if there is one. Norms have a `.bias`, the others may. GELU is exact, as in the makers' training; llama.cpp
     uses its approximation by tanh.
+
+    A graph in `int8` has no mask: inputs share one scale a run, so texts are never padded, and attention is faster.
     """
 
     def network(self) -> None:
+        self._is_int8 = self.form.linear == "int8"
         self.declare_inputs()
+        if self._is_int8:
+            self.inputs.pop()
         tokens, _, _ = self._embed()
         start = self.weight("start")
         rows = self.initializer("start", start)
@@ -35,17 +49,40 @@ class BertWriter(StoredWriter):
             length = self.op("Shape", ["input_ids"], start=1, end=2)[0]
             rows = self.op("Slice", [rows, self.constant([0]), length, self.constant([0])])[0]
         x = self._add_and_norm(tokens, rows, "embed_norm")
-        self._mask = self.op("Cast", ["attention_mask"], to=INT32)[0]
+        self._mask = "" if self._is_int8 else self.op("Cast", ["attention_mask"], to=INT32)[0]
         for index in range(self.shape.layers):
             prefix = f"layers.{index}"
             x = self._add_and_norm(self._attend(prefix, x), x, f"{prefix}.attended_norm", f"{prefix}.o")
             x = self._add_and_norm(self._feed(prefix, x), x, f"{prefix}.fed_norm", f"{prefix}.down")
         self.declare_hidden_output(x)
 
-    def _bias(self, parts: list[str]) -> str:
-        """Return the biases of projections, concatenated; empty if they have none."""
+    def linear(self, x: str, weight: str, name: str | None = None, form: LinearForm | None = None) -> str:
+        return self._int8_product(x, [weight]) if self._is_int8 else super().linear(x, weight, name, form)
+
+    def project(self, x: str, prefix: str, *parts: str) -> list[str]:
+        """Add several projections of `x`: in `int8` one product that is cut apart, which quantizes `x` once."""
+        if not self._is_int8:
+            return super().project(x, prefix, *parts)
+        product = self._int8_product(x, [f"{prefix}.{part}" for part in parts])
+        return self.op("Split", [product], outputs=len(parts), axis=-1, num_outputs=len(parts))
+
+    def _int8_product(self, x: str, parts: list[str]) -> str:
+        """Add the product of `x` with matrices one below the other, with their biases if inputs share a scale."""
+        (values,), scales = quantize_rows(np.concatenate([self.weight(part) for part in parts]), levels=_LEVELS)
+        name = "_".join(parts)
+        row_scales = self.initializer(f"{name}.scales", scales)
+        if parts[0].endswith(_TOKEN_SCALES):
+            first, scale, _ = self.scale_tokens(x)
+            return self.op("Mul", [self.byte_product(first, values, row_scales, name), scale])[0]
+        inputs = [x, self.initializer(f"{name}.values", values.T), row_scales]
+        inputs += [self.initializer(f"{name}.zeros", np.zeros(len(scales), np.int8)), self._bias(parts, is_inside=True)]
+        return self.op("DynamicQuantizeMatMul", inputs, domain=MS_DOMAIN, name=name)[0]
+
+    def _bias(self, parts: list[str], *, is_inside: bool = False) -> str:
+        """Return the biases of projections, concatenated; empty if they have none, or their product adds them."""
         names = [f"{part}.bias" for part in parts]
-        if names[0] not in self.weights:
+        is_added = self._is_int8 and not parts[0].endswith(_TOKEN_SCALES) and not is_inside
+        if is_added or names[0] not in self.weights:
             return ""
         return self.initializer("_".join(names), np.concatenate([self.weight(name) for name in names]))
 
@@ -78,5 +115,6 @@ class BertWriter(StoredWriter):
             inner = self.op("Mul", [self.op("QuickGelu", [gate], domain=MS_DOMAIN, alpha=1.0)[0], up])[0]
         else:
             up = self.linear(x, f"{prefix}.up")
-            inner = self.op("BiasGelu", [up, self._bias([f"{prefix}.up"])], domain=MS_DOMAIN)[0]
+            bias = self._bias([f"{prefix}.up"])
+            inner = self.op("BiasGelu" if bias else "Gelu", [up, *filter(None, [bias])], domain=MS_DOMAIN)[0]
         return self.linear(inner, f"{prefix}.down")

@@ -15,7 +15,7 @@ from qmd.cli.output import out, say
 from qmd.cli.progress import progress_callback
 from qmd.errors import EXIT_FAILURE, EXIT_OK, BusyError, ModelError, NotFoundError, UsageError
 from qmd.inference.models.folders import find_record, model_path
-from qmd.inference.models.prepared import FormName, exact_source, form_to_make, forms_for
+from qmd.inference.models.prepared import FormName, ImportForm, exact_source, form_to_make, forms_for
 from qmd.inference.records import ModelRecord, Role
 from qmd.inference.settings import BUILT_IN, SLOTS
 
@@ -110,12 +110,17 @@ def import_(
     role: Annotated[
         Role | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, if the file does not state it.")
     ] = None,
+    form: Annotated[
+        ImportForm | None,
+        Option("--form", metavar="NAME", help="Form of an encoder: int8 (the fastest), or its own blocks, q8 or q4."),
+    ] = None,
     index: Index = None,
 ) -> int:
     """Import a model on this machine: of tobi/qmd, Ollama or LM Studio, or from an exported archive.
 
-    Models of GGUF and safetensors files are converted once into ONNX graphs; their weights keep their values. Supported
-    are Qwen3 (for expansion, reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert.
+    Models of GGUF and safetensors files are converted once into ONNX graphs. Supported are Qwen3 (for expansion,
+    reranking and embedding), EmbeddingGemma, and encoders: BERT, XLM-RoBERTa, nomic-bert. Weights keep their values,
+    except those of encoders: for speed they are rounded to 7 bits, unless --form is q8 or q4.
     """
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
     from qmd.plugins.models.fetch.archives import import_model
@@ -123,6 +128,8 @@ def import_(
 
     locations = invocation.locate(index)
     sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
+    if not sources and form is not None:
+        raise UsageError(f"'{source}' is not converted, so it has no form '{form}'", "import it without --form")
     if not sources:
         record = import_model(source, locations.models, find_record(name) if name else None)
         out(f"✓ Imported {record.name}\n")
@@ -134,7 +141,7 @@ def import_(
     status = EXIT_OK
     for one in sources:
         try:
-            _import_one(invocation, one, locations.models, name, role)
+            _import_one(invocation, one, locations.models, name, role, form)
         except ModelError as error:
             if len(sources) == 1:
                 raise
@@ -145,14 +152,14 @@ def import_(
 
 
 def _import_one(
-    invocation: Invocation, source: ImportSource, models_dir: Path, name: str | None, role: Role | None
+    invocation: Invocation, one: ImportSource, place: Path, name: str | None, role: Role | None, form: ImportForm | None
 ) -> None:
     from qmd.plugins.models.formats.importing import import_weights
 
-    name = name or source.name
+    name = name or one.name
     with invocation.progress(f"importing {name}", "bytes") as line:
         report = import_weights(
-            source.path, models_dir, address=source.address, name=name, role=role, on_progress=line.update
+            one.path, place, address=one.address, name=name, role=role, form=form, on_progress=line.update
         )
     record, formats = report.model.record, ", ".join(report.model.number_formats)
     state = f"{report.size_bytes / 1e6:.1f} MB from {formats}" if report.is_new else "already imported"

@@ -20,7 +20,7 @@ _EXTERNAL_FROM_BYTES = 4096
 _PAGE_BYTES = 4096
 """External tensors start on a page border, so that they can be mapped into memory."""
 
-LinearForm = Literal["fp", "q4", "q8", "i16w8", "i16w16"]
+LinearForm = Literal["fp", "q4", "q8", "int8", "i16w8", "i16w16"]
 Head = Literal["lm", "score", "hidden"]
 
 FINE_WEIGHTS = (".v", ".o")
@@ -61,7 +61,8 @@ class GraphForm(Struct, frozen=True):
     """Number formats of a graph. The defaults are the form that is fastest on most CPUs."""
 
     linear: LinearForm = "q8"
-    """`i16w8`, `i16w16`: inputs are the sum of two terms of a byte, weights of one (but see `FINE_WEIGHTS`) or two."""
+    """`int8`: inputs in bytes, encoders only. `i16w8`, `i16w16`: inputs are the sum of two terms of a byte, weights of
+    one (but see `FINE_WEIGHTS`) or two."""
     block: int = 128
     """Weights per scale of `q4` and `q8`."""
     table: Literal["fp", "fp16", "q4", "q8"] = "q8"
@@ -219,14 +220,9 @@ class GraphWriter:
     ) -> str:
         """Add x W = s w (q1 W1 + (q2 W1 + q1 W2) / FINER), the last if there is a W2: products of bytes."""
         both, first, token_scale = self._quantize_tokens(x)
-        rest = [self.constant(1.0, "float32"), self.initializer(f"{name}.scales", scales), self.constant(128, "uint8")]
+        row_scales = self.initializer(f"{name}.scales", scales)
         products = [
-            self.op(
-                "MatMulIntegerToFloat",
-                [inputs, self.initializer(f"{name}.values{index}", values.T), *rest],
-                domain=MS_DOMAIN,
-                name=f"{name}{index or ''}",
-            )[0]
+            self.byte_product(inputs, values, row_scales, name, index)
             for index, (inputs, values) in enumerate(zip((both, first), terms, strict=False))
         ]
         rows = self.op("Concat", products, axis=2)[0] if len(products) > 1 else products[0]
@@ -234,6 +230,21 @@ class GraphWriter:
         factors = self.op("Mul", [token_scale, self.constant([1.0, *[1 / FINER] * len(terms)], "float32")])[0]
         summed = self.op("MatMul", [factors, rows])[0]
         return self.op("Reshape", [summed, self.constant([0, 0, -1])])[0]
+
+    def byte_product(self, x: str, values: npt.NDArray[np.int8], scales: str, name: str, term: int = 0) -> str:
+        """Add the product of bytes around 128 with a weight (n, k) in bytes, times the constant scales of its rows."""
+        weight = self.initializer(f"{name}.values{term}", values.T)
+        inputs = [x, weight, self.constant(1.0, "float32"), scales, self.constant(128, "uint8")]
+        return self.op("MatMulIntegerToFloat", inputs, domain=MS_DOMAIN, name=f"{name}{term or ''}")[0]
+
+    def scale_tokens(self, x: str) -> tuple[str, str, str]:
+        """Add `x` with a scale per token: in bytes around 128, the scale, (batch, sequence, 1), and `x` / scale."""
+        peak = self.op("ReduceMax", [self.op("Abs", [x])[0], self.constant([-1])], keepdims=1)[0]
+        scaled = self.op("Mul", [peak, self.constant(1 / 127, "float32")])[0]
+        scale = self.op("Add", [scaled, self.constant(1e-12, "float32")])[0]
+        values = self.op("Div", [x, scale])[0]
+        unit = [self.constant(1.0, "float32"), self.constant(128, "uint8")]
+        return self.op("QuantizeLinear", [values, *unit])[0], scale, values
 
     def _quantize_tokens(self, x: str) -> tuple[str, str, str]:
         """Add `x` in bytes around 128 with one scale per token; computed once for an input.
@@ -244,12 +255,8 @@ class GraphWriter:
             Both terms, (batch, sequence, 2, k); the first, (batch, sequence, 1, k); the scale, (batch, sequence, 1, 1).
         """
         if x not in self._tokens:
-            peak = self.op("ReduceMax", [self.op("Abs", [x])[0], self.constant([-1])], keepdims=1)[0]
-            scaled = self.op("Mul", [peak, self.constant(1 / 127, "float32")])[0]
-            scale = self.op("Add", [scaled, self.constant(1e-12, "float32")])[0]
+            first, scale, values = self.scale_tokens(x)
             unit, middle, axis = self.constant(1.0, "float32"), self.constant(128, "uint8"), self.constant([2])
-            values = self.op("Div", [x, scale])[0]
-            first = self.op("QuantizeLinear", [values, unit, middle])[0]
             left = self.op("Sub", [values, self.op("DequantizeLinear", [first, unit, middle])[0]])[0]
             second = self.op("QuantizeLinear", [left, self.constant(1 / FINER, "float32"), middle])[0]
             first, second, scale = (self.op("Unsqueeze", [one, axis])[0] for one in (first, second, scale))

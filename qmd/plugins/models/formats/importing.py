@@ -1,7 +1,7 @@
 """Conversion of a GGUF file or a safetensors folder on this machine into a model: graph, tokenizer, record.
 
-Nothing is fetched, and the weights keep their values. An existing model of that name stays until the new one is
-complete and has answered.
+Nothing is fetched. Weights keep their values, but those of encoders in `int8` are rounded to 7 bits. An existing model
+of that name stays until the new one is complete and has answered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from qmd.inference.models.imported import (
     read_imported,
     write_imported,
 )
+from qmd.inference.models.prepared import ImportForm
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
+from qmd.inference.runtime.pieces import index_pieces
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
 from qmd.plugins import hooks
@@ -80,6 +82,7 @@ def import_weights(
     address: str | None = None,
     name: str | None = None,
     role: Role | None = None,
+    form: ImportForm | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
     """Make a model from a GGUF file or a folder with safetensors.
@@ -88,10 +91,11 @@ def import_weights(
         address: Name of the source, if not its path.
         name: Name of the model; None takes the file's.
         role: The role to serve; None reads it from the file.
+        form: None keeps that of an existing model; a new one gets the fastest.
         on_progress: Called with (bytes read, bytes in all).
 
     Raises:
-        UsageError: The name is another model's, or no valid folder name.
+        UsageError: The name is another model's, or no valid folder name; or the network has no such form.
         BusyError: If another process imports it.
         ModelError: The source is damaged or unsupported, the disk is full, or the new model does not run.
     """
@@ -99,12 +103,12 @@ def import_weights(
     _check_name(name, models_dir)
     with map_os_errors(path), reading(path.name):
         network = read_network(path, role, name)
-    record = _record(name, network)
-    folder = models_dir / record.folder
+    folder = models_dir / f"{OWNER}--{name}"
     with map_os_errors(models_dir), reading(path.name):
         make_private_folder(models_dir)
-        with staged(models_dir, record.folder) as staging:
+        with staged(models_dir, folder.name) as staging:
             before = _made_before(folder)
+            record = _record(name, network, _choose_form(name, network, form, before))
             if before is None or before.record != record:
                 check_space(models_dir, _graph_bytes(network))  # before reading a possible terabyte of zeros
             source = _source(path, address or str(path.resolve()))
@@ -126,10 +130,12 @@ def _make(
 ) -> tuple[ModelFile, ...]:
     """Write the model into a new folder, test it, and write its manifest; return the listed files."""
     make_private_folder(place)
-    _write_graph(place / _GRAPH, network, on_progress)
+    _write_graph(place / _GRAPH, network, model.record.formats[0].name == "int8", on_progress)
     _write_tokenizer(place, network)
     write_imported(place, model)
     _try(place, model.record)
+    if network.role == "embed" and (index := index_pieces((place / "tokenizer.json").read_bytes())):
+        (place / "tokenizer.pieces").write_bytes(index)
     files = tuple(measure_file(place, item.name) for item in sorted(place.iterdir()))
     write_manifest(place, Manifest(model.record.repository, None, files))
     return files
@@ -152,8 +158,16 @@ def _check_name(name: str, models_dir: Path) -> None:
         raise UsageError(f"'{name}' is the name of another model", "choose another one: --name NAME")
 
 
-def _record(name: str, network: Network) -> ModelRecord:
-    bits = FORMATS[network.number_formats[0]].bits
+def _choose_form(name: str, network: Network, form: ImportForm | None, before: ImportedModel | None) -> ImportForm:
+    """Return the form asked for, else that of the model before, else the fastest: the same on every machine."""
+    blocks: ImportForm = "q4" if FORMATS[network.number_formats[0]].bits == 4 else "q8"
+    forms: tuple[ImportForm, ...] = ("int8", blocks) if network.context else (blocks,)
+    if form is not None and form not in forms:
+        raise UsageError(f"'{short(name)}' has no form '{form}'", f"import it with --form {' or '.join(forms)}")
+    return form or (*(one for one in forms if before and one == before.record.formats[0].name), *forms)[0]
+
+
+def _record(name: str, network: Network, form: ImportForm) -> ModelRecord:
     context = network.context or _CONTEXT[network.role]
     return ModelRecord(
         name=name,
@@ -164,7 +178,7 @@ def _record(name: str, network: Network) -> ModelRecord:
         licence="unknown",
         languages=("*",),
         scripts=(),
-        formats=(ModelFormat(f"q{bits}", ModelFile(_GRAPH), "cpu"),),
+        formats=(ModelFormat(form, ModelFile(_GRAPH), "cpu"),),
         files=(ModelFile("tokenizer.json"), ModelFile(IMPORT_FILE)),
         context=context,
         max_tokens=_MAX_TOKENS.get(network.role) or chunk_tokens(context, network.document_prompt),
@@ -196,12 +210,12 @@ def _made_before(folder: Path) -> ImportedModel | None:
 
 def _graph_bytes(network: Network) -> int:
     def bits(layout: NumberFormat) -> float:
-        return layout.bits + 32 / layout.run * (1 if layout.middle is None else 2)
+        return max(layout.bits, 8 if network.context else 0) + 32 / layout.run * (1 if layout.middle is None else 2)
 
     return sum(int(np.prod(tensor.shape) * bits(tensor.format) / 8) for tensor in network.tensors.values())
 
 
-def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int], None] | None) -> None:
+def _write_graph(path: Path, network: Network, is_int8: bool, on_progress: Callable[[int, int], None] | None) -> None:
     sizes = {name: tensor.rows.nbytes for name, tensor in network.tensors.items()}
     done = 0
 
@@ -217,7 +231,8 @@ def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int],
         return
     heads: dict[Role, Head] = {"embed": "hidden", "rerank": "score", "expand": "lm"}
     writer = BertWriter if network.context else StoredWriter
-    writer(path, network.sizes, GraphForm(head=heads[network.role]), weights, count).write()
+    form = GraphForm("int8" if is_int8 else "q8", head=heads[network.role])
+    writer(path, network.sizes, form, weights, count).write()
 
 
 def _write_tokenizer(place: Path, network: Network) -> None:
@@ -242,7 +257,8 @@ def _try(place: Path, record: ModelRecord) -> None:
     if record.role == "embed":
         session = open_session(graph, format=format, threads=1, allow_gpu=False, fuse=False)
         rows = np.array([load_tokenizer(place / "tokenizer.json").encode(_TRIED).ids], np.int64)
-        answer = session.run([OUTPUT], {"input_ids": rows, "attention_mask": np.ones_like(rows)})[0]
+        feeds = {one.name: rows if one.name == "input_ids" else np.ones_like(rows) for one in session.ort.get_inputs()}
+        answer = session.run([OUTPUT], feeds)[0]
     else:
         (answer,) = hooks.prompt_logits(place, graph, format, [("a word", "")], 1)
     if not np.isfinite(answer).all():

@@ -87,15 +87,15 @@ def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArr
 
 
 def quantize_rows(
-    weight: npt.NDArray[np.float32], terms: int = 1
+    weight: npt.NDArray[np.float32], terms: int = 1, levels: int = 127
 ) -> tuple[list[npt.NDArray[np.int8]], npt.NDArray[np.float32]]:
     """Return a weight (n, k) as the sum of `terms` (1 or 2) matrices of bytes, and one scale per output row (n,).
 
-    The second matrix is the first one's rounding error, in steps `FINER` times as fine: 15 bits together. It needs a
-    processor that adds products of bytes in 32 bits; sums in 16 bits, as of AVX2 without VNNI, saturate.
+    The second matrix is the first one's rounding error, in steps `FINER` times as fine: 15 bits together. Above 63
+    `levels`, products need sums in 32 bits; those in 16 bits, as of AVX2 without VNNI, saturate.
     """
     peak = np.abs(weight).max(axis=1)
-    scales = (np.where(peak == 0, 1.0, peak) / 127).astype(np.float32)
+    scales = (np.where(peak < 1e-30, 1.0, peak) / levels).astype(np.float32)
     left, values = weight / scales[:, None], []
     for _ in range(terms):
         values.append(np.rint(left).astype(np.int8))
