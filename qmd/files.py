@@ -346,7 +346,9 @@ def _try_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 def sha256(content: bytes) -> str:
     """The digest in hexadecimal; by OpenSSL, six times as fast and slow to load, where hashlib is imported."""
-    for name in ("hashlib",) if "hashlib" in sys.modules else ("_sha2", "_sha256", "hashlib"):
+    # Without the other version's name: a failed import takes as long as reading a small file.
+    own = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+    for name in ("hashlib",) if "hashlib" in sys.modules else (own, "hashlib"):
         with suppress(ImportError):
             return str(import_module(name).sha256(content).hexdigest())
     raise AssertionError("hashlib is always there")

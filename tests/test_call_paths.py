@@ -24,8 +24,8 @@ MOST = {
     ("status",): {"functions": 161, "modules": 70, "median": 12, "deepest": 18},
     ("get", "pricing.md"): {"functions": 157, "modules": 71, "median": 14, "deepest": 20},
     ("search", "pricing"): {"functions": 368, "modules": 96, "median": 15, "deepest": 19},
-    ("query", "how is the price decided"): {"functions": 521, "modules": 134, "median": 16, "deepest": 22},
-    ("index",): {"functions": 314, "modules": 119, "median": 13, "deepest": 20},
+    ("query", "how is the price decided"): {"functions": 524, "modules": 134, "median": 16, "deepest": 22},
+    ("index",): {"functions": 318, "modules": 119, "median": 13, "deepest": 20},
 }
 """Functions that a command runs, modules of ours that it imports, and our frames above its SQL statements."""
 

@@ -42,7 +42,7 @@ _NFKC_SIGNS = [(sign, unicodedata.normalize("NFKC", sign)) for sign in "\u00a0â€
 _LETTER = re.compile(r"[^\W\d_]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _LATIN_ACCENTS = "(?<=[a-z])[\u0300-\u036f]+"
-_ACCENTED_LATIN = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
+_ACCENTED_LATIN = "[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]"
 
 
 def has_unspaced(text: str) -> bool:
@@ -77,7 +77,7 @@ def without_accents(text: str) -> str:
 
 def without_latin_accents(text: str) -> str:
     """Remove from a normal form the accents that full-text search ignores: on Latin letters, not that of `Ð¹`."""
-    if not _ACCENTED_LATIN.search(text):
+    if text.isascii() or not re.search(_ACCENTED_LATIN, text):
         return text
     return _ACCENTS.sub("", normal_form("NFC", re.sub(_LATIN_ACCENTS, "", normal_form("NFD", text))))
 

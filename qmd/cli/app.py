@@ -38,7 +38,6 @@ from qmd.cli.parser import (
     find_command,
     is_option,
 )
-from qmd.distributions import overwritten
 from qmd.errors import (
     EXIT_FAILURE,
     EXIT_INTERRUPTED,
@@ -156,6 +155,8 @@ def _run_command(command: BuiltCommand, args: Sequence[str], *, is_quiet: bool =
 
 
 def _print_version() -> int:
+    from qmd.distributions import overwritten
+
     out(f"qmd {qmd.__version__}\n")
     if twins := overwritten():
         warn(f"{' and '.join(twins[:2])} are both installed and overwrite each other's files; see: qmd doctor")

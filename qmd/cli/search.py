@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -182,7 +183,9 @@ def find(invocation: Invocation, options: SearchCommand) -> int:
 
             return hooks.pick_note(invocation, opened, request, full_path=options.full_path)
         _refuse_place(invocation, options, opened)
-        response = opened.search(request)
+        # Opening the models takes a third of a second.
+        with invocation.progress("Searching") if invocation.messages and request.mode != "lexical" else nullcontext():
+            response = opened.search(request)
         shown = _hit_options(opened, locations, options, response.hits, format, is_drawn=screen is not None)
         if not response.is_fresh:
             _print_age_tip(invocation.command, opened)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -236,6 +235,8 @@ def _fold_with_origin(text: str) -> tuple[str, Sequence[int]]:
     """Return the folded text, and the offset in the text of each of its characters and of its end."""
     if text.isascii():
         return fold(text), range(len(text) + 1)
+    from array import array
+
     origin = array("I")
     parts: list[str] = []
     for match in re.finditer(_PIECE, text):

@@ -31,7 +31,8 @@ NAME = f"a{HOSTILE}.md"
 
 EDITOR = "vscode://file/{path}:{line}\x07\x1b]52;c;aGk=\x07"
 
-LABEL = re.compile(r"\x1b\[3[136]m(?:error|warning|hint): \x1b\[0m")
+LABEL = re.compile(r"\x1b\[3[136]m(?:error|warning|hint): \x1b\[0m|\r\x1b\[K")
+"""Labels of messages, and the start of a progress line."""
 OURS = re.compile(r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[(?!31m|1;33m)[0-9;]*m")
 """Sequences that qmd sends with a result; `HOSTILE` contains none of them."""
 PROGRESS = "\r\x1b[K"
@@ -174,6 +175,14 @@ def test_in_what_is_drawn_the_only_sequences_are_colours_and_links(hostile: Path
     ours = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;(?:(?:file|obsidian|https?|vscode):[!-~]*)?\x07")
     for argv, shown in zip(drawn, terminal(drawn), strict=True):
         assert (argv, steering(ours.sub("", shown.out)), steering(LABEL.sub("", shown.err))) == (argv, set(), set())
+
+
+@pytest.mark.parametrize(("command", "word"), [("query zebra", "Searching"), ("doctor", "Checking")])
+def test_a_command_that_opens_models_first_says_what_it_does(
+    hostile: Path, terminal: Terminal, command: str, word: str
+) -> None:
+    (shown,) = terminal([tuple(command.split())])
+    assert shown.err.startswith(f"{PROGRESS}{word} …{PROGRESS}")
 
 
 def test_commands_that_write_the_index_let_no_stranger_steer_the_terminal(hostile: Path, terminal: Terminal) -> None:

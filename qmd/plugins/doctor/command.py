@@ -30,7 +30,7 @@ def doctor(
 ) -> int:
     """Check the installation, the index and the models."""
     locations = invocation.locate(index)
-    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+    with invocation.progress("Checking"), invocation.open(locations, allow_gpu=not no_gpu) as opened:
         found = diagnose(locations, opened, invocation.environ)
     if json:
         out(_as_json(found))

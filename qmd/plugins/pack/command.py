@@ -22,7 +22,8 @@ def pack(
     index: Index = None,
 ) -> int:
     """Answer from several notes: quotations, each under its address, up to a number of tokens."""
-    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
-        form = "json" if json else "md"
-        out(opened.pack(" ".join(question), tokens=tokens or 4000, form=form, collections=collection, intent=intent))
+    form = "json" if json else "md"
+    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened, invocation.progress("Searching"):
+        pack = opened.pack(" ".join(question), tokens=tokens or 4000, form=form, collections=collection, intent=intent)
+    out(pack)
     return 0
