@@ -13,11 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_QMD = 56_965
-MOST_LINES_OF_CORE = 34_345
+MOST_LINES_OF_QMD = 57_190
+MOST_LINES_OF_CORE = 34_480
 """Of all packages but plug-ins."""
 
-MOST_LINES_OF_TESTS = 49_000
+MOST_LINES_OF_TESTS = 49_350
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 SUMS = ("core", "qmd", "tests", "long tests")
