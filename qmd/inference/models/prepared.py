@@ -17,7 +17,6 @@ from qmd.inference.runtime.sessions import byte_sums_are_exact
 from qmd.inference.runtime.tokenization import read_json
 
 FormName = Literal["i16w8", "i16w16", "q8", "q4", "fp32"]
-
 ImportForm = Literal["int8", "q8", "q4"]
 
 PREPARED_FOLDER = "prepared"

@@ -75,20 +75,23 @@ class BertWriter(StoredWriter):
             first, scale, _ = self.scale_tokens(x)
             return self.op("Mul", [self.byte_product(first, values, row_scales, name), scale])[0]
         inputs = [x, self.initializer(f"{name}.values", values.T), row_scales]
-        inputs += [self.initializer(f"{name}.zeros", np.zeros(len(scales), np.int8)), self._bias(parts, is_inside=True)]
+        inputs += [self.initializer(f"{name}.zeros", np.zeros(len(scales), np.int8)), self._bias(parts)]
         return self.op("DynamicQuantizeMatMul", inputs, domain=MS_DOMAIN, name=name)[0]
 
-    def _bias(self, parts: list[str], *, is_inside: bool = False) -> str:
-        """Return the biases of projections, concatenated; empty if they have none, or their product adds them."""
+    def _bias_after(self, parts: list[str]) -> str:
+        """Return the biases that follow a product of projections; empty if it adds them itself."""
+        return "" if self._is_int8 and not parts[0].endswith(_TOKEN_SCALES) else self._bias(parts)
+
+    def _bias(self, parts: list[str]) -> str:
+        """Return the biases of projections, concatenated; empty if they have none."""
         names = [f"{part}.bias" for part in parts]
-        is_added = self._is_int8 and not parts[0].endswith(_TOKEN_SCALES) and not is_inside
-        if is_added or names[0] not in self.weights:
+        if names[0] not in self.weights:
             return ""
         return self.initializer("_".join(names), np.concatenate([self.weight(name) for name in names]))
 
     def _add_and_norm(self, x: str, other: str, norm: str, part: str = "") -> str:
         """Return the norm of a sum, with the bias of product `part`. `SkipLayerNormalization` takes a sixth longer."""
-        bias = self._bias([part]) if part else ""
+        bias = self._bias_after([part]) if part else ""
         for addend in filter(None, (bias, other)):
             x = self.op("Add", [x, addend])[0]
         weights = (self.initializer(name, self.weight(name)) for name in (norm, f"{norm}.bias"))
@@ -105,7 +108,7 @@ class BertWriter(StoredWriter):
         if self._is_rotary:
             rotate = partial(self.op, "RotaryEmbedding", domain=MS_DOMAIN, num_heads=heads)
             q, k = (rotate([one, *self._rotary])[0] for one in (q, k))
-        inputs = [q, k, v, self._bias(parts), self._mask]
+        inputs = [q, k, v, self._bias_after(parts), self._mask]
         attended = self.op("MultiHeadAttention", inputs, domain=MS_DOMAIN, num_heads=heads)[0]
         return self.linear(attended, f"{prefix}.o")
 
@@ -115,6 +118,6 @@ class BertWriter(StoredWriter):
             inner = self.op("Mul", [self.op("QuickGelu", [gate], domain=MS_DOMAIN, alpha=1.0)[0], up])[0]
         else:
             up = self.linear(x, f"{prefix}.up")
-            bias = self._bias([f"{prefix}.up"])
+            bias = self._bias_after([f"{prefix}.up"])
             inner = self.op("BiasGelu" if bias else "Gelu", [up, *filter(None, [bias])], domain=MS_DOMAIN)[0]
         return self.linear(inner, f"{prefix}.down")

@@ -164,7 +164,8 @@ def _choose_form(name: str, network: Network, form: ImportForm | None, before: I
     forms: tuple[ImportForm, ...] = ("int8", blocks) if network.context else (blocks,)
     if form is not None and form not in forms:
         raise UsageError(f"'{short(name)}' has no form '{form}'", f"import it with --form {' or '.join(forms)}")
-    return form or (*(one for one in forms if before and one == before.record.formats[0].name), *forms)[0]
+    wanted = form or (before and before.record.formats[0].name)
+    return next((one for one in forms if one == wanted), forms[0])
 
 
 def _record(name: str, network: Network, form: ImportForm) -> ModelRecord:
